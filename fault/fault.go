@@ -1,0 +1,238 @@
+// Package fault is everline's one error type: what failed, where, of which
+// life of which server, and what is known about the request. It does not
+// decide what to do about it: policy belongs to whoever reads the Kind.
+package fault
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind says what sort of failure it was. Code branches on kinds, never on text.
+type Kind uint8
+
+const (
+	// Internal is a failure that no other kind describes: a bug, or a foreign
+	// error that was not classified where it was born.
+	Internal Kind = iota
+	// Canceled: the caller gave the request up.
+	Canceled
+	// Deadline: no answer came before the request's deadline.
+	Deadline
+	// Unavailable: the server is away and no attempt that can help is running
+	// or due in time. RetryAfter says when the next one is.
+	Unavailable
+	// Disabled: somebody disabled the server.
+	Disabled
+	// Overloaded: too many requests wait already.
+	Overloaded
+	// NotFound: no such server, tool, prompt or resource.
+	NotFound
+	// Invalid: the request or the configuration is wrong; sending it again
+	// cannot help.
+	Invalid
+	// Missing: the configured command does not exist, or its folder does not.
+	Missing
+	// Spawn: the command exists but could not be started.
+	Spawn
+	// Dial: no connection to the server: DNS, TCP or TLS failed.
+	Dial
+	// Broken: the link ended: EOF, reset, exit, a stream cut.
+	Broken
+	// Exited: the server's process ended.
+	Exited
+	// Wedged: the server is there but neither reads nor answers.
+	Wedged
+	// SessionLost: the server says that it does not know the session.
+	SessionLost
+	// SessionSuspect: the answer may mean a lost session; a probe decides.
+	SessionSuspect
+	// Unauthorized: 401 with a challenge.
+	Unauthorized
+	// Forbidden: 403.
+	Forbidden
+	// RateLimited: 429, or 503 with Retry-After.
+	RateLimited
+	// HTTPStatus: another HTTP status that says nothing more exact.
+	HTTPStatus
+	// Protocol: the peer broke JSON-RPC, MCP or its transport's rules.
+	Protocol
+	// TooLarge: a message is over the configured limit.
+	TooLarge
+	// NoVersion: no protocol version in common.
+	NoVersion
+	// Unsupported: the peer does not offer this capability or method.
+	Unsupported
+	// RPC: the server's own JSON-RPC error; see Fault.RPC. The link is fine.
+	RPC
+	// Conflict: the operation does not fit the state, such as reconnecting a
+	// disabled server.
+	Conflict
+	// Closed: everline, or this part of it, is shutting down.
+	Closed
+)
+
+var kindNames = [...]string{
+	"internal", "canceled", "deadline", "unavailable", "disabled", "overloaded", "not_found", "invalid",
+	"missing", "spawn", "dial", "broken", "exited", "wedged", "session_lost", "session_suspect", "unauthorized",
+	"forbidden", "rate_limited", "http_status", "protocol", "too_large", "no_version", "unsupported", "rpc",
+	"conflict", "closed",
+}
+
+// String returns the kind's stable name, as used in JSON and metrics.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "kind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// BlamesLink tells whether a failure of this kind speaks against the
+// connection, and so counts as a strike. A client's cancel, a server's own
+// JSON-RPC error and a missing capability do not; nor does a lost session,
+// which ends its life at once while other calls on it may still be answered.
+func (k Kind) BlamesLink() bool {
+	switch k {
+	case Broken, Exited, Wedged, Dial, HTTPStatus, Protocol, Deadline:
+		return true
+	default:
+		return false
+	}
+}
+
+// Outcome is what is known about a request that failed.
+type Outcome uint8
+
+const (
+	// Unknown: it was sent, and whether it was executed cannot be told. The
+	// zero value: whoever cannot prove more says this.
+	Unknown Outcome = iota
+	// NotSent: proof that the server did not execute it.
+	NotSent
+	// Answered: the server answered it, with a result or an error.
+	Answered
+)
+
+// String returns the outcome's stable name.
+func (o Outcome) String() string {
+	switch o {
+	case NotSent:
+		return "not_sent"
+	case Answered:
+		return "answered"
+	default:
+		return "unknown"
+	}
+}
+
+// RPCError is a JSON-RPC error object exactly as the server sent it.
+type RPCError struct {
+	Code    int64
+	Message string
+	Raw     []byte // the whole error object, verbatim
+}
+
+func (e *RPCError) Error() string {
+	return e.Message + " (" + strconv.FormatInt(e.Code, 10) + ")"
+}
+
+// A Fault is one failure. Its fields are set once, by the code that saw the
+// failure; layers above may fill in Server and Gen, and nothing else.
+type Fault struct {
+	Kind    Kind
+	Op      string // what was being done: "tools/call", "initialize", "start"
+	Server  string // the server's configured name; "" where no server is meant
+	Gen     uint64 // the life it happened to; 0 if none
+	Outcome Outcome
+	// RetryAfter is how long to wait before trying again can help; 0 if
+	// unknown. Valid for Unavailable, RateLimited and Overloaded.
+	RetryAfter time.Duration
+	Status     int       // HTTP status, if there was one
+	Exit       string    // how the process ended: "exit 1", "signal: killed"
+	Stderr     []string  // the last lines that the process wrote to stderr
+	RPC        *RPCError // valid for RPC
+	Remedy     string    // what a person can do about it, as a command or a sentence
+	Err        error     // the cause; may be nil
+}
+
+// New returns a fault with a plain text as its cause.
+func New(kind Kind, op, text string) *Fault {
+	return &Fault{Kind: kind, Op: op, Err: errors.New(text)}
+}
+
+// Error reads "server (gen 3): op: cause"; parts that are not known are left out.
+func (f *Fault) Error() string {
+	var b strings.Builder
+	if f.Server != "" {
+		b.WriteString(f.Server)
+		if f.Gen != 0 {
+			b.WriteString(" (gen " + strconv.FormatUint(f.Gen, 10) + ")")
+		}
+		b.WriteString(": ")
+	}
+	if f.Op != "" {
+		b.WriteString(f.Op + ": ")
+	}
+	b.WriteString(f.Text())
+	return b.String()
+}
+
+// Text is the cause alone, without server and operation.
+func (f *Fault) Text() string {
+	switch {
+	case f.RPC != nil:
+		return f.RPC.Error()
+	case f.Err != nil:
+		return f.Err.Error()
+	default:
+		return strings.ReplaceAll(f.Kind.String(), "_", " ")
+	}
+}
+
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Is makes errors.Is(err, &Fault{Kind: k}) match every fault of kind k.
+func (f *Fault) Is(target error) bool {
+	t, ok := target.(*Fault)
+	return ok && t.Kind == f.Kind && t.Op == "" && t.Server == "" && t.Err == nil
+}
+
+// At returns a copy that names the server and the life, where it named none.
+func (f *Fault) At(server string, gen uint64) *Fault {
+	c := *f
+	if c.Server == "" {
+		c.Server = server
+	}
+	if c.Gen == 0 {
+		c.Gen = gen
+	}
+	return &c
+}
+
+// From turns any error into a Fault. It is the only place that classifies
+// errors of other packages that reached us unclassified: contexts, and the
+// rest as Internal with outcome Unknown. A Fault in the chain is returned as
+// it is. From(nil) is nil.
+func From(op string, err error) *Fault {
+	if err == nil {
+		return nil
+	}
+	var f *Fault
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, context.Canceled):
+		return &Fault{Kind: Canceled, Op: op, Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Fault{Kind: Deadline, Op: op, Err: err}
+	default:
+		return &Fault{Kind: Internal, Op: op, Err: err}
+	}
+}
+
+// KindOf is the kind of err, Internal for a foreign error. It must not be
+// called with nil.
+func KindOf(err error) Kind { return From("", err).Kind }

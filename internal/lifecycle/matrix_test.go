@@ -1,0 +1,95 @@
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rows are the situations of a slot, each with the events that lead to it.
+func rows() []struct {
+	name string
+	path []Event
+} {
+	on := Want{Want: true, Spec: 1}
+	both := Want{Want: true, Overlap: true, Spec: 1}
+	newer := Want{Want: true, Overlap: true, Spec: 2}
+	lazy := Want{Want: true, Lazy: true, Spec: 1}
+	park := func(v Verdict) []Event { return []Event{on, Failed{Gen: 1, Verdict: v}} }
+	return []struct {
+		name string
+		path []Event
+	}{
+		{"off", nil},
+		{"idle", []Event{lazy}},
+		{"starting", []Event{on}},
+		{"starting again", []Event{on, Started{1}, Exited{Gen: 1}, Closed{Gen: 1}}},
+		{"ready", []Event{on, Started{1}}},
+		{"ready, proven", []Event{on, Started{1}, Stable{1}}},
+		{"ready, one strike each", []Event{on, Started{1}, Struck{Gen: 1}, Struck{Gen: 1, List: true}}},
+		{"ready, lazy", []Event{lazy, Wake{}, Started{1}}},
+		{"ready, overlap", []Event{both, Started{1}}},
+		{"ready, successor starting", []Event{both, Started{1}, newer}},
+		{"ready, successor waiting", []Event{both, Started{1}, newer, Failed{Gen: 2}, Failed{Gen: 3}}},
+		{"ready, successor parked", []Event{both, Started{1}, newer, Failed{Gen: 2, Verdict: BadConfig}}},
+		{"ready, predecessor closing", []Event{both, Started{1}, newer, Started{2}}},
+		{"disabling", []Event{on, Started{1}, Want{Spec: 1}}},
+		{"disabling two", []Event{both, Started{1}, newer, Want{Spec: 2}}},
+		{"draining before the next", []Event{on, Started{1}, Exited{Gen: 1}}},
+		{"backoff", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}}},
+		{"backoff, firm", []Event{on, Failed{Gen: 1, After: time.Minute}}},
+		{"backoff, closing", []Event{on, Failed{Gen: 1}, Started{2}, Exited{Gen: 2}}},
+		{"parked: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3}}},
+		{"parked: auth", park(NeedAuth)},
+		{"parked: config", park(BadConfig)},
+		{"parked: missing", park(NotThere)},
+	}
+}
+
+// columns are all events, about the newest life n and the one that serves or
+// closes beside it, m.
+func columns(n, m uint64) []Event {
+	evs := []Event{
+		Want{}, Want{Want: true, Spec: 1}, Want{Want: true, Spec: 3}, Want{Want: true, Overlap: true, Spec: 3},
+		Want{Want: true, Lazy: true, Spec: 1}, Wake{}, Wake{Soon: true}, Wake{Operator: true},
+	}
+	lives := []uint64{n}
+	if m != n && m != 0 {
+		lives = append(lives, m)
+	}
+	for _, gen := range lives {
+		evs = append(evs, about(gen)...)
+	}
+	return evs
+}
+
+// TestMatrix holds what every event does in every situation against a golden
+// file. Events that do nothing are listed in one line.
+func TestMatrix(t *testing.T) {
+	var b strings.Builder
+	for _, row := range rows() {
+		w := newWorld(smallPolicy())
+		for _, ev := range row.path {
+			if _, err := w.step(ev); err != nil {
+				t.Fatalf("%s: %v", row.name, err)
+			}
+		}
+		fmt.Fprintf(&b, "== %s\n   %s\n", row.name, describeState(w.s))
+		var nothing []string
+		for _, ev := range columns(w.s.Gen, max(w.s.Serving, w.s.Closing)) {
+			next := w.clone()
+			fx, err := next.step(ev)
+			if err != nil {
+				t.Fatalf("%s: %v", row.name, err)
+			}
+			if len(fx) == 0 {
+				nothing = append(nothing, describeEvent(ev))
+				continue
+			}
+			fmt.Fprintf(&b, "%-28s %s\n%28s %s\n", describeEvent(ev), describeState(next.s), "", describeEffects(fx))
+		}
+		fmt.Fprintf(&b, "nothing: %s\n\n", strings.Join(nothing, "; "))
+	}
+	golden(t, "testdata/matrix.golden", b.String())
+}

@@ -1,0 +1,240 @@
+package main
+
+// A mutant is one planted bug: in file, the text old, which must occur there
+// exactly once, becomes new.
+type mutant struct{ name, file, old, new string }
+
+var table = []mutant{
+	{
+		"any start's success counts", "step.go",
+		"case Started:\n\t\treturn is(ev.Gen, s.Trying)", "case Started:\n\t\treturn s.Trying != 0",
+	},
+	{
+		"an old exit ends the new life", "step.go",
+		"case Exited:\n\t\treturn is(ev.Gen, s.Serving)", "case Exited:\n\t\treturn s.Serving != 0",
+	},
+	{
+		"an old strike counts", "step.go",
+		"case Struck:\n\t\treturn is(ev.Gen, s.Serving)", "case Struck:\n\t\treturn s.Serving != 0",
+	},
+	{
+		"an old timer fires", "step.go",
+		"return is(ev.Gen, s.Gen) && s.RetryArmed()", "return s.RetryArmed()",
+	},
+	{
+		"a timer fires that was disarmed", "step.go",
+		"return is(ev.Gen, s.Gen) && s.RetryArmed()", "return is(ev.Gen, s.Gen)",
+	},
+	{
+		"a late listing proves health", "step.go",
+		"!ev.List && is(ev.Gen, s.Lost)", "is(ev.Gen, s.Lost)",
+	},
+	{
+		"a timer stays armed", "step.go",
+		"if old.RetryArmed() && !t.s.RetryArmed() {", "if false {",
+	},
+	{
+		"the proof's timer stays armed", "step.go",
+		"if old.StableArmed() && !t.s.StableArmed() {", "if false {",
+	},
+	{
+		"no room is made without overlap", "step.go",
+		"if t.s.Next == NextRoom && t.s.Serving != 0 && !t.s.Overlap {", "if false {",
+	},
+	{
+		"break before make", "step.go",
+		"t.s.Serving != 0 && !t.s.Overlap {", "t.s.Serving != 0 {",
+	},
+	{
+		"a start before there is room", "step.go",
+		"if t.s.Next == NextRoom && t.s.room() {", "if t.s.Next == NextRoom && t.s.Trying == 0 && t.s.ClosingToo == 0 {",
+	},
+	{
+		"the generation is reused", "step.go",
+		"t.s.Gen++\n", "",
+	},
+	{
+		"a start with the old revision", "step.go",
+		"Start{Gen: t.s.Gen, Spec: t.s.Spec}", "Start{Gen: t.s.Gen, Spec: t.s.ServingSpec}",
+	},
+	{
+		"an aborted start is not ended", "step.go",
+		"t.s.Trying = 0\n\t\tt.stop(gen, false)", "t.s.Trying = 0\n\t\t_ = gen",
+	},
+	{
+		"strikes outlive their life", "step.go",
+		"t.s.ListStrikes, t.s.CallStrikes = 0, 0\n", "",
+	},
+	{
+		"the same Want twice restarts", "rules.go",
+		"case ev.Spec != old.Spec:", "case true:",
+	},
+	{
+		"disable waits for the close", "rules.go",
+		"t.abort()\n\tif t.s.Serving != 0 {", "t.abort()\n\tif t.s.Serving != 0 && t.s.Closing != 0 {",
+	},
+	{
+		"disable leaves the retry due", "rules.go",
+		"t.forget()\n\tt.await(NoNext)\n\tt.abort()", "t.forget()\n\tt.abort()",
+	},
+	{
+		"disable forgets the running start", "rules.go",
+		"t.await(NoNext)\n\tt.abort()\n", "t.await(NoNext)\n",
+	},
+	{
+		"lives stay ready in people's eyes", "rules.go",
+		"t.s.WasReady = false\n", "",
+	},
+	{
+		"a new revision inherits the losses", "rules.go",
+		"func (t *turn) respec() {\n\tt.forget()\n", "func (t *turn) respec() {\n",
+	},
+	{
+		"an outdated start goes on", "rules.go",
+		"t.forget()\n\tt.abort()\n\tswitch {", "t.forget()\n\tswitch {",
+	},
+	{
+		"a config that went back is replaced", "rules.go",
+		"case t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec:\n\t\tt.await", "case false:\n\t\tt.await",
+	},
+	{
+		"a call shortens any parking", "rules.go",
+		"t.s.Next == NextParked && t.s.RetryArmed() &&", "t.s.Next == NextParked &&",
+	},
+	{
+		"a call shortens a backoff", "rules.go",
+		"t.s.Next == NextParked && t.s.RetryArmed() &&", "t.s.RetryArmed() &&",
+	},
+	{
+		"a call overrules the server's wish", "rules.go",
+		"t.s.RetryArmed() && !t.s.Firm && !ev.Soon", "t.s.RetryArmed() && !ev.Soon",
+	},
+	{
+		"calls wake the probe all the time", "rules.go",
+		"!t.s.Firm && !ev.Soon", "!t.s.Firm",
+	},
+	{
+		"an operator wakes what is disabled", "rules.go",
+		"case !t.s.Want:\n\tcase ev.Operator:", "case ev.Operator:",
+	},
+	{
+		"the predecessor is not ended", "rules.go",
+		"t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}", "t.s.Trying = 0",
+	},
+	{
+		"the predecessor is cut off", "rules.go",
+		"t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)", "t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(false)",
+	},
+	{
+		"a handshake resets the attempts", "rules.go",
+		"t.s.WasReady = true\n", "t.s.WasReady, t.s.Attempt = true, 0\n",
+	},
+	{
+		"a failed successor ends the old life", "rules.go",
+		"func (t *turn) failed(e end) {\n\tt.s.Trying = 0\n", "func (t *turn) failed(e end) {\n\tt.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}\n",
+	},
+	{
+		"a failed successor is forgotten", "rules.go",
+		"if t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec {\n\t\treturn", "if t.s.Serving != 0 {\n\t\treturn",
+	},
+	{
+		"the old life's end disturbs the successor", "rules.go",
+		"t.detach(drain)\n\tif t.succession() {\n\t\treturn\n\t}", "t.detach(drain)",
+	},
+	{
+		"losses are not counted", "rules.go",
+		"t.s.Attempt++\n", "",
+	},
+	{
+		"a missing login is retried", "rules.go",
+		"case e.verdict == NeedAuth:\n\t\tt.park(Auth)", "case false:\n\t\tt.park(Auth)",
+	},
+	{
+		"a missing command is never probed", "rules.go",
+		"t.park(Missing)\n\t\tt.arm(t.p.probeArm(e), e)", "t.park(Missing)",
+	},
+	{
+		"the budget gives up for ever", "rules.go",
+		"t.park(Budget)\n\t\tt.arm(t.p.probeArm(e), e)", "t.park(Budget)",
+	},
+	{
+		"one retry too many", "rules.go",
+		"t.s.Attempt > t.p.FastTries", "t.s.Attempt > t.p.FastTries+1",
+	},
+	{
+		"one counter for both kinds of strike", "rules.go",
+		"if ev.List {\n\t\tn = &t.s.ListStrikes\n\t}\n", "",
+	},
+	{
+		"one strike too many", "rules.go",
+		"case *n >= t.p.Strikes:", "case *n > t.p.Strikes:",
+	},
+	{
+		"a strike does not restart the proof", "rules.go",
+		"case !t.s.Proven:\n\t\tt.armStable()", "case false:\n\t\tt.armStable()",
+	},
+	{
+		"a good call clears a failing list", "rules.go",
+		"t.s.CallStrikes = 0\n\t\tt.prove()", "t.s.CallStrikes, t.s.ListStrikes = 0, 0\n\t\tt.prove()",
+	},
+	{
+		"a listing proves health", "rules.go",
+		"t.s.ListStrikes = 0\n", "t.s.ListStrikes = 0\n\t\tt.prove()\n",
+	},
+	{
+		"the old life speaks for the new revision", "rules.go",
+		"if t.s.ServingSpec == t.s.Spec {\n\t\tt.s.Attempt = 0", "if true {\n\t\tt.s.Attempt = 0",
+	},
+	{
+		"a late answer overrules the start limit", "rules.go",
+		"(t.s.Next == NextTimer || budget) && !t.s.Firm", "t.s.Next == NextTimer || budget",
+	},
+	{
+		"an overtaken answer is lost", "rules.go",
+		"if (t.s.Next == NextTimer || budget) && !t.s.Firm {\n\t\tt.await(NextRoom)\n\t}", "_ = budget",
+	},
+	{
+		"a busy server idles", "rules.go",
+		"if !t.s.Lazy {\n\t\treturn\n\t}", "",
+	},
+	{
+		"the wrong close is taken", "rules.go",
+		"if gen == t.s.Closing {\n\t\tt.s.Closing = t.s.ClosingToo\n\t}", "t.s.Closing = t.s.ClosingToo",
+	},
+	{
+		"never means always", "policy.go",
+		"case Never:\n\t\treturn false", "case Never:\n\t\treturn true",
+	},
+	{
+		"a clean end is a failure", "policy.go",
+		"return v != CleanEnd", "return true",
+	},
+	{
+		"the delay does not double", "policy.go",
+		"d *= 2", "d += p.FirstDelay",
+	},
+	{
+		"the delay has no end", "policy.go",
+		"if d > p.MaxDelay/2 {\n\t\t\treturn p.MaxDelay", "if d > p.MaxDelay/2 {\n\t\t\treturn 2 * d",
+	},
+	{
+		"the start limit is ignored", "policy.go",
+		"n = max(n, 1+p.excess(e))", "n = max(n, 1)",
+	},
+	{
+		"the server's wish is ignored", "policy.go",
+		"if e.after <= 0 {\n\t\treturn a\n\t}", "if true {\n\t\treturn a\n\t}",
+	},
+	{
+		"the server's wish shortens the delay", "policy.go",
+		"Arm{After: max(a.After, w)}", "Arm{After: w}",
+	},
+	{
+		"overlap has no limit", "seen.go",
+		"limit = 2", "limit = 3",
+	},
+	{
+		"disabled looks failed", "seen.go",
+		"case !s.Want:\n\t\treturn Off", "case !s.Want:\n\t\treturn Parked",
+	},
+}

@@ -1,0 +1,97 @@
+package lifecycle
+
+import "time"
+
+// DefaultPolicy returns the numbers that apply where the configuration says
+// nothing.
+func DefaultPolicy() Policy {
+	return Policy{
+		Strikes:     3,
+		FastTries:   5,
+		FirstDelay:  time.Second,
+		MaxDelay:    30 * time.Second,
+		SlowProbe:   5 * time.Minute,
+		StableAfter: 30 * time.Second,
+		MaxStarts:   60,
+		MaxWish:     time.Hour,
+		WakeEvery:   30 * time.Second,
+		Restart:     Always,
+	}
+}
+
+// An end is how a life, or the attempt to start one, ended.
+type end struct {
+	verdict Verdict
+	after   time.Duration
+	recent  int
+}
+
+// follows tells whether a new life follows by itself.
+func (p Policy) follows(v Verdict) bool {
+	switch p.Restart {
+	case Never:
+		return false
+	case OnFailure:
+		return v != CleanEnd
+	default:
+		return true
+	}
+}
+
+// delay is the bound of the wait before the retry that follows n losses in a
+// row: none for the first, then FirstDelay doubled up to MaxDelay.
+func (p Policy) delay(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	d := min(p.FirstDelay, p.MaxDelay)
+	for ; n > 2 && d < p.MaxDelay; n-- {
+		if d > p.MaxDelay/2 {
+			return p.MaxDelay
+		}
+		d *= 2
+	}
+	return d
+}
+
+// fastArm is the wait before a fast retry; After 0 means at once. A lost
+// session says nothing against the link, so it waits for nothing but the
+// start limit: the budget bounds it.
+func (p Policy) fastArm(attempt int, e end) Arm {
+	n := attempt
+	if e.verdict == SessionEnd {
+		n = 1
+	}
+	n = max(n, 1+p.excess(e))
+	return p.wish(Arm{After: p.delay(n), Jitter: true}, e)
+}
+
+// probeArm is the wait before a slow probe. Half of it is certain, or a probe
+// might follow at once.
+func (p Policy) probeArm(e end) Arm {
+	return p.wish(Arm{After: p.SlowProbe, Jitter: true, Least: p.SlowProbe / 2}, e)
+}
+
+// wish lengthens a wait to what the server asked for. Such a wait has no
+// jitter, which could only shorten it.
+func (p Policy) wish(a Arm, e end) Arm {
+	if e.after <= 0 {
+		return a
+	}
+	w := e.after
+	if p.MaxWish > 0 {
+		w = min(w, p.MaxWish)
+	}
+	return Arm{After: max(a.After, w)}
+}
+
+// excess is by how many the starts of the last minute are over the limit.
+func (p Policy) excess(e end) int {
+	if p.MaxStarts <= 0 {
+		return 0
+	}
+	return max(0, e.recent-p.MaxStarts)
+}
+
+// firm tells that the wait after e has an owner whom no call may overrule.
+func (p Policy) firm(e end) bool { return e.after > 0 || p.excess(e) > 0 }

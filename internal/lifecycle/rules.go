@@ -1,0 +1,233 @@
+package lifecycle
+
+// want applies what config, operator or ownership say.
+func (t *turn) want(ev Want) {
+	old := t.s
+	t.s.Want, t.s.Lazy, t.s.Overlap, t.s.Spec = ev.Want, ev.Lazy, ev.Overlap, ev.Spec
+	switch {
+	case !ev.Want && old.Want:
+		t.disable()
+	case !ev.Want:
+	case !old.Want:
+		t.enable()
+	case ev.Spec != old.Spec:
+		t.respec()
+	case ev.Lazy != old.Lazy:
+		t.relazy()
+	}
+}
+
+// disable wins at once: nothing serves and nothing is due from here on,
+// however long closing takes.
+func (t *turn) disable() {
+	t.forget()
+	t.await(NoNext)
+	t.abort()
+	if t.s.Serving != 0 {
+		t.detach(true)
+	}
+}
+
+// enable begins with a clean record. Lives from before may still be closing;
+// the new one waits for room.
+func (t *turn) enable() {
+	t.forget()
+	t.s.WasReady = false
+	t.await(NextRoom)
+	if t.s.Lazy {
+		t.await(NextCall)
+	}
+}
+
+// forget drops what the losses so far have cost: they were those of another
+// configuration, or from before somebody switched the server off.
+func (t *turn) forget() { t.s.Attempt, t.s.Lost = 0, 0 }
+
+// respec brings the wanted revision up, at once and whatever the slot waited
+// for. Only an idle lazy server goes on waiting for its call.
+func (t *turn) respec() {
+	t.forget()
+	t.abort()
+	switch {
+	case t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec:
+		t.await(NoNext) // the config went back to what runs
+	case t.s.Serving == 0 && t.s.Next == NextCall && t.s.Lazy:
+	default:
+		t.await(NextRoom)
+	}
+}
+
+// relazy follows a change of Lazy alone.
+func (t *turn) relazy() {
+	switch {
+	case !t.s.Lazy && t.s.Next == NextCall:
+		t.await(NextRoom)
+	case t.s.Lazy && t.s.Parked == Ended:
+		t.await(NextCall)
+	}
+}
+
+// wake is a wish for a life now. A slot that is not wanted has none to give;
+// whoever asked is told so by the slot.
+func (t *turn) wake(ev Wake) {
+	switch {
+	case !t.s.Want:
+	case ev.Operator:
+		t.abort()
+		t.await(NextRoom)
+	case t.s.Serving != 0:
+	case t.s.Next == NextCall:
+		t.await(NextRoom)
+	case t.s.Next == NextParked && t.s.RetryArmed() && !t.s.Firm && !ev.Soon:
+		t.await(NextRoom)
+	}
+}
+
+// started makes the new life the serving one. Its handshake and listing prove
+// nothing yet.
+func (t *turn) started() {
+	gen := t.s.Trying
+	t.s.Trying = 0
+	if t.s.Serving != 0 {
+		t.detach(true)
+	}
+	t.s.Serving, t.s.ServingSpec, t.s.Proven = gen, t.s.RunSpec, false
+	t.s.Lost = 0
+	t.s.WasReady = true
+	t.armStable()
+}
+
+// failed: a start has failed and left nothing alive.
+func (t *turn) failed(e end) {
+	t.s.Trying = 0
+	if t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec {
+		return // the old life is as good as the one that an operator asked for
+	}
+	t.s.Lost = 0
+	t.lose(e)
+}
+
+// exited: the serving life has lost its link. Calls that are out end with it,
+// except where only the session is gone: those may still be answered.
+func (t *turn) exited(e end) { t.drop(e, e.verdict == SessionEnd) }
+
+// drop ends the serving life because of e.
+func (t *turn) drop(e end, drain bool) {
+	gen := t.s.Serving
+	t.detach(drain)
+	if t.succession() {
+		return
+	}
+	t.s.Lost = gen
+	t.lose(e)
+}
+
+// succession tells whether a next life is being started or waited for. The
+// end of the life before it then changes nothing about that.
+func (t *turn) succession() bool { return t.s.Trying != 0 || t.s.Next != NoNext }
+
+// lose counts a loss and decides what the next life waits for.
+func (t *turn) lose(e end) {
+	t.s.Attempt++
+	switch {
+	case e.verdict == NeedAuth:
+		t.park(Auth)
+	case e.verdict == BadConfig:
+		t.park(Config)
+	case !t.p.follows(e.verdict) && t.s.Lazy:
+		t.await(NextCall)
+	case !t.p.follows(e.verdict):
+		t.park(Ended)
+	case e.verdict == NotThere:
+		t.park(Missing)
+		t.arm(t.p.probeArm(e), e)
+	case t.s.Attempt > t.p.FastTries:
+		t.park(Budget)
+		t.arm(t.p.probeArm(e), e)
+	default:
+		t.retry(e)
+	}
+}
+
+// retry has the next life start at once or after the growing delay.
+func (t *turn) retry(e end) {
+	a := t.p.fastArm(t.s.Attempt, e)
+	if a.After == 0 {
+		t.await(NextRoom)
+		return
+	}
+	t.await(NextTimer)
+	t.arm(a, e)
+}
+
+// struck counts a failure that blames the link, and recycles the life when
+// there were enough in a row. What hangs on it would not end by itself, so
+// nothing is waited for.
+func (t *turn) struck(ev Struck) {
+	n := &t.s.CallStrikes
+	if ev.List {
+		n = &t.s.ListStrikes
+	}
+	*n++
+	switch {
+	case *n >= t.p.Strikes:
+		t.drop(end{verdict: Retry, recent: ev.Recent}, false)
+	case !t.s.Proven:
+		t.armStable()
+	}
+}
+
+// healthy: a good answer clears the strikes of its own kind; that to a call
+// proves the life, and a listing proves nothing.
+func (t *turn) healthy(ev Healthy) {
+	switch {
+	case ev.Gen != t.s.Serving:
+		t.late()
+	case ev.List:
+		t.s.ListStrikes = 0
+	default:
+		t.s.CallStrikes = 0
+		t.prove()
+	}
+}
+
+// prove resets the attempts. The health of a life speaks for the revision
+// that it runs and no other, or calls on the old life would keep a broken
+// successor's retries fast.
+func (t *turn) prove() {
+	t.s.Proven = true
+	if t.s.ServingSpec == t.s.Spec {
+		t.s.Attempt = 0
+	}
+}
+
+// late is a good answer that was overtaken by the loss of its life: that loss
+// was then the first in a row. A server that exits after each answer lives by
+// this rule.
+func (t *turn) late() {
+	t.s.Attempt = 1
+	budget := t.s.Next == NextParked && t.s.Parked == Budget
+	if (t.s.Next == NextTimer || budget) && !t.s.Firm {
+		t.await(NextRoom)
+	}
+}
+
+// idled: nobody has used the life of a lazy server for long.
+func (t *turn) idled() {
+	if !t.s.Lazy {
+		return
+	}
+	t.detach(true)
+	if !t.succession() {
+		t.await(NextCall)
+	}
+}
+
+// closed: a life is gone. Whether it went in order is shown and is no reason
+// for anything.
+func (t *turn) closed(gen uint64) {
+	if gen == t.s.Closing {
+		t.s.Closing = t.s.ClosingToo
+	}
+	t.s.ClosingToo = 0
+}

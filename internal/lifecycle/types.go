@@ -1,0 +1,227 @@
+// Package lifecycle decides what happens to one server: a pure step from a
+// state and an event to the next state and the effects to run. It does not
+// read a clock, draw a random number, log, or start anything.
+package lifecycle
+
+import "time"
+
+// Phase is where a slot stands. What people see is derived from it and the
+// other facts by State.Seen.
+type Phase uint8
+
+const (
+	Off      Phase = iota // not wanted, and nothing is alive
+	Idle                  // wanted, lazy: not started, or stopped after idling
+	Starting              // a life is being started
+	Ready                 // a life serves
+	Draining              // a life is being ended, and the next one, if any is wanted, waits for that
+	Backoff               // waiting for the next fast attempt
+	Parked                // no fast attempt is due; Parked says why
+)
+
+// Reason says why a slot is Parked.
+type Reason uint8
+
+const (
+	None    Reason = iota
+	Budget         // the fast budget is used up; a slow probe is due
+	Auth           // a login is needed; only a login, an operator or a new spec helps
+	Config         // the configuration is wrong; only a new spec or an operator helps
+	Missing        // the command does not exist; a slow probe is due, it may be installed
+	Ended          // it ended, and Restart lets no other life follow; only a new spec or an operator helps
+)
+
+// Next says what the next life waits for.
+type Next uint8
+
+const (
+	NoNext     Next = iota // no further life is wanted now
+	NextRoom               // nothing but room: it starts as soon as few enough lives are alive
+	NextCall               // a call: the server is lazy
+	NextTimer              // RetryDue
+	NextParked             // what State.Parked says
+)
+
+// Verdict is what an attempt's or a life's end means for the next attempt.
+type Verdict uint8
+
+const (
+	Retry      Verdict = iota // may succeed if tried again
+	NeedAuth                  // needs a login
+	BadConfig                 // cannot succeed as configured
+	NotThere                  // the command is not there
+	CleanEnd                  // the peer ended in order: exit 0, a clean EOF, an idle close
+	SessionEnd                // the server forgot the session: not the link's fault, start anew at once
+)
+
+// State is all that is known about one slot. It is a comparable value; Step
+// returns a new one. The zero State, or one with only Gen set, is a slot that
+// nobody has wanted yet.
+//
+// At most one of the lives Trying, Serving, Closing and ClosingToo is alive
+// where Overlap is off, at most two where it is on.
+type State struct {
+	Phase       Phase  // follows from the other facts; set by Step alone
+	Gen         uint64 // newest life ever started; never goes down
+	Want        bool   // enabled, wanted by the config, owned by this replica
+	Lazy        bool   // start on the first call only
+	Overlap     bool   // a successor may start while the old life still serves
+	Spec        uint64 // wanted config revision
+	RunSpec     uint64 // the revision that Gen was started with
+	Trying      uint64 // the life that is being started: Gen, or 0 if none
+	Serving     uint64 // the life that takes leases; 0 if none. Below Gen while a successor starts beside it, or failed to
+	ServingSpec uint64 // the revision that Serving was started with; valid if Serving is not 0
+	Proven      bool   // Serving has proven its health; valid if Serving is not 0
+	Closing     uint64 // the life that is being ended and has not reported Closed; 0 if none
+	ClosingToo  uint64 // a second one, where lives overlap; 0 if Closing is 0
+	Lost        uint64 // the life whose loss Attempt counted last, if it had served and no later life served or failed; else 0
+	Attempt     int    // lives lost in a row since health was last proven
+	ListStrikes int    // failed discoveries in a row on Serving
+	CallStrikes int    // failed calls in a row on Serving that blame the link
+	Next        Next   // what the next life waits for; beside Serving: the successor
+	Parked      Reason // why; valid in NextParked, None otherwise
+	Firm        bool   // the wait is the server's own wish or the start limit: no call shortens it; valid in NextTimer and NextParked
+	WasReady    bool   // was ready at least once since it was enabled
+}
+
+// An Event is something that happened. The set is closed.
+type Event interface{ event() }
+
+type (
+	// Want: config, an operator or ownership says whether and how the server
+	// shall run. The same Want again changes nothing.
+	Want struct {
+		Want    bool
+		Lazy    bool
+		Overlap bool
+		Spec    uint64
+	}
+	// Wake: a call, or an operator, asks for a life now.
+	Wake struct {
+		Operator bool // an operator may wake any wanted slot at any time, and recycles one that is Ready or Starting
+		// Soon: a call's wake brought a slow probe forward less than
+		// Policy.WakeEvery ago; this one then brings none forward.
+		Soon bool
+	}
+	// Started: life Gen finished its handshake and its first complete listing.
+	Started struct{ Gen uint64 }
+	// Failed: life Gen did not get that far. Nothing of it is alive any more.
+	Failed struct {
+		Gen     uint64
+		Verdict Verdict
+		After   time.Duration // the server's own wish (Retry-After); 0 if none
+		Recent  int           // starts in the last minute, this one included
+	}
+	// Exited: life Gen, which had Started, lost its link. What is left of it
+	// must still be closed.
+	Exited struct {
+		Gen     uint64
+		Verdict Verdict
+		After   time.Duration
+		Recent  int
+	}
+	// Struck: a discovery or a call on life Gen failed in a way that blames the link.
+	Struck struct {
+		Gen    uint64
+		List   bool
+		Recent int // starts in the last minute
+	}
+	// Healthy: a discovery or a call on life Gen got a good answer. That of a
+	// call may arrive after the Exited of its life and still counts.
+	Healthy struct {
+		Gen  uint64
+		List bool
+	}
+	// Stable: life Gen has been ready for Policy.StableAfter without a strike.
+	Stable struct{ Gen uint64 }
+	// Idled: life Gen of a lazy server has had no lease for its idle timeout.
+	Idled struct{ Gen uint64 }
+	// Closed: the Stop of life Gen has finished. Err tells that something
+	// would not stop in order; it is shown, and changes nothing here.
+	Closed struct {
+		Gen uint64
+		Err bool
+	}
+	// RetryDue: the retry timer that was armed for the attempt after Gen fired.
+	RetryDue struct{ Gen uint64 }
+)
+
+func (Want) event()     {}
+func (Wake) event()     {}
+func (Started) event()  {}
+func (Failed) event()   {}
+func (Exited) event()   {}
+func (Struck) event()   {}
+func (Healthy) event()  {}
+func (Stable) event()   {}
+func (Idled) event()    {}
+func (Closed) event()   {}
+func (RetryDue) event() {}
+
+// An Effect is something to do. The set is closed. Effects are run in order.
+type Effect interface{ effect() }
+
+// Timer names one of the slot's two timers.
+type Timer uint8
+
+const (
+	RetryTimer  Timer = iota // fires RetryDue
+	StableTimer              // fires Stable
+)
+
+type (
+	// Start begins life Gen with config revision Spec, in a worker, which ends
+	// in exactly one Started or Failed.
+	Start struct{ Gen, Spec uint64 }
+	// Stop ends life Gen in a worker: no new leases; with Drain the leases that
+	// are out are waited for up to the drain deadline; then the upstream, or
+	// the start that is still running, is ended. It ends in exactly one Closed.
+	Stop struct {
+		Gen   uint64
+		Drain bool
+	}
+	// Arm sets a timer for life Gen; one that is set already is set anew. The
+	// loop draws the actual delay between Least and After when Jitter is set
+	// ("full jitter" where Least is 0), and reports it in the view.
+	Arm struct {
+		Timer  Timer
+		Gen    uint64
+		After  time.Duration
+		Jitter bool
+		Least  time.Duration // valid with Jitter
+	}
+	// Disarm stops a timer. It may have just fired.
+	Disarm struct{ Timer Timer }
+	// Publish puts out a view of the new state. Always the last effect of a
+	// step that changed the state; a step that did not has no effects.
+	Publish struct{}
+)
+
+func (Start) effect()   {}
+func (Stop) effect()    {}
+func (Arm) effect()     {}
+func (Disarm) effect()  {}
+func (Publish) effect() {}
+
+// Policy holds every number of the lifecycle.
+type Policy struct {
+	Strikes     int           // failures in a row that recycle a life; 3
+	FastTries   int           // retries before the slow probe; 5
+	FirstDelay  time.Duration // delay before the second retry; the first is at once; 1 s
+	MaxDelay    time.Duration // where doubling stops; 30 s
+	SlowProbe   time.Duration // delay of the slow probe; 5 min
+	StableAfter time.Duration // ready time that proves health; 30 s
+	MaxStarts   int           // starts in a minute beyond which the growing delay applies whatever the health; 60; 0: no limit
+	MaxWish     time.Duration // the longest wish of a server (Retry-After) that is kept; 1 h; 0: any
+	WakeEvery   time.Duration // how often calls may bring a slow probe forward; 30 s; measured by the loop, see Wake.Soon
+	Restart     Restart
+}
+
+// Restart says what ends are followed by a new life.
+type Restart uint8
+
+const (
+	Always    Restart = iota
+	OnFailure         // not after a clean end
+	Never             // only by an operator, a new spec, or a call where the server is lazy
+)

@@ -1,0 +1,256 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+func mustParse(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("everline.json", []byte(text), testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestReloadMeaning is report O1: a reload restarts what changed in meaning,
+// and nothing that was only written in another way.
+func TestReloadMeaning(t *testing.T) {
+	old := mustParse(t, `{"mcpServers": {
+		"a": {"command": "x", "args": [], "env": {"K": "1", "L": "2"}},
+		"b": {"url": "http://h/", "headers": {"H": "1"}},
+		"c": {"command": "z"}, "d": {"command": "d"}}}`)
+	next := mustParse(t, `{ // reordered, with comments and defaults written out
+		"mcpServers": {
+		"d": {"command": "d", "everline": {"callTimeout": "1m"}},
+		"b": {"url": "http://h/", "headers": {"H": "2"}},
+		"e": {"command": "new"},
+		"a": {"env": {"L": "2", "K": "1"}, "command": "x", "everline": {"startupTimeout": 60, "lazy": false}}}}`)
+	got := Diff(old, next)
+	want := Plan{Add: []string{"e"}, Remove: []string{"c"}, Change: []string{"d", "b"}, Keep: []string{"a"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Diff = %+v, want %+v", got, want)
+	}
+	if same := Diff(old, old); len(same.Keep) != 4 || len(same.Add)+len(same.Remove)+len(same.Change) != 0 {
+		t.Errorf("Diff of the same config = %+v", same)
+	}
+	revision := func(c *Config, name string) uint64 {
+		s, ok := c.Server(name)
+		if !ok {
+			t.Fatalf("no server %q", name)
+		}
+		return s.Revision()
+	}
+	if revision(old, "d") != revision(next, "d") {
+		t.Error("a setting that applies without a restart changed the revision")
+	}
+	if revision(old, "b") == revision(next, "b") {
+		t.Error("another header left the revision as it was")
+	}
+}
+
+// TestRevision changes each field of a server and expects another revision
+// from those that a running life depends on, and from no other.
+func TestRevision(t *testing.T) {
+	base := NewServer("a")
+	life := map[string]func(*Server){
+		"transport": func(s *Server) { s.Transport = "http" },
+		"command":   func(s *Server) { s.Command = "x" },
+		"args":      func(s *Server) { s.Args = []string{""} },
+		"env":       func(s *Server) { s.Env = map[string]string{"a": ""} },
+		"cwd":       func(s *Server) { s.Cwd = "x" },
+		"url":       func(s *Server) { s.URL = "x" },
+		"headers":   func(s *Server) { s.Headers = map[string]string{"a": ""} },
+		"err":       func(s *Server) { s.Err = fault.New(fault.Invalid, "", "x") },
+	}
+	seen := map[uint64]string{base.Revision(): "the base"}
+	for name, change := range life {
+		s := base
+		change(&s)
+		if other, twice := seen[s.Revision()]; twice {
+			t.Errorf("%s has the revision of %s", name, other)
+		}
+		seen[s.Revision()] = name
+		if s.Equal(base) {
+			t.Errorf("%s: Equal", name)
+		}
+	}
+	setting := base
+	setting.Lazy, setting.CallTimeout, setting.Origin.Line = true, time.Second, 7
+	if setting.Revision() != base.Revision() {
+		t.Error("a setting changed the revision")
+	}
+	moved := base
+	moved.Origin, moved.Args = Origin{"f", 9}, []string{}
+	if !moved.Equal(base) {
+		t.Error("a server that was only moved is not equal")
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	a := NewServer("a")
+	b := a
+	b.Env, b.CallTimeout = map[string]string{"K": "1"}, 1
+	c := a
+	c.Args = []string{"x"}
+	if a.Identity() != b.Identity() || a.Identity() == c.Identity() || len(a.Identity()) != 32 {
+		t.Error(a.Identity(), b.Identity(), c.Identity())
+	}
+}
+
+// TestSecretsAreHidden looks for every secret of a server in what Redacted
+// leaves.
+func TestSecretsAreHidden(t *testing.T) {
+	c := mustParse(t, `{"mcpServers": {
+		"a": {"command": "x", "args": ["--key=${TOKEN}"], "env": {"K": "hidden-value", "N": 1}},
+		"b": {"url": "https://user:pass-word@h/${TOKEN}", "headers": {"Authorization": "Bearer abcdefgh"}}}}`)
+	for _, s := range c.Redacted().Servers {
+		for _, v := range append(append([]string{s.Command, s.URL}, s.Args...), s.Env["K"], s.Headers["Authorization"]) {
+			for _, secret := range []string{"s3cret-token", "hidden-value", "pass-word", "abcdefgh"} {
+				if strings.Contains(v, secret) {
+					t.Errorf("%q is shown in %q", secret, v)
+				}
+			}
+		}
+	}
+	if got, want := c.Servers[0].Secrets(), []string{"hidden-value", "s3cret-token"}; !slices.Equal(got, want) {
+		t.Errorf("Secrets = %q, want %q", got, want)
+	}
+	if got, want := c.Servers[1].Secrets(), []string{"Bearer abcdefgh", "s3cret-token", "pass-word", "abcdefgh"}; !slices.Equal(got, want) {
+		t.Errorf("Secrets = %q, want %q", got, want)
+	}
+	if c.Servers[0].Args[0] != "--key=s3cret-token" {
+		t.Error("Redacted changed the config itself")
+	}
+	if got := c.Redacted().Servers[1].URL; got != "https://user:***@h/***" {
+		t.Errorf("redacted URL %q", got)
+	}
+}
+
+func TestLoadFirstWins(t *testing.T) {
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one.json"), filepath.Join(dir, "two.yaml")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(one, `{"everline": {"listen": "127.0.0.1:1"}, "mcpServers": {"a": {"command": "first"}}}`)
+	write(two, "everline: {listen: '127.0.0.1:2', maxName: 32}\nmcpServers:\n  a: {command: second}\n  b: {command: b}\n")
+	c, err := Load(one, two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:1" || c.MaxName != 32 || len(c.Servers) != 2 || c.Servers[0].Command != "first" {
+		t.Errorf("config %+v", c)
+	}
+	if len(c.Warnings) != 2 || c.Warnings[0].Line != 1 || c.Warnings[1].Server != "" || c.Warnings[1].File != two || c.Warnings[1].Line != 3 {
+		t.Errorf("warnings %v", c.Warnings)
+	}
+}
+
+func TestLoadMissing(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.json"))
+	if err == nil || fault.KindOf(err) != fault.Invalid || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := Load(); err == nil || fault.KindOf(err) != fault.Invalid {
+		t.Errorf("no paths: err = %v", err)
+	}
+}
+
+func TestInterpolation(t *testing.T) {
+	p := interpolator{
+		env: func(name string) (string, bool) {
+			v, ok := map[string]string{"A": "1", "E": "", "D": "${A}"}[name]
+			return v, ok
+		},
+		read: func(path string) (string, error) { return "<" + path + ">", nil },
+	}
+	for _, c := range []struct{ in, want string }{
+		{"plain", "plain"}, {"$", "$"}, {"$A", "$A"}, {"$$", "$"}, {"$${A}", "${A}"}, {"a$$b$$", "a$b$"},
+		{"${A}${A}", "11"}, {"${env:A}", "1"}, {"${E}", ""}, {"${D}", "${A}"},
+		{"${E:-d}", "d"}, {"${A:-d}", "1"}, {"${X:-}", ""}, {"${X:-${A}}", "1"}, {"${X:-${Y:-z}}!", "z!"}, {"${X:-a:-b}", "a:-b"},
+		{"${A:?no}", "1"}, {"${file:x/y}", "<x/y>"}, {"${env:X:-d}", "d"},
+	} {
+		if got, err := p.expand(c.in); err != nil || got != c.want {
+			t.Errorf("expand(%q) = %q, %v, want %q", c.in, got, err, c.want)
+		}
+	}
+	for _, in := range []string{"${X}", "${", "${A", "${}", "${1A}", "${A:}", "${A:+x}", "${X:?}", "${E:?m}", "${input:k}", "${X:-${Y}}", strings.Repeat("${X:-", 20) + strings.Repeat("}", 20)} {
+		if got, err := p.expand(in); err == nil {
+			t.Errorf("expand(%q) = %q, want an error", in, got)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"command", "args", "startupTimeout", "env"}
+	for wrong, want := range map[string]string{
+		"comand": "command", "Command": "command", "startup_timeout": "startupTimeout", "ags": "args",
+		"evn": "env", "something": "", "": "", "startuptimeouts": "startupTimeout",
+	} {
+		if got := Nearest(wrong, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", wrong, got, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/golden/*")
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil && filepath.Ext(file) != ".golden" {
+			f.Add(strings.TrimPrefix(filepath.Ext(file), "."), data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, ext string, data []byte) {
+		if ext != "json" && ext != "yaml" && ext != "toml" {
+			return
+		}
+		b := newBuilder(testEnv)
+		b.readFile = func(string, string) (string, error) { return "", errors.New("no files here") }
+		if err := b.add("f."+ext, data); err != nil {
+			if err.Kind != fault.Invalid || err.Remedy == "" {
+				t.Fatalf("%+v", err)
+			}
+			return
+		}
+		for _, s := range b.cfg.Servers {
+			if s.Name == "" || s.Origin.Line < 1 || !s.Equal(s) || s.Revision() != s.Revision() {
+				t.Fatalf("%+v", s)
+			}
+			if s.Err == nil && (s.Command == "") == (s.URL == "") {
+				t.Fatalf("usable, but how? %+v", s)
+			}
+		}
+		if p := Diff(b.cfg, b.cfg); len(p.Keep) != len(b.cfg.Servers) {
+			t.Fatalf("%+v", p)
+		}
+	})
+}
+
+func FuzzInterpolate(f *testing.F) {
+	for _, s := range []string{"${A}", "$$", "${A:-${B}}", "${file:x}", "a${", "}${env:A:?b}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p := interpolator{env: testEnv, read: func(p string) (string, error) { return p, nil }}
+		got, err := p.expand(text)
+		if err == nil && !strings.Contains(text, "$") && got != text {
+			t.Fatalf("%q became %q", text, got)
+		}
+		quoted := strings.ReplaceAll(text, "$", "$$")
+		if back, err := p.expand(quoted); err != nil || back != text {
+			t.Fatalf("%q quoted and expanded is %q, %v", text, back, err)
+		}
+	})
+}

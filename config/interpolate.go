@@ -1,0 +1,173 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxSecretFile bounds what ${file:path} reads.
+const maxSecretFile = 1 << 20
+
+// maxExpansion bounds defaults inside defaults.
+const maxExpansion = 8
+
+// An interpolator replaces ${VAR}, ${VAR:-default}, ${VAR:?message},
+// ${env:VAR}, ${file:path} and $$. Every other "$" stays as it is.
+type interpolator struct {
+	env  func(string) (string, bool)
+	read func(path string) (string, error)
+	// value, if not nil, gets every value that was put in, defaults excepted.
+	value func(string)
+}
+
+// expand returns the text with every reference replaced. The error says which
+// reference failed and why; nothing is ever replaced by an empty text silently.
+func (p *interpolator) expand(text string) (string, error) { return p.expandAt(text, 0) }
+
+func (p *interpolator) expandAt(text string, depth int) (string, error) {
+	if depth > maxExpansion {
+		return "", errors.New("references are nested too deeply")
+	}
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(text, '$')
+		if i < 0 || i+1 == len(text) {
+			b.WriteString(text)
+			return b.String(), nil
+		}
+		b.WriteString(text[:i])
+		text = text[i:]
+		switch text[1] {
+		case '$':
+			b.WriteByte('$')
+			text = text[2:]
+		case '{':
+			end := closingBrace(text)
+			if end < 0 {
+				return "", fmt.Errorf("%q has no closing brace; write $$ for a plain dollar", text)
+			}
+			v, err := p.reference(text[2:end], depth)
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(v)
+			text = text[end+1:]
+		default:
+			b.WriteByte('$')
+			text = text[1:]
+		}
+	}
+}
+
+// closingBrace finds the brace that ends the reference at the start of text.
+func closingBrace(text string) int {
+	open := 0
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '$' && i+1 < len(text) && text[i+1] == '{':
+			open++
+			i++
+		case text[i] == '}':
+			if open--; open == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// reference gives the value of what stands between the braces.
+func (p *interpolator) reference(ref string, depth int) (string, error) {
+	if path, ok := strings.CutPrefix(ref, "file:"); ok {
+		v, err := p.read(path)
+		if err != nil {
+			return "", fmt.Errorf("${%s}: %w", ref, err)
+		}
+		return p.found(v), nil
+	}
+	ref = strings.TrimPrefix(ref, "env:")
+	name, rest, _ := strings.Cut(ref, ":")
+	if !isVariable(name) {
+		return "", notReference(ref)
+	}
+	v, set := p.env(name)
+	if len(ref) == len(name) {
+		if !set {
+			return "", fmt.Errorf("the variable %s is not set", name)
+		}
+		return p.found(v), nil
+	}
+	usable := set && v != ""
+	switch {
+	case rest != "" && rest[0] == '-':
+		if usable {
+			return p.found(v), nil
+		}
+		return p.expandAt(rest[1:], depth+1)
+	case rest != "" && rest[0] == '?':
+		if usable {
+			return p.found(v), nil
+		}
+		message := rest[1:]
+		if message == "" {
+			message = "it is required"
+		}
+		return "", fmt.Errorf("the variable %s is not set: %s", name, message)
+	default:
+		return "", notReference(ref)
+	}
+}
+
+func notReference(ref string) error {
+	return fmt.Errorf("${%s} is no reference; known are ${VAR}, ${VAR:-default}, ${VAR:?message}, ${env:VAR}, ${file:path}", ref)
+}
+
+func (p *interpolator) found(v string) string {
+	if p.value != nil {
+		p.value(v)
+	}
+	return v
+}
+
+func isVariable(name string) bool {
+	for i, c := range name {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// readSecret reads a file for ${file:path}, relative to the folder of the
+// configuration, without the line end that editors leave.
+func readSecret(folder, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxSecretFile {
+		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("over %d bytes", maxSecretFile)}
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tailscale/hujson"
+
+	"github.com/everline/everline/fault"
+)
+
+// parseJSON reads JSON with comments and trailing commas.
+func parseJSON(file string, data []byte) (*node, *fault.Fault) {
+	const remedy = "mend the JSON at that place"
+	if deep(data) {
+		return nil, invalid(file, pos{}, remedy, "the JSON is nested too deeply")
+	}
+	root, err := hujson.Parse(data)
+	if err != nil {
+		cause := err
+		if inner := errors.Unwrap(err); inner != nil {
+			cause = inner
+		}
+		return nil, invalid(file, jsonErrorPlace(err), remedy, "broken JSON: %v", cause)
+	}
+	r := jsonReader{file: file, lines: newLines(data)}
+	return r.node(root, 0)
+}
+
+// jsonErrorPlace reads the place out of the parser's error, which carries it
+// in no other way. Where that fails the message is still right, only without
+// its place; a test holds the two together.
+func jsonErrorPlace(err error) pos {
+	var at pos
+	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &at.line, &at.col); scanErr != nil {
+		return pos{}
+	}
+	return at
+}
+
+// deep tells whether the brackets could be nested beyond what the recursive
+// parser may be given. It overestimates where strings hold brackets, which
+// only matters to text that is no configuration.
+func deep(data []byte) bool {
+	depth := 0
+	for _, c := range data {
+		switch c {
+		case '{', '[':
+			if depth++; depth > 20*maxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
+type jsonReader struct {
+	file  string
+	lines *lines
+}
+
+func (r *jsonReader) node(v hujson.Value, depth int) (*node, *fault.Fault) {
+	n := &node{at: r.lines.at(v.StartOffset)}
+	if depth > maxDepth {
+		return nil, invalid(r.file, n.at, "write it flatter", "nested too deeply")
+	}
+	switch v := v.Value.(type) {
+	case hujson.Literal:
+		readLiteral(n, v)
+	case *hujson.Array:
+		n.kind = listNode
+		for _, e := range v.Elements {
+			c, err := r.node(e, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.list = append(n.list, c)
+		}
+	case *hujson.Object:
+		n.kind = objectNode
+		for _, m := range v.Members {
+			c, err := r.node(m.Value, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			name, _ := m.Name.Value.(hujson.Literal)
+			n.fields = append(n.fields, field{name.String(), r.lines.at(m.Name.StartOffset), c})
+		}
+	}
+	return n, nil
+}
+
+func readLiteral(n *node, v hujson.Literal) {
+	switch v.Kind() {
+	case '"':
+		n.kind, n.text = stringNode, v.String()
+	case 't', 'f':
+		n.kind, n.text = boolNode, string(v)
+	case 'n':
+		n.kind = nullNode
+	default:
+		n.kind, n.text = numberNode, string(v)
+	}
+}

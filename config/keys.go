@@ -1,0 +1,176 @@
+package config
+
+import (
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// draft is a server while it is read: what the file says, before defaults that
+// depend on other keys are decided.
+type draft struct {
+	Server
+	kind    string // the file's "type"
+	enabled bool
+	overlap *bool
+	at      pos
+}
+
+// settings are the keys of "everline" at the top of a file.
+func settings(c *Config) []key {
+	return []key{
+		{"listen", text(&c.Listen)},
+		{"firstListWait", duration(&c.FirstListWait, 0)},
+		{"separator", text(&c.Separator)},
+		{"maxName", number(&c.MaxName, 16)},
+		{"drainTimeout", duration(&c.DrainTimeout, 0)},
+		{"maxStarting", number(&c.MaxStarting, 1)},
+	}
+}
+
+// standard are the keys that every client knows.
+func standard(d *draft) []key {
+	return []key{
+		{"type", text(&d.kind)},
+		{"command", d.interpolated(&d.Command)},
+		{"args", d.interpolatedList(&d.Args)},
+		{"env", d.interpolatedMap(&d.Env)},
+		{"cwd", d.interpolated(&d.Cwd)},
+		{"url", d.interpolated(&d.URL)},
+		{"headers", d.interpolatedMap(&d.Headers)},
+		{"disabled", boolean(&d.Disabled)},
+		{"enabled", boolean(&d.enabled)},
+	}
+}
+
+// ours are the keys of "everline" in a server.
+func ours(d *draft) []key {
+	const instant = time.Millisecond
+	return []key{
+		{"disabled", boolean(&d.Disabled)},
+		{"lazy", boolean(&d.Lazy)},
+		{"required", boolean(&d.Required)},
+		{"overlap", func(r *reader, n *node) *fault.Fault {
+			d.overlap = new(bool)
+			return boolean(d.overlap)(r, n)
+		}},
+		{"startupTimeout", duration(&d.StartupTimeout, instant)},
+		{"callTimeout", duration(&d.CallTimeout, instant)},
+		{"parkFor", duration(&d.ParkFor, 0)},
+		{"drainTimeout", duration(&d.DrainTimeout, 0)},
+		{"idleTimeout", duration(&d.IdleTimeout, 0)},
+		{"refreshInterval", duration(&d.RefreshInterval, 0)},
+		{"pingAfter", duration(&d.PingAfter, instant)},
+		{"stopGrace", duration(&d.StopGrace, 0)},
+		{"maxConcurrent", number(&d.MaxConcurrent, 0)},
+		{"maxWaiting", number(&d.MaxWaiting, 0)},
+		{"maxMessage", size(&d.MaxMessage, 1024)},
+		{"replay", replay(&d.Replay)},
+		{"retry", func(r *reader, n *node) *fault.Fault { return r.object(n, `"retry"`, retry(&d.Retry), nil) }},
+		{"tools", func(r *reader, n *node) *fault.Fault { return r.object(n, `"tools"`, tools(&d.Tools), nil) }},
+	}
+}
+
+func retry(to *Retry) []key {
+	const instant = time.Millisecond
+	return []key{
+		{"restart", word(&to.Restart, "always", "on-failure", "never")},
+		{"fastTries", number(&to.FastTries, 1)},
+		{"firstDelay", duration(&to.FirstDelay, instant)},
+		{"maxDelay", duration(&to.MaxDelay, instant)},
+		{"slowProbe", duration(&to.SlowProbe, instant)},
+		{"stableAfter", duration(&to.StableAfter, instant)},
+		{"strikes", number(&to.Strikes, 1)},
+		{"maxStartsPerMinute", number(&to.MaxStarts, 1)},
+	}
+}
+
+func tools(to *Tools) []key {
+	return []key{
+		{"allow", texts(&to.Allow)},
+		{"deny", texts(&to.Deny)},
+		{"hide", texts(&to.Hide)},
+		{"rename", textMap(&to.Rename)},
+		{"replay", replayMap(&to.Replay)},
+	}
+}
+
+// expand replaces the references in a scalar. Numbers and booleans are taken
+// as their text: people write PORT: 3000 in env.
+func (d *draft) expand(r *reader, n *node, secret bool) (string, *fault.Fault) {
+	if n.kind != stringNode && n.kind != numberNode && n.kind != boolNode {
+		return "", r.wrongKind(n, "a string")
+	}
+	p := interpolator{env: r.env, read: r.readFile}
+	if secret {
+		p.value = func(v string) { d.secrets = append(d.secrets, v) }
+	}
+	v, err := p.expand(n.text)
+	if err != nil {
+		return "", invalid(r.file, n.at, "set what is missing, or give a default with ${VAR:-default}", "%v", err)
+	}
+	for i := range len(v) {
+		if v[i] == 0 {
+			return "", invalid(r.file, n.at, "remove the NUL character", "the value has a NUL character")
+		}
+	}
+	return v, nil
+}
+
+func (d *draft) interpolated(to *string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != stringNode {
+			return r.wrongKind(n, "a string")
+		}
+		*to = n.text // what is shown where a reference fails
+		v, err := d.expand(r, n, true)
+		if err == nil {
+			*to = v
+		}
+		return err
+	}
+}
+
+func (d *draft) interpolatedList(to *[]string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != listNode {
+			return r.wrongKind(n, "a list of strings")
+		}
+		list := make([]string, 0, len(n.list))
+		for _, e := range n.list {
+			v, err := d.expand(r, e, true)
+			if err != nil {
+				return err
+			}
+			list = append(list, v)
+		}
+		*to = list
+		return nil
+	}
+}
+
+// interpolatedMap reads a map all of whose values are secret anyway.
+func (d *draft) interpolatedMap(to *map[string]string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != objectNode {
+			return r.wrongKind(n, "an object of strings")
+		}
+		m := make(map[string]string, len(n.fields))
+		for _, f := range n.fields {
+			if _, twice := m[f.name]; twice {
+				r.warn(f.at, "%q is there twice; the first one counts", f.name)
+				continue
+			}
+			if f.value.kind == nullNode {
+				continue
+			}
+			v, err := d.expand(r, f.value, false)
+			if err != nil {
+				return err
+			}
+			m[f.name] = v
+		}
+		*to = m
+		return nil
+	}
+}

@@ -1,0 +1,262 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// Load reads the files into one Config, variables from the environment. A
+// server or a setting that is there twice is told in a warning, and the first
+// one counts. A file that cannot be read, broken text, a wrong type in a
+// top-level setting and an unusable server name are errors of kind
+// fault.Invalid that name the place; a bad server is not: it has Err set.
+func Load(paths ...string) (*Config, error) {
+	if len(paths) == 0 {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("no file was named"), Remedy: "name a file with --config"}
+	}
+	b := newBuilder(os.LookupEnv)
+	for _, path := range paths {
+		data, err := readConfig(path)
+		if err != nil {
+			return nil, &fault.Fault{
+				Kind: fault.Invalid, Op: "read configuration", Outcome: fault.NotSent,
+				Err: err, Remedy: "check the path, or name another file with --config",
+			}
+		}
+		if f := b.add(path, data); f != nil {
+			return nil, f
+		}
+	}
+	return b.cfg, nil
+}
+
+// Parse reads one text as if it were the content of file, whose name says the
+// format: YAML for .yaml and .yml, TOML for .toml, and JSON with comments for
+// every other. env looks variables up; nil knows none. ${file:path} is read
+// from the disk, relative to the folder of file.
+func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	b := newBuilder(env)
+	if f := b.add(file, data); f != nil {
+		return nil, f
+	}
+	return b.cfg, nil
+}
+
+func readConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// A builder adds files to one Config.
+type builder struct {
+	cfg      *Config
+	env      func(string) (string, bool)
+	readFile func(folder, path string) (string, error)
+	settings map[string]Origin // top-level settings that are decided
+	servers  map[string]Origin // servers that are known
+}
+
+func newBuilder(env func(string) (string, bool)) *builder {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	return &builder{
+		cfg: New(), env: env, readFile: readSecret,
+		settings: map[string]Origin{}, servers: map[string]Origin{},
+	}
+}
+
+// A reader reads one file into a builder's Config.
+type reader struct {
+	*builder
+	file   string
+	server string // the server that is being read; "" outside of one
+}
+
+func (r *reader) env(name string) (string, bool) { return r.builder.env(name) }
+
+func (r *reader) readFile(path string) (string, error) {
+	return r.builder.readFile(filepath.Dir(r.file), path)
+}
+
+func (r *reader) warn(at pos, format string, args ...any) {
+	r.cfg.Warnings = append(r.cfg.Warnings, Warning{
+		Origin: Origin{r.file, at.line}, Server: r.server, Text: fmt.Sprintf(format, args...),
+	})
+}
+
+// roots are the keys under which clients keep their servers.
+var roots = []string{"mcpServers", "servers"}
+
+func (b *builder) add(file string, data []byte) *fault.Fault {
+	root, err := parseTree(file, data)
+	if err != nil {
+		return err
+	}
+	r := &reader{builder: b, file: file}
+	if root.kind == nullNode && root.at.line == 0 {
+		root.kind = objectNode
+	}
+	if root.kind != objectNode {
+		return r.wrongKind(root, "an object")
+	}
+	if bareServers(root) {
+		r.warn(root.at, `the servers are not under "mcpServers"; they are read as if they were`)
+		return r.serverMap(root)
+	}
+	found := false
+	known := append([]string{"everline", "$schema"}, roots...)
+	for _, f := range root.fields {
+		switch f.name {
+		case "everline":
+			err = r.topSettings(f.value)
+		case roots[0], roots[1]:
+			found = true
+			err = r.serverMap(f.value)
+		default:
+			if !ignored(f.name) {
+				r.unknown(f, "at the top", known, nil)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !found {
+		r.warn(root.at, `there is no "mcpServers", and so no server, in this file`)
+	}
+	return nil
+}
+
+// bareServers tells whether the file is a map of servers without the key above it.
+func bareServers(root *node) bool {
+	servers := 0
+	for _, f := range root.fields {
+		if f.name == "everline" || f.name == roots[0] || f.name == roots[1] {
+			return false
+		}
+		for _, member := range []string{"command", "url"} {
+			if c := f.value.get(member); c != nil && c.kind == stringNode {
+				servers++
+				break
+			}
+		}
+	}
+	return servers > 0 && servers == len(root.fields)
+}
+
+func (r *reader) topSettings(n *node) *fault.Fault {
+	if n.kind == nullNode {
+		return nil
+	}
+	keys := settings(r.cfg)
+	for i := range keys {
+		name, set := keys[i].name, keys[i].set
+		keys[i].set = func(r *reader, n *node) *fault.Fault {
+			if first, twice := r.settings[name]; twice {
+				r.warn(n.at, "%q is set already in %s; that one counts", name, first)
+				return nil
+			}
+			r.settings[name] = Origin{r.file, n.at.line}
+			return set(r, n)
+		}
+	}
+	return r.object(n, `"everline"`, keys, nil)
+}
+
+// String reads "file:line".
+func (o Origin) String() string {
+	if o.Line == 0 {
+		return o.File
+	}
+	return o.File + ":" + strconv.Itoa(o.Line)
+}
+
+// String reads "file:line: server: text".
+func (w Warning) String() string {
+	text := w.Text
+	if w.Server != "" {
+		text = w.Server + ": " + text
+	}
+	if w.File == "" {
+		return text
+	}
+	return w.Origin.String() + ": " + text
+}
+
+// object puts the members of n into their places. Unknown members are warned
+// of; elsewhere names keys that belong in another place, with that place. The
+// first wrong member is returned once all were read.
+func (r *reader) object(n *node, where string, keys []key, elsewhere map[string]string) *fault.Fault {
+	if n.kind != objectNode {
+		return r.wrongKind(n, "an object")
+	}
+	var first *fault.Fault
+	seen := map[string]bool{}
+	for _, f := range n.fields {
+		set := find(keys, f.name)
+		switch {
+		case set == nil:
+			if !ignored(f.name) {
+				r.unknown(f, "in "+where, names(keys), elsewhere)
+			}
+		case seen[f.name]:
+			r.warn(f.at, "%q is there twice; the first one counts", f.name)
+		case f.value.kind == nullNode:
+		default:
+			seen[f.name] = true
+			if err := set(r, f.value); err != nil && first == nil {
+				first = &fault.Fault{}
+				*first = *err
+				first.Err = fmt.Errorf("%w (key %q)", err.Err, f.name)
+			}
+		}
+	}
+	return first
+}
+
+func find(keys []key, name string) setter {
+	for _, k := range keys {
+		if k.name == name {
+			return k.set
+		}
+	}
+	return nil
+}
+
+func names(keys []key) []string {
+	list := make([]string, len(keys))
+	for i, k := range keys {
+		list[i] = k.name
+	}
+	return list
+}
+
+// ignored are keys that carry no meaning by convention: comments and anchors.
+func ignored(name string) bool {
+	for _, prefix := range []string{"_", "//", "x-", "$"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) unknown(f field, where string, known []string, elsewhere map[string]string) {
+	if place := elsewhere[f.name]; place != "" {
+		r.warn(f.at, "%q is not read %s; it belongs %s", f.name, where, place)
+		return
+	}
+	r.warn(f.at, "unknown key %q %s%s", f.name, where, meant(f.name, known))
+}

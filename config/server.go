@@ -1,0 +1,258 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"hash/fnv"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Revision identifies what a running life depends on: how the server is
+// reached, and with which command, environment, URL and headers. Two servers
+// with the same revision can share a life; every other setting applies
+// without a restart. Where the text stands and how it is ordered is left out.
+func (s Server) Revision() uint64 {
+	h := fnv.New64a()
+	s.hashLife(h)
+	return h.Sum64()
+}
+
+func (s Server) hashLife(h hash.Hash) {
+	hashStrings(h, s.Transport, s.Command, s.Cwd, s.URL)
+	hashStrings(h, s.Args...)
+	hashMap(h, s.Env)
+	hashMap(h, s.Headers)
+	if s.Err != nil {
+		hashStrings(h, "misconfigured")
+	}
+}
+
+// hashStrings writes a list so that no other list gives the same bytes.
+func hashStrings(h hash.Hash, list ...string) {
+	var n [8]byte
+	write := func(size int) {
+		binary.LittleEndian.PutUint64(n[:], uint64(size))
+		h.Write(n[:])
+	}
+	write(len(list))
+	for _, s := range list {
+		write(len(s))
+		h.Write([]byte(s))
+	}
+}
+
+func hashMap(h hash.Hash, m map[string]string) {
+	keys := slices.Sorted(maps.Keys(m))
+	hashStrings(h, keys...)
+	for _, k := range keys {
+		hashStrings(h, m[k])
+	}
+}
+
+// Identity is a file-name-safe key for what is kept on disk about the server:
+// it stays the same while the server is the same one to its user (name,
+// command, arguments, URL), whatever its environment, headers and settings.
+func (s Server) Identity() string {
+	h := sha256.New()
+	hashStrings(h, s.Name, s.Command, s.URL)
+	hashStrings(h, s.Args...)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Equal tells whether the two mean the same, wherever they are written.
+func (s Server) Equal(o Server) bool {
+	if (s.Err == nil) != (o.Err == nil) || s.Err != nil && s.Err.Text() != o.Err.Text() {
+		return false
+	}
+	return reflect.DeepEqual(s.normal(), o.normal())
+}
+
+// normal returns a copy in which empty and absent are the same, without what
+// does not change the meaning.
+func (s Server) normal() Server {
+	s.Origin, s.Err, s.secrets = Origin{}, nil, nil
+	for _, list := range []*[]string{&s.Args, &s.Tools.Allow, &s.Tools.Deny, &s.Tools.Hide} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	for _, m := range []*map[string]string{&s.Env, &s.Headers, &s.Tools.Rename} {
+		if len(*m) == 0 {
+			*m = nil
+		}
+	}
+	if len(s.Tools.Replay) == 0 {
+		s.Tools.Replay = nil
+	}
+	return s
+}
+
+// Hidden stands where a secret value would.
+const Hidden = "***"
+
+// shortestSecret is the length in bytes below which a value is not looked for
+// in foreign text: hiding every "1" or "true" would destroy what it protects.
+const shortestSecret = 6
+
+// Secrets returns the values that must not appear in logs or status: all
+// environment and header values, what interpolation put elsewhere, and the
+// credentials in the URL; the longest first, so that replacing them in order
+// never leaves a part of one.
+func (s Server) Secrets() []string {
+	var all []string
+	add := func(v string) {
+		if len(v) >= shortestSecret {
+			all = append(all, v)
+		}
+	}
+	for _, v := range s.Env {
+		add(v)
+	}
+	for _, v := range s.Headers {
+		add(v)
+		if _, credentials, ok := strings.Cut(v, " "); ok { // "Bearer …"
+			add(credentials)
+		}
+	}
+	for _, v := range s.secrets {
+		add(v)
+	}
+	if u, err := url.Parse(s.URL); err == nil && u.User != nil {
+		if p, ok := u.User.Password(); ok {
+			add(p)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(all)
+}
+
+// Redacted returns a copy that can be shown: environment and header values,
+// interpolated values and credentials in the URL are replaced by "***".
+func (s Server) Redacted() Server {
+	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
+	hide := func(text string) string {
+		for _, v := range s.secrets {
+			if v != "" {
+				text = strings.ReplaceAll(text, v, Hidden)
+			}
+		}
+		return text
+	}
+	s.Command, s.Cwd, s.URL = hide(s.Command), hide(s.Cwd), hide(s.URL)
+	s.Args = slices.Clone(s.Args)
+	for i := range s.Args {
+		s.Args[i] = hide(s.Args[i])
+	}
+	s.URL = hidePassword(s.URL)
+	s.secrets = nil
+	return s
+}
+
+func hideValues(m map[string]string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	hidden := make(map[string]string, len(m))
+	for k := range m {
+		hidden[k] = Hidden
+	}
+	return hidden
+}
+
+// hidePassword works on the text, so that the rest of the URL stays as written.
+func hidePassword(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	at := strings.LastIndex(rest[:end], "@")
+	if at < 0 {
+		return raw
+	}
+	user, _, _ := strings.Cut(rest[:at], ":")
+	return scheme + "://" + user + ":" + Hidden + rest[at:]
+}
+
+// Redacted returns a copy whose servers can be shown.
+func (c *Config) Redacted() *Config {
+	r := *c
+	r.Servers = make([]Server, len(c.Servers))
+	for i, s := range c.Servers {
+		r.Servers[i] = s.Redacted()
+	}
+	return &r
+}
+
+// Server returns the server of this name.
+func (c *Config) Server(name string) (Server, bool) {
+	for _, s := range c.Servers {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Server{}, false
+}
+
+// Diff compares two configs by meaning: a server that was only moved,
+// reordered or commented is kept. A nil config has no servers.
+func Diff(old, next *Config) Plan {
+	if old == nil {
+		old = &Config{}
+	}
+	if next == nil {
+		next = &Config{}
+	}
+	before := make(map[string]Server, len(old.Servers))
+	for _, s := range old.Servers {
+		before[s.Name] = s
+	}
+	var p Plan
+	for _, s := range next.Servers {
+		was, known := before[s.Name]
+		delete(before, s.Name)
+		switch {
+		case !known:
+			p.Add = append(p.Add, s.Name)
+		case was.Equal(s):
+			p.Keep = append(p.Keep, s.Name)
+		default:
+			p.Change = append(p.Change, s.Name)
+		}
+	}
+	for _, s := range old.Servers {
+		if _, gone := before[s.Name]; gone {
+			p.Remove = append(p.Remove, s.Name)
+		}
+	}
+	return p
+}
+
+// Hider returns a function that replaces every secret value of every server
+// in a text by "***". It may be called by many goroutines at once.
+func (c *Config) Hider() func(text string) string {
+	var all []string
+	for _, s := range c.Servers {
+		all = append(all, s.Secrets()...)
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(all))
+	for _, v := range all {
+		pairs = append(pairs, v, Hidden)
+	}
+	return strings.NewReplacer(pairs...).Replace
+}

@@ -1,0 +1,66 @@
+// Package catalog holds what servers offer: an immutable Catalog per server,
+// and the Table that merges them under exposed names. It fetches nothing.
+package catalog
+
+import "time"
+
+// Kind is one of the four things that a server lists.
+type Kind uint8
+
+const (
+	Tools Kind = iota
+	Prompts
+	Resources
+	Templates // resource templates
+)
+
+// Kinds are all kinds, in the order in which they are listed.
+var Kinds = [...]Kind{Tools, Prompts, Resources, Templates}
+
+// String returns the result member that holds the items: "tools", "prompts",
+// "resources", "resourceTemplates".
+func (k Kind) String() string {
+	return [...]string{"tools", "prompts", "resources", "resourceTemplates"}[k]
+}
+
+// Method returns the list method: "tools/list", "prompts/list",
+// "resources/list", "resources/templates/list".
+func (k Kind) Method() string {
+	return [...]string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}[k]
+}
+
+// An Item is one tool, prompt, resource or template.
+type Item struct {
+	// Name is what the server calls it: the name of a tool or prompt, the URI
+	// of a resource, the URI template of a template.
+	Name string
+	Raw  []byte // the whole object as the server sent it; mended where Read had to
+	Hints
+	Headers []HeaderParam // tools: arguments that are mirrored in Mcp-Param-* headers
+	// BadHeaders is why the x-mcp-header annotations of a tool break the
+	// specification; "" if they do not. Headers is then empty. See DropBadHeaders.
+	BadHeaders string
+}
+
+// Hints are a tool's claims about itself, from its annotations.
+type Hints struct {
+	ReadOnly   bool
+	Idempotent bool
+}
+
+// A HeaderParam is an argument that a tool's schema marks with x-mcp-header.
+type HeaderParam struct {
+	Path   []string // the argument's path below "arguments"
+	Header string   // the part of the header's name behind "Mcp-Param-"
+}
+
+// A Catalog is what one server offered at one time. It is never changed.
+type Catalog struct {
+	Items        [4][]Item // by Kind
+	Instructions string
+	ServerInfo   []byte // raw; nil if unknown
+	Capabilities []byte // raw, the server's own; nil if unknown
+	At           time.Time
+	Warnings     []string      // what had to be mended or dropped, naming the item
+	TTL          time.Duration // how long the lists are fresh (modern ttlMs); 0 if not said
+}

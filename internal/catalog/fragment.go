@@ -1,0 +1,326 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/config"
+)
+
+// A fragment is what one server adds to a table, encoded.
+type fragment struct {
+	key    fragmentKey
+	pieces [len(Kinds)]*piece // nil where the server lists nothing
+	offers [len(Kinds)]bool
+}
+
+// A fragmentKey is all that a fragment depends on.
+type fragmentKey struct {
+	Entry
+	naming Naming
+	label  string // "" where names stay as they are
+}
+
+func (k fragmentKey) same(o fragmentKey) bool {
+	k.Away, o.Away = nil, nil // marks are not part of fragments
+	return k.label == o.label && k.naming == o.naming && k.Same(o.Entry)
+}
+
+// A piece is what one server adds to one list. It is never changed.
+type piece struct {
+	server    string
+	replay    config.Replay
+	all       []Listed
+	targets   map[string]Target // tools and prompts, by exposed name
+	templates []template        // templates, by item
+	conflicts []Conflict
+	text      []byte // the listed items, joined by commas
+	ends      []int  // where each listed item ends in text
+	hash      [32]byte
+
+	marks atomic.Pointer[marks] // the last text with outage marks
+}
+
+type marks struct {
+	away *Away
+	text []byte
+}
+
+func newFragment(key fragmentKey) *fragment {
+	f := &fragment{key: key, offers: declared(key.Catalog.Capabilities)}
+	for _, k := range Kinds {
+		if len(key.Catalog.Items[k]) == 0 {
+			continue
+		}
+		f.offers[k] = true
+		p := &piece{server: key.Server, replay: key.Replay}
+		switch k {
+		case Tools:
+			p.name(key, k, key.Rules)
+		case Prompts:
+			p.name(key, k, config.Tools{})
+		default:
+			p.keep(key, k)
+		}
+		p.encode(k)
+		f.pieces[k] = p
+	}
+	return f
+}
+
+// declared reads which kinds a server's capabilities speak of.
+func declared(capabilities []byte) (has [len(Kinds)]bool) {
+	if !json.Valid(capabilities) {
+		return has
+	}
+	o, ok := parseObject(capabilities)
+	if !ok {
+		return has
+	}
+	has[Tools] = kindOf(o.get("tools")) == '{'
+	has[Prompts] = kindOf(o.get("prompts")) == '{'
+	has[Resources] = kindOf(o.get("resources")) == '{'
+	has[Templates] = has[Resources]
+	return has
+}
+
+// A claim is one item that asks for an exposed name.
+type claim struct {
+	local  local
+	hashed bool   // has a hash in its name anyway
+	name   string // what it got
+}
+
+// name gives tools or prompts their exposed names. Names that need no hash
+// are given first and the rest by own name, so that the order in which the
+// server lists them decides nothing.
+func (p *piece) name(key fragmentKey, k Kind, rules config.Tools) {
+	items := key.Catalog.Items[k]
+	claims := make(map[string]*claim, len(items))
+	order := make([]*claim, 0, len(items))
+	for i := range items {
+		own := items[i].Name
+		if claims[own] != nil || !allowed(rules, own) {
+			continue
+		}
+		c := &claim{local: wanted(rules, own)}
+		_, c.hashed = key.naming.expose(key.label, key.Server, c.local, "")
+		claims[own] = c
+		order = append(order, c)
+	}
+	slices.SortFunc(order, func(a, b *claim) int {
+		if a.hashed != b.hashed {
+			if b.hashed {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.local.own, b.local.own)
+	})
+	taken := make(map[string]bool, len(order))
+	for _, c := range order {
+		c.name = unique(taken, func(salt string) string {
+			c.local.contested = c.local.contested || salt != ""
+			name, _ := key.naming.expose(key.label, key.Server, c.local, salt)
+			return name
+		})
+	}
+	p.publish(key, k, rules, claims)
+}
+
+// publish lists the items under the names that they got. An item whose own
+// name another one has already is shadowed; Read lets none through.
+func (p *piece) publish(key fragmentKey, k Kind, rules config.Tools, claims map[string]*claim) {
+	p.targets = make(map[string]Target, len(claims))
+	for _, item := range key.Catalog.Items[k] {
+		c := claims[item.Name]
+		if c == nil {
+			continue // not allowed
+		}
+		if _, twice := p.targets[c.name]; twice {
+			p.conflict(Conflict{Kind: k, Name: item.Name})
+			continue
+		}
+		replay, ok := rules.Replay[item.Name]
+		if !ok {
+			replay = key.Replay
+		}
+		p.targets[c.name] = Target{
+			Server: key.Server, Name: item.Name, Hints: item.Hints, Headers: item.Headers, Replay: replay,
+		}
+		p.all = append(p.all, Listed{
+			Exposed: c.name, Server: key.Server, Item: item, Hidden: matches(rules.Hide, item.Name),
+		})
+		if c.local.contested {
+			p.conflict(Conflict{Kind: k, Name: item.Name, Exposed: c.name})
+		}
+	}
+}
+
+// conflict notes a conflict between two items of this server.
+func (p *piece) conflict(c Conflict) {
+	c.Server, c.Winner = p.server, p.server
+	p.conflicts = append(p.conflicts, c)
+}
+
+// keep publishes resources or templates, whose URIs are their names.
+func (p *piece) keep(key fragmentKey, k Kind) {
+	seen := make(map[string]bool, len(key.Catalog.Items[k]))
+	for _, item := range key.Catalog.Items[k] {
+		if seen[item.Name] {
+			p.conflict(Conflict{Kind: k, Name: item.Name})
+			continue
+		}
+		seen[item.Name] = true
+		p.all = append(p.all, Listed{Exposed: item.Name, Server: key.Server, Item: item})
+	}
+}
+
+// encode makes the text of the list and all that follows from it.
+func (p *piece) encode(k Kind) {
+	size := 0
+	for i := range p.all {
+		size += len(p.all[i].Item.Raw) + len(p.all[i].Exposed) - len(p.all[i].Item.Name) + 1
+	}
+	p.text = make([]byte, 0, size)
+	for _, l := range p.all {
+		if k == Templates {
+			p.templates = append(p.templates, newTemplate(l.Item.Name))
+		}
+		if l.Hidden {
+			continue
+		}
+		if len(p.ends) > 0 {
+			p.text = append(p.text, ',')
+		}
+		p.text = append(p.text, renamed(l.Item, k, l.Exposed)...)
+		p.ends = append(p.ends, len(p.text))
+	}
+	p.hash = sha256.Sum256(p.text)
+}
+
+// without returns the piece without the items of these URIs.
+func (p *piece) without(shadowed map[string]bool) *piece {
+	q := &piece{server: p.server, replay: p.replay, conflicts: p.conflicts}
+	begin := 0
+	for i, l := range p.all {
+		item := p.text[begin:p.ends[i]]
+		begin = p.ends[i] + 1
+		if shadowed[l.Exposed] {
+			continue
+		}
+		if p.templates != nil {
+			q.templates = append(q.templates, p.templates[i])
+		}
+		if len(q.ends) > 0 {
+			q.text = append(q.text, ',')
+		}
+		q.text = append(q.text, item...)
+		q.ends = append(q.ends, len(q.text))
+		q.all = append(q.all, l)
+	}
+	q.hash = sha256.Sum256(q.text)
+	return q
+}
+
+// marked is the text with an outage mark in each item's _meta. The last one
+// is kept: lists are read more often than servers change their state.
+func (p *piece) marked(away *Away) []byte {
+	if m := p.marks.Load(); m != nil && sameAway(m.away, away) {
+		return m.text
+	}
+	mark := away.mark()
+	m := &marks{away: away, text: make([]byte, 0, len(p.text)+len(p.ends)*(len(mark)+len(availability)+16))}
+	begin := 0
+	for i, end := range p.ends {
+		if i > 0 {
+			m.text = append(m.text, ',')
+		}
+		m.text = append(m.text, withMeta(p.text[begin:end], availability, mark)...)
+		begin = end + 1
+	}
+	p.marks.Store(m)
+	return m.text
+}
+
+// availability is the key of the outage mark in an item's _meta.
+const availability = "everline/availability"
+
+// mark is the outage mark: {"state":...,"since":...,"cause":...}, the time in
+// RFC 3339, the cause left out if it is not known.
+func (a *Away) mark() []byte {
+	b := append([]byte(`{"state":`), quote(a.State)...)
+	b = append(b, `,"since":"`...)
+	b = a.Since.UTC().AppendFormat(b, time.RFC3339)
+	b = append(b, '"')
+	if a.Cause != "" {
+		b = append(append(b, `,"cause":`...), quote(a.Cause)...)
+	}
+	return append(b, '}')
+}
+
+// withMeta sets a key of an item's _meta and keeps every other byte.
+func withMeta(item []byte, key string, value []byte) []byte {
+	o, ok := parseObject(item)
+	if !ok {
+		return item
+	}
+	at := o.find("_meta")
+	if at < 0 {
+		return o.extended("_meta", append(append(append([]byte{'{'}, append(quote(key), ':')...), value...), '}'))
+	}
+	meta, ok := parseObject(o.members[at].value)
+	if !ok {
+		return item
+	}
+	if i := meta.find(key); i >= 0 {
+		return o.replaced(at, meta.replaced(i, value))
+	}
+	return o.replaced(at, meta.extended(key, value))
+}
+
+// renamed is an item's text under its exposed name.
+func renamed(item Item, k Kind, exposed string) []byte {
+	if item.Name == exposed {
+		return item.Raw
+	}
+	o, ok := parseObject(item.Raw)
+	if !ok {
+		return item.Raw
+	}
+	i := o.find(identifier(k))
+	if i < 0 {
+		return item.Raw
+	}
+	return o.replaced(i, quote(exposed))
+}
+
+// identifier is the member that names an item.
+func identifier(k Kind) string {
+	return [...]string{"name", "name", "uri", "uriTemplate"}[k]
+}
+
+// allowed tells whether the rules publish a tool of that own name.
+func allowed(rules config.Tools, own string) bool {
+	return !matches(rules.Deny, own) && (len(rules.Allow) == 0 || matches(rules.Allow, own))
+}
+
+// matches tells whether one of the globs matches. A '*' matches slashes too: tool names are
+// not paths, and deny: ["*"] must mean all. A glob that is malformed matches itself alone.
+func matches(globs []string, own string) bool {
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x1f") }
+	for _, g := range globs {
+		if g == own {
+			return true
+		}
+		if ok, err := path.Match(flat(g), flat(own)); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}

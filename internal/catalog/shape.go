@@ -1,0 +1,106 @@
+package catalog
+
+// A shape says which optional members strict clients know, and of which type
+// they must be. Members that it does not name are nobody's business here.
+type shape map[string]want
+
+type want struct {
+	kind   byte   // as from kindOf; 't' stands for both booleans
+	nested shape  // of the object, or of each object in the array; nil: anything
+	must   string // a text that each object in the array must have; "": none
+}
+
+var kindWords = map[byte]string{'"': "a string", '{': "an object", '[': "an array", 't': "a boolean", '0': "a number"}
+
+// shapes are those of the four kinds, by Kind. A null in _meta or in a schema
+// may have a meaning; so nothing in _meta is looked at, and schemas are
+// mended by rules of their own.
+var shapes = func() [len(Kinds)]shape {
+	str, num, flag, meta := want{kind: '"'}, want{kind: '0'}, want{kind: 't'}, want{kind: '{'}
+	icons := want{kind: '[', must: "src", nested: shape{
+		"src": str, "mimeType": str, "theme": str, "sizes": {kind: '['},
+	}}
+	audience := want{kind: '{', nested: shape{
+		"audience": {kind: '['}, "priority": num, "lastModified": str,
+	}}
+	return [...]shape{
+		Tools: {
+			"title": str, "description": str, "icons": icons, "_meta": meta,
+			"outputSchema": {kind: '{'},
+			"execution":    {kind: '{', nested: shape{"taskSupport": str}},
+			"annotations": {kind: '{', nested: shape{
+				"title": str, "readOnlyHint": flag, "destructiveHint": flag, "idempotentHint": flag, "openWorldHint": flag,
+			}},
+		},
+		Prompts: {
+			"title": str, "description": str, "icons": icons, "_meta": meta,
+			"arguments": {kind: '[', must: "name", nested: shape{
+				"title": str, "description": str, "required": flag,
+			}},
+		},
+		Resources: {
+			"title": str, "description": str, "icons": icons, "_meta": meta, "mimeType": str, "size": num, "annotations": audience,
+		},
+		Templates: {
+			"title": str, "description": str, "icons": icons, "_meta": meta, "mimeType": str, "annotations": audience,
+		},
+	}
+}()
+
+// mend removes optional members that are null, which is as good as absent, or
+// of a type that strict clients refuse.
+func (s shape) mend(o *object, where string, n *notes) {
+	for _, m := range o.members {
+		w, known := s[m.key]
+		if !known {
+			continue
+		}
+		kind := kindOf(m.value)
+		if kind == 'f' {
+			kind = 't'
+		}
+		switch {
+		case kind == 'n':
+			n.add("%s%s is null; removed", where, m.key)
+			o.remove(m.key)
+		case kind != w.kind:
+			n.add("%s%s is not %s; removed", where, m.key, kindWords[w.kind])
+			o.remove(m.key)
+		case w.nested != nil && kind == '{':
+			if sub, ok := parseObject(m.value); ok {
+				w.nested.mend(&sub, where+m.key+".", n)
+				o.keep(m.key, &sub)
+			}
+		case w.nested != nil:
+			w.mendAll(o, m, where, n)
+		}
+	}
+}
+
+// mendAll mends the objects of an array, and drops what no client could use.
+func (w want) mendAll(o *object, m member, where string, n *notes) {
+	all, _ := elements(m.value)
+	kept := make([][]byte, 0, len(all))
+	touched := false
+	for _, e := range all {
+		sub, ok := parseObject(e)
+		if !ok || text(sub.get(w.must)) == "" {
+			n.add("an element of %s%s has no %s; removed", where, m.key, w.must)
+			touched = true
+			continue
+		}
+		w.nested.mend(&sub, where+m.key+"[].", n)
+		touched = touched || sub.touched
+		kept = append(kept, sub.bytes())
+	}
+	if touched {
+		o.set(m.key, array(kept))
+	}
+}
+
+// keep puts a member back if it was changed.
+func (o *object) keep(key string, sub *object) {
+	if sub.touched {
+		o.set(key, sub.bytes())
+	}
+}

@@ -1,0 +1,191 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// A Saved is what is kept of one server between runs.
+type Saved struct {
+	Catalog *Catalog        // last good; nil if there is none
+	Gen     uint64          // newest generation ever started
+	Era     json.RawMessage // what a life found out, opaque here; nil if unknown
+}
+
+// A Store keeps one file for each server in a folder that it makes when it is
+// needed. Different keys may be used at the same time; a file is written as a
+// whole or not at all. It knows nothing about configuration.
+type Store struct{ Dir string }
+
+// extension marks the files that belong to a Store.
+const extension = ".catalog"
+
+// Save replaces what is kept under key. If nothing but the time of the listing
+// differs from what is there, the disk is left alone. Errors are of kind
+// Internal; what was there before is then still there.
+func (s *Store) Save(key string, saved Saved) error {
+	name := s.path(key)
+	next := encode(key, saved)
+	if old, err := os.ReadFile(name); err == nil && sameBody(old, next) {
+		return nil
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
+	}
+	if err := replace(name, next); err != nil {
+		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
+	}
+	return nil
+}
+
+// replace writes a file beside the old one and renames it, so that a reader
+// and a crash see one or the other.
+func replace(name string, content []byte) (err error) {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, filepath.Base(name)+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the error that matters is the first one
+		}
+	}()
+	if _, err = f.Write(content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// Load returns what is kept under key: nil without an error if there is
+// nothing or if an other version of everline wrote it. A file that cannot be
+// read or is damaged gives an error of kind Internal or Invalid; the caller
+// can go on without it, and the next Save replaces it.
+func (s *Store) Load(key string) (*Saved, error) {
+	b, err := os.ReadFile(s.path(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Internal, Op: "load catalog", Err: err}
+	}
+	saved, err := decode(key, b)
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "load catalog", Err: &fs.PathError{Op: "read", Path: s.path(key), Err: err}}
+	}
+	return saved, nil
+}
+
+// Remove forgets what is kept under key, and what writers that were killed
+// left beside it. Nothing there is no error.
+func (s *Store) Remove(key string) error {
+	var errs []error
+	left, _ := filepath.Glob(s.path(key) + ".*.tmp") // the pattern is well-formed: see path
+	for _, name := range append(left, s.path(key)) {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &fault.Fault{Kind: fault.Internal, Op: "remove catalog", Err: err}
+	}
+	return nil
+}
+
+// path is the file of a key: what a person can read of it, and a hash of all
+// of it. It has no characters that mean something to a file system or a glob.
+func (s *Store) path(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	head := plain(key)
+	return filepath.Join(s.Dir, head[:min(len(head), 40)]+"-"+hex.EncodeToString(sum[:8])+extension)
+}
+
+// The file: magic, SHA-256 of all that follows, time of the listing, body. The
+// time is outside of the body because a new one alone is not worth a write.
+const (
+	family = "everline catalog "
+	magic  = family + "1\n"
+	bodyAt = len(magic) + sha256.Size + 8
+	noTime = int64(-1) << 63
+)
+
+func sameBody(a, b []byte) bool {
+	return len(a) >= bodyAt && len(b) >= bodyAt && bytes.Equal(a[:len(magic)], b[:len(magic)]) &&
+		intact(a) && bytes.Equal(a[bodyAt:], b[bodyAt:])
+}
+
+func intact(b []byte) bool {
+	sum := sha256.Sum256(b[len(magic)+sha256.Size:])
+	return bytes.Equal(sum[:], b[len(magic):len(magic)+sha256.Size])
+}
+
+func encode(key string, saved Saved) []byte {
+	w := writer{b: make([]byte, bodyAt, 4096)}
+	copy(w.b, magic)
+	at := noTime
+	if saved.Catalog != nil && !saved.Catalog.At.IsZero() {
+		at = saved.Catalog.At.UnixNano()
+	}
+	putInt64(w.b[bodyAt-8:], at)
+	w.text(key)
+	w.uint(saved.Gen)
+	w.bytes(saved.Era)
+	w.flag(saved.Catalog != nil)
+	if saved.Catalog != nil {
+		w.catalog(saved.Catalog)
+	}
+	return seal(w.b)
+}
+
+// seal puts the checksum in.
+func seal(b []byte) []byte {
+	sum := sha256.Sum256(b[len(magic)+sha256.Size:])
+	copy(b[len(magic):], sum[:])
+	return b
+}
+
+// decode returns nil and no error for a file of another version.
+func decode(key string, b []byte) (*Saved, error) {
+	if !bytes.HasPrefix(b, []byte(family)) {
+		return nil, errors.New("not a catalog file")
+	}
+	if !bytes.HasPrefix(b, []byte(magic)) {
+		return nil, nil
+	}
+	if len(b) < bodyAt || !intact(b) {
+		return nil, errors.New("the file is damaged")
+	}
+	r := reader{b: b[bodyAt:]}
+	if r.text() != key {
+		return nil, errors.New("the file belongs to another server")
+	}
+	saved := &Saved{Gen: r.uint(), Era: r.bytes()}
+	if r.flag() {
+		saved.Catalog = r.catalog()
+		if at := int64At(b[bodyAt-8:]); at != noTime {
+			saved.Catalog.At = time.Unix(0, at)
+		}
+	}
+	if r.bad || len(r.b) > 0 {
+		return nil, errors.New("the file is damaged")
+	}
+	return saved, nil
+}

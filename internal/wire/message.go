@@ -1,0 +1,22 @@
+// Package wire turns JSON-RPC 2.0 envelopes into bytes and back. Params,
+// results and error objects stay raw, byte for byte; nothing here knows MCP.
+package wire
+
+// A Message is one decoded envelope. Its byte slices are views into the frame
+// that it was parsed from and are valid as long as that frame is not changed.
+type Message struct {
+	ID     []byte // raw JSON: a string or a number; "null" as sent; nil if absent
+	Method string // "" for a response
+	Params []byte // raw; nil if absent
+	Result []byte // raw; nil if absent
+	Error  []byte // the raw error object; nil if absent
+}
+
+// IsRequest tells whether the peer expects an answer.
+func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
+
+// IsNotification tells whether this is a one-way message.
+func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
+
+// IsResponse tells whether this answers a request of ours.
+func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+)
+
+// What can be wrong with a frame that is JSON.
+var (
+	// ErrBatch: the frame is an array. Batch splits it.
+	ErrBatch = errors.New("a batch, not one message")
+	// ErrNotObject: the frame is a string, a number or a literal.
+	ErrNotObject = errors.New("not a JSON object")
+	// ErrEnvelope: a member of the envelope has a type that it cannot have.
+	// The Message beside it holds the members that could be read.
+	ErrEnvelope = errors.New("the method is no string, or the id neither string, number nor null")
+)
+
+var bom = []byte("\xef\xbb\xbf")
+
+// methods are the method names of all MCP revisions. Parse returns these
+// strings instead of allocating equal ones.
+var methods = intern(
+	"initialize", "ping", "server/discover",
+	"tools/list", "tools/call",
+	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel",
+	"sampling/createMessage", "elicitation/create", "roots/list", "subscriptions/listen",
+	"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update",
+	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/message",
+	"notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/resources/updated",
+	"notifications/prompts/list_changed", "notifications/roots/list_changed", "notifications/elicitation/complete",
+	"notifications/tasks/status", "notifications/subscriptions/acknowledged",
+)
+
+func intern(names ...string) map[string]string {
+	m := make(map[string]string, len(names))
+	for _, n := range names {
+		m[n] = n
+	}
+	return m
+}
+
+// Parse decodes one envelope and checks that the whole frame is JSON. A byte
+// order mark and space around the message are tolerated, "jsonrpc" is not
+// required, members that no envelope has are ignored, and of a member that
+// occurs twice the last counts. "error":null beside a result, and
+// "result":null beside an error, count as absent.
+//
+// The error is a *SyntaxError, ErrBatch, ErrNotObject or ErrEnvelope.
+func Parse(frame []byte) (Message, error) {
+	s := scanner{b: frame}
+	i := s.space(afterBOM(frame))
+	if i >= len(frame) || frame[i] != '{' {
+		return Message{}, notObject(&s, i)
+	}
+	var msg Message
+	bad := false
+	for at, first := i+1, true; ; first = false {
+		m, more := s.member(at, first, 1)
+		if !more {
+			at = m.end
+			if at >= 0 {
+				if at = s.space(at); at < len(frame) {
+					at = s.fail(at, "text after the message")
+				}
+			}
+			if at < 0 {
+				return Message{}, s.err()
+			}
+			break
+		}
+		if !msg.take(frame[m.key+1:m.keyEnd-1], frame[m.val:m.end:m.end]) {
+			bad = true
+		}
+		at = m.end
+	}
+	msg.dropNulls()
+	if bad {
+		return msg, ErrEnvelope
+	}
+	return msg, nil
+}
+
+func afterBOM(frame []byte) int {
+	if bytes.HasPrefix(frame, bom) {
+		return len(bom)
+	}
+	return 0
+}
+
+func notObject(s *scanner, i int) error {
+	if !s.text(i) {
+		return s.err()
+	}
+	if s.b[i] == '[' {
+		return ErrBatch
+	}
+	return ErrNotObject
+}
+
+// take stores one member of the envelope; key is without its quotes.
+func (m *Message) take(key, val []byte) bool {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = unescape(nil, key)
+	}
+	switch string(key) {
+	case "id":
+		m.ID = val
+		return val[0] == '"' || val[0] == 'n' || val[0] == '-' || isDigit(val[0])
+	case "method":
+		return m.takeMethod(val)
+	case "params":
+		m.Params = val
+	case "result":
+		m.Result = val
+	case "error":
+		m.Error = val
+	}
+	return true
+}
+
+func (m *Message) takeMethod(val []byte) bool {
+	m.Method = ""
+	if val[0] != '"' {
+		return val[0] == 'n'
+	}
+	if known, ok := methods[string(val[1:len(val)-1])]; ok {
+		m.Method = known
+		return true
+	}
+	m.Method, _ = Text(val)
+	return m.Method != ""
+}
+
+func (m *Message) dropNulls() {
+	if IsNull(m.Error) {
+		m.Error = nil
+	}
+	if m.Error != nil && IsNull(m.Result) {
+		m.Result = nil
+	}
+}
+
+// Batch splits a frame that is an array into its raw elements, which are views
+// into the frame. It is false for anything else, and for an array that is not
+// JSON. The elements are checked as JSON, and are not decoded as messages.
+func Batch(frame []byte) ([][]byte, bool) {
+	s := scanner{b: frame}
+	i := s.space(afterBOM(frame))
+	if i >= len(frame) || frame[i] != '[' || !s.text(i) {
+		return nil, false
+	}
+	parts := [][]byte{}
+	for e := range Elements(frame[i:]) {
+		parts = append(parts, e)
+	}
+	return parts, true
+}

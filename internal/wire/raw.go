@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"bytes"
+	"iter"
+	"unicode/utf8"
+)
+
+// Get returns the raw value at a path of member names, as a view into obj; nil
+// if there is none, if something on the way is no object, or if obj is not
+// JSON up to there. Of a member that occurs twice the last counts.
+func Get(obj []byte, path ...string) []byte {
+	lo, hi := 0, len(obj)
+	for _, name := range path {
+		m, ok := find(obj[:hi], lo, name)
+		if !ok {
+			return nil
+		}
+		lo, hi = m.val, m.end
+	}
+	return obj[lo:hi:hi]
+}
+
+// find returns the place of the last member of this name in the object that
+// begins at or after i; ok is false if there is none.
+func find(b []byte, i int, name string) (found member, ok bool) {
+	s := scanner{b: b}
+	if i = s.space(i); i >= len(b) || b[i] != '{' {
+		return member{}, false
+	}
+	i++
+	for first := true; ; first = false {
+		m, more := s.member(i, first, 1)
+		if !more {
+			return found, ok && m.end >= 0
+		}
+		if keyIs(b[m.key+1:m.keyEnd-1], name) {
+			found, ok = m, true
+		}
+		i = m.end
+	}
+}
+
+// keyIs compares the inside of a key with a name.
+func keyIs(key []byte, name string) bool {
+	if string(key) == name {
+		return true
+	}
+	return (bytes.IndexByte(key, '\\') >= 0 || !utf8.Valid(key)) && unquoted(key) == name
+}
+
+// Members yields the members of an object in order: the decoded name, and the
+// raw value as a view into obj. It ends early where obj stops being JSON, and
+// yields nothing if obj is no object.
+func Members(obj []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s := scanner{b: obj}
+		i := s.space(0)
+		if i >= len(obj) || obj[i] != '{' {
+			return
+		}
+		i++
+		for first := true; ; first = false {
+			m, more := s.member(i, first, 1)
+			if !more || !yield(unquoted(obj[m.key+1:m.keyEnd-1]), obj[m.val:m.end:m.end]) {
+				return
+			}
+			i = m.end
+		}
+	}
+}
+
+// Elements yields the raw elements of an array in order, as views into arr. It
+// ends early where arr stops being JSON, and yields nothing if arr is no array.
+func Elements(arr []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s := scanner{b: arr}
+		i := s.space(0)
+		if i >= len(arr) || arr[i] != '[' {
+			return
+		}
+		i++
+		for first := true; ; first = false {
+			start, end, more := s.element(i, first, 1)
+			if !more || !yield(arr[start:end:end]) {
+				return
+			}
+			i = end
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"strconv"
+)
+
+// maxDepth is the deepest nesting of arrays and objects that is accepted. It
+// is encoding/json's limit too, so that whoever decodes a value later accepts
+// what was accepted here.
+const maxDepth = 10_000
+
+// A SyntaxError says where a text stops being JSON.
+type SyntaxError struct {
+	Offset int    // of the byte that is wrong, from the start of the frame
+	Text   string // what is wrong with it
+}
+
+func (e *SyntaxError) Error() string {
+	return "not JSON: " + e.Text + " at byte " + strconv.Itoa(e.Offset)
+}
+
+// A scanner walks over a JSON text and checks every byte of what it passes.
+// Its methods take the index where to begin and return the index behind what
+// they passed, or -1 after recording what is wrong.
+type scanner struct {
+	b    []byte
+	at   int    // valid after a failure
+	what string // valid after a failure
+}
+
+func (s *scanner) fail(at int, what string) int {
+	if at >= len(s.b) {
+		at, what = len(s.b), "unexpected end"
+	}
+	s.at, s.what = at, what
+	return -1
+}
+
+func (s *scanner) err() *SyntaxError { return &SyntaxError{Offset: s.at, Text: s.what} }
+
+func (s *scanner) space(i int) int {
+	for i < len(s.b) {
+		switch s.b[i] {
+		case ' ', '\t', '\n', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// text passes a whole document: one value with nothing but space around it.
+func (s *scanner) text(i int) bool {
+	i = s.value(s.space(i), 0)
+	if i < 0 {
+		return false
+	}
+	if i = s.space(i); i < len(s.b) {
+		s.fail(i, "text after the value")
+		return false
+	}
+	return true
+}
+
+// value passes one value that begins at i, inside depth open containers.
+func (s *scanner) value(i, depth int) int {
+	if i >= len(s.b) {
+		return s.fail(i, "")
+	}
+	switch c := s.b[i]; {
+	case c == '"':
+		return s.str(i)
+	case c == '{':
+		return s.object(i, depth+1)
+	case c == '[':
+		return s.array(i, depth+1)
+	case c == '-' || isDigit(c):
+		return s.number(i)
+	case c == 't':
+		return s.word(i, "true")
+	case c == 'f':
+		return s.word(i, "false")
+	case c == 'n':
+		return s.word(i, "null")
+	default:
+		return s.fail(i, "no value begins like this")
+	}
+}
+
+func (s *scanner) object(i, depth int) int {
+	if depth > maxDepth {
+		return s.fail(i, "nested too deeply")
+	}
+	first := true
+	for i++; ; first = false {
+		m, more := s.member(i, first, depth)
+		if !more {
+			return m.end
+		}
+		i = m.end
+	}
+}
+
+// A member is the place of one member of an object.
+type member struct {
+	key, keyEnd int // the key with its quotes
+	val, end    int // the value
+}
+
+// member passes the next member of an object; i is behind the opening brace
+// or behind the member before. Without more members, end is behind the closing
+// brace, or -1.
+func (s *scanner) member(i int, first bool, depth int) (m member, more bool) {
+	i = s.space(i)
+	if i < len(s.b) && s.b[i] == '}' {
+		return member{end: i + 1}, false
+	}
+	if !first {
+		if i >= len(s.b) || s.b[i] != ',' {
+			return member{end: s.fail(i, "want a comma or a closing brace")}, false
+		}
+		i = s.space(i + 1)
+	}
+	if i >= len(s.b) || s.b[i] != '"' {
+		return member{end: s.fail(i, "want a member's name")}, false
+	}
+	m.key = i
+	if m.keyEnd = s.str(i); m.keyEnd < 0 {
+		return member{end: -1}, false
+	}
+	i = s.space(m.keyEnd)
+	if i >= len(s.b) || s.b[i] != ':' {
+		return member{end: s.fail(i, "want a colon")}, false
+	}
+	m.val = s.space(i + 1)
+	m.end = s.value(m.val, depth)
+	return m, m.end >= 0
+}
+
+func (s *scanner) array(i, depth int) int {
+	if depth > maxDepth {
+		return s.fail(i, "nested too deeply")
+	}
+	first := true
+	for i++; ; first = false {
+		_, end, more := s.element(i, first, depth)
+		if !more {
+			return end
+		}
+		i = end
+	}
+}
+
+// element passes the next element of an array, as member does for objects.
+func (s *scanner) element(i int, first bool, depth int) (start, end int, more bool) {
+	i = s.space(i)
+	if i < len(s.b) && s.b[i] == ']' {
+		return 0, i + 1, false
+	}
+	if !first {
+		if i >= len(s.b) || s.b[i] != ',' {
+			return 0, s.fail(i, "want a comma or a closing bracket"), false
+		}
+		i = s.space(i + 1)
+	}
+	end = s.value(i, depth)
+	return i, end, end >= 0
+}
+
+func (s *scanner) word(i int, word string) int {
+	for k := 1; k < len(word); k++ {
+		if i+k >= len(s.b) || s.b[i+k] != word[k] {
+			return s.fail(i+k, "want "+word)
+		}
+	}
+	return i + len(word)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func (s *scanner) digits(i int) int {
+	if i >= len(s.b) || !isDigit(s.b[i]) {
+		return s.fail(i, "want a digit")
+	}
+	for i < len(s.b) && isDigit(s.b[i]) {
+		i++
+	}
+	return i
+}
+
+func (s *scanner) number(i int) int {
+	if s.b[i] == '-' {
+		i++
+	}
+	if i < len(s.b) && s.b[i] == '0' {
+		i++
+	} else if i = s.digits(i); i < 0 {
+		return -1
+	}
+	if i < len(s.b) && s.b[i] == '.' {
+		if i = s.digits(i + 1); i < 0 {
+			return -1
+		}
+	}
+	if i < len(s.b) && (s.b[i] == 'e' || s.b[i] == 'E') {
+		i++
+		if i < len(s.b) && (s.b[i] == '+' || s.b[i] == '-') {
+			i++
+		}
+		return s.digits(i)
+	}
+	return i
+}
+
+const (
+	lows  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks the bytes of w that a string cannot contain as they are: a
+// quote, a backslash, a control character. Only the lowest mark is exact,
+// because a borrow can run on into the bytes above it.
+func special(w uint64) uint64 {
+	quote := w ^ lows*'"'
+	slash := w ^ lows*'\\'
+	return ((quote-lows)&^quote | (slash-lows)&^slash | (w-lows*0x20)&^w) & highs
+}
+
+// str passes a string that begins at i with its quote, eight bytes at a time:
+// results are mostly long strings, and this loop is what decoding costs.
+func (s *scanner) str(i int) int {
+	b := s.b
+	for i++; ; {
+		for i+8 <= len(b) {
+			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		if i >= len(b) {
+			return s.fail(i, "")
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			if i = s.escape(i + 1); i < 0 {
+				return -1
+			}
+		case c < 0x20:
+			return s.fail(i, "control character in a string")
+		default:
+			i++ // within the last seven bytes
+		}
+	}
+}
+
+// escape passes what follows a backslash.
+func (s *scanner) escape(i int) int {
+	if i >= len(s.b) {
+		return s.fail(i, "")
+	}
+	switch s.b[i] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1
+	case 'u':
+		for k := 1; k <= 4; k++ {
+			if i+k >= len(s.b) || hexValue(s.b[i+k]) < 0 {
+				return s.fail(i+k, "want four hexadecimal digits")
+			}
+		}
+		return i + 5
+	default:
+		return s.fail(i, "no such escape")
+	}
+}
+
+func hexValue(c byte) rune {
+	switch {
+	case isDigit(c):
+		return rune(c - '0')
+	case 'a' <= c && c <= 'f':
+		return rune(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return rune(c-'A') + 10
+	default:
+		return -1
+	}
+}
+
+// Valid tells whether b is one JSON text. It agrees with encoding/json.
+func Valid(b []byte) bool {
+	s := scanner{b: b}
+	return s.text(0)
+}

@@ -1,0 +1,380 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// httpSettle is how long an answered call waits for the end of its stream, so
+// that the connection can be used again.
+const httpSettle = 10 * time.Millisecond
+
+// httpConn is a link over Streamable HTTP, of either era (specification
+// 2025-11-25 basic/transports, 2026-07-28 basic/transports/streamable-http).
+// It has one long-lived goroutine, the standing GET, and that only toward
+// legacy servers; calls run on the goroutines of their callers.
+type httpConn struct {
+	*httpCore
+	bare     http.Header // of a POST before anything was agreed; never changed
+	state    atomic.Pointer[httpState]
+	leftOpen atomic.Int32 // answered streams in a row that the server left open
+}
+
+// httpState is what the handshake found. It is replaced, never changed.
+type httpState struct {
+	agreed  bool
+	modern  bool
+	version string
+	session string      // "" in the modern era, where the server gave none, and after it was lost
+	post    http.Header // of a POST
+}
+
+// OpenHTTP makes a link over Streamable HTTP. It dials nothing: the first
+// request does. The error is a *fault.Fault of kind Invalid. ctx is not kept.
+func OpenHTTP(_ context.Context, spec HTTPSpec, opts Options) (Conn, error) {
+	core, f := httpNewCore(&spec, opts)
+	if f != nil {
+		return nil, f
+	}
+	c := &httpConn{httpCore: core, bare: httpPostHeader(core.header)}
+	c.state.Store(&httpState{post: c.bare})
+	return c, nil
+}
+
+// Info implements Conn.
+func (c *httpConn) Info() Info {
+	return Info{
+		Kind: HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(),
+		CancelByClose: c.state.Load().modern,
+	}
+}
+
+// Agree implements Conn.
+func (c *httpConn) Agree(version string, modern bool) {
+	first := false
+	c.update(func(s *httpState) {
+		first = !s.agreed
+		s.agreed, s.modern, s.version = true, modern, version
+		if modern {
+			s.session = ""
+		}
+	})
+	if !first || modern {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.wg.Add(1)
+		go c.stand() // ended by life, waited for by close
+	}
+}
+
+// update replaces the state by a changed copy.
+func (c *httpConn) update(change func(*httpState)) {
+	for {
+		old := c.state.Load()
+		s := *old
+		change(&s)
+		s.post = c.legacyHeader(c.bare, &s)
+		if c.state.CompareAndSwap(old, &s) {
+			return
+		}
+	}
+}
+
+// legacyHeader returns h with the session and the version; h itself is not changed.
+func (c *httpConn) legacyHeader(h http.Header, s *httpState) http.Header {
+	h = h.Clone()
+	if s.session != "" {
+		h[httpSession] = []string{s.session}
+	}
+	if s.version != "" {
+		h[httpVersion] = []string{s.version}
+	}
+	return h
+}
+
+// Call implements Conn.
+func (c *httpConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
+	msg, f := c.call(ctx, r)
+	if f != nil {
+		c.learn(f)
+		return wire.Message{}, f
+	}
+	return msg, nil
+}
+
+// learn ends the link when its session is gone. The id is dropped first: it is
+// never sent again.
+func (c *httpConn) learn(f *fault.Fault) {
+	if f.Kind == fault.SessionLost {
+		c.update(func(s *httpState) { s.session = "" })
+		c.finish(f)
+	}
+}
+
+func (c *httpConn) call(ctx context.Context, r *Request) (wire.Message, *fault.Fault) {
+	p := httpPost{op: r.Method, id: r.ID, frame: r.Frame, state: c.state.Load()}
+	p.modern = p.state.modern || !p.state.agreed && r.Method == "server/discover"
+	p.session = p.state.session != "" && !p.modern && r.Method != "initialize"
+	header, f := c.headerOf(r, &p)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	fl, f := c.send(ctx, header, &p)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	defer c.end(fl)
+	msg, f := c.answer(fl, &p)
+	if f == nil && r.Method == "initialize" && msg.Result != nil {
+		if id := p.resp.Header.Get(httpSession); id != "" {
+			c.update(func(s *httpState) { s.session = id })
+		}
+	}
+	return msg, f
+}
+
+// httpPost is one POST and what its answer is judged by.
+type httpPost struct {
+	op      string
+	id      int64 // 0: no answer is due
+	frame   []byte
+	state   *httpState
+	modern  bool
+	session bool // a session id goes with it
+	resp    *http.Response
+}
+
+func (p *httpPost) reply(resp *http.Response, body []byte) *httpReply {
+	return &httpReply{
+		op: p.op, id: p.id, status: resp.StatusCode, header: resp.Header, body: body,
+		session: p.session, modern: p.modern, now: time.Now(),
+	}
+}
+
+// headerOf is the header of a request. A handshake starts from nothing, so it
+// carries neither a session nor a version.
+func (c *httpConn) headerOf(r *Request, p *httpPost) (http.Header, *fault.Fault) {
+	switch {
+	case p.modern:
+		return httpModernHeader(c.bare, r, p.state.version)
+	case r.Method == "initialize":
+		return c.ours(c.bare), nil
+	default:
+		return c.ours(p.state.post), nil
+	}
+}
+
+// ours is h as it may be given away: a round tripper of the caller's might
+// change it.
+func (c *httpCore) ours(h http.Header) http.Header {
+	if c.own == nil {
+		return h.Clone()
+	}
+	return h
+}
+
+// send writes a POST and waits for the head of its answer, in p.resp. On
+// success the flight must be ended by the caller.
+func (c *httpCore) send(ctx context.Context, header http.Header, p *httpPost) (*httpFlight, *fault.Fault) {
+	return c.sendTo(ctx, c.url, header, p)
+}
+
+// sendTo is send to another URL than the link's.
+func (c *httpCore) sendTo(ctx context.Context, to *url.URL, header http.Header, p *httpPost) (*httpFlight, *fault.Fault) {
+	if int64(len(p.frame)) > c.max {
+		return nil, &fault.Fault{Kind: fault.TooLarge, Op: p.op, Outcome: fault.NotSent,
+			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max)}
+	}
+	fl, f := c.begin(ctx, p.op)
+	if f != nil {
+		return nil, f
+	}
+	if ctx.Err() != nil {
+		fl.phase.Store(flightSeeking) // nothing was written, for certain
+		defer c.end(fl)
+		return nil, c.lost(fl, ctx.Err())
+	}
+	req := c.request(fl.ctx, http.MethodPost, to, header)
+	fl.load(req, p.frame)
+	resp, _, err := c.do(req, fl)
+	if err != nil {
+		defer c.end(fl)
+		return nil, c.lost(fl, err)
+	}
+	p.resp = resp
+	return fl, nil
+}
+
+// answer reads the answer of a POST, in any of its forms. The response is
+// closed when it returns.
+func (c *httpConn) answer(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
+	defer fl.shut(p.resp)
+	media := httpMediaType(p.resp.Header)
+	switch {
+	case p.resp.StatusCode/100 == 2 && media == httpEvents:
+		return c.stream(fl, p)
+	case p.resp.StatusCode == http.StatusOK && (media == httpJSON || media == ""):
+		return c.whole(fl, p)
+	default:
+		return c.refused(fl, p)
+	}
+}
+
+// shut ends a response. The request is canceled first: closing the body of a
+// stream that the server leaves open may wait for the server otherwise.
+func (fl *httpFlight) shut(resp *http.Response) {
+	fl.cancel()
+	_ = resp.Body.Close()
+}
+
+// whole reads an answer of content type application/json.
+func (c *httpConn) whole(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
+	body, err := httpReadAll(p.resp, c.max)
+	if errors.Is(err, errSSETooLong) {
+		return wire.Message{}, c.tooLarge(p.op)
+	}
+	if err != nil {
+		return wire.Message{}, c.lost(fl, err)
+	}
+	if msg, whose := c.take(body, p.id); whose == httpOurs {
+		return msg, nil
+	}
+	return p.reply(p.resp, body).classify()
+}
+
+func (c *httpCore) tooLarge(op string) *fault.Fault {
+	return &fault.Fault{Kind: fault.TooLarge, Op: op, Outcome: fault.Answered,
+		Err: fmt.Errorf("the answer is over the limit of %d bytes", c.max)}
+}
+
+// refused judges everything that is no answer by its form.
+func (c *httpCore) refused(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
+	patience := time.AfterFunc(httpErrBodyWait, fl.cancel)
+	body, _ := io.ReadAll(io.LimitReader(p.resp.Body, httpMaxErrBody)) // what came is judged
+	patience.Stop()
+	return p.reply(p.resp, body).classify()
+}
+
+// Whose a message is that came on the stream of a request.
+const (
+	httpNobodys = iota // of no request: handed on, or noise
+	httpOurs           // the answer to our request
+	httpOrphan         // an error without an id, or with one that we never gave
+)
+
+// take hands the messages of a frame on, in order, and returns the one that
+// answers request id. The standing stream passes 0.
+func (c *httpCore) take(frame []byte, id int64) (answer wire.Message, whose int) {
+	msg, err := wire.Parse(frame)
+	if err == nil {
+		return c.takeOne(msg, id)
+	}
+	parts, ok := wire.Batch(frame) // revision 2025-03-26
+	if !ok {
+		c.noise.Add(1)
+	}
+	for _, part := range parts {
+		msg, err := wire.Parse(part)
+		if err != nil {
+			c.noise.Add(1)
+		} else if m, w := c.takeOne(msg, id); w != httpNobodys && whose != httpOurs {
+			answer, whose = m, w
+		}
+	}
+	return answer, whose
+}
+
+func (c *httpCore) takeOne(msg wire.Message, id int64) (wire.Message, int) {
+	if !msg.IsResponse() {
+		if msg.Method == "" {
+			c.noise.Add(1)
+		} else {
+			c.opts.Inbound(Inbound{Msg: msg, Of: id})
+		}
+		return wire.Message{}, httpNobodys
+	}
+	n, numeric := wire.ParseID(msg.ID)
+	switch {
+	case id != 0 && numeric && n == id:
+		return msg, httpOurs
+	case id != 0 && !numeric && msg.Error != nil:
+		return msg, httpOrphan
+	default:
+		c.noise.Add(1)
+		return wire.Message{}, httpNobodys
+	}
+}
+
+// Send implements Conn.
+func (c *httpConn) Send(ctx context.Context, frame []byte) error {
+	p := httpPost{op: "notify", frame: frame, state: c.state.Load()}
+	p.modern = p.state.modern
+	p.session = p.state.session != ""
+	r := Request{Frame: frame}
+	if method, ok := wire.Text(wire.Get(frame, "method")); ok {
+		p.op, r.Method = method, method
+	}
+	header, f := c.headerOf(&r, &p)
+	if f == nil {
+		f = c.push(ctx, header, &p)
+	}
+	if f != nil {
+		c.learn(f)
+		return f
+	}
+	return nil
+}
+
+// push sends a message that gets no answer but a status.
+func (c *httpCore) push(ctx context.Context, header http.Header, p *httpPost) *fault.Fault {
+	fl, f := c.send(ctx, header, p)
+	if f != nil {
+		return f
+	}
+	defer c.end(fl)
+	defer fl.shut(p.resp)
+	if p.resp.StatusCode/100 != 2 {
+		_, f := c.refused(fl, p)
+		return f
+	}
+	fl.drain(p.resp)
+	return nil
+}
+
+// drain reads a body that means nothing, for a moment, so that its connection
+// can be used again.
+func (fl *httpFlight) drain(resp *http.Response) {
+	if resp.ContentLength == 0 {
+		return
+	}
+	patience := time.AfterFunc(httpSettle, fl.cancel)
+	_, _ = io.CopyN(io.Discard, resp.Body, httpMaxErrBody)
+	patience.Stop()
+}
+
+// Close implements Conn. A legacy session is deleted; what the server says to
+// that does not matter.
+func (c *httpConn) Close(ctx context.Context) error {
+	return c.close(ctx, func(ctx context.Context) {
+		s := c.state.Load()
+		if s.session == "" || s.modern {
+			return
+		}
+		req := c.request(ctx, http.MethodDelete, c.url, c.legacyHeader(c.header, s))
+		if resp, _, err := c.do(req, nil); err == nil {
+			_ = resp.Body.Close()
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// httpMaxRetryAfter caps what a server may ask for, the interval of the slow probe.
+const httpMaxRetryAfter = 5 * time.Minute
+
+// JSON-RPC and MCP error codes that mean something to this layer.
+const (
+	codeMethodNotFound   = -32601
+	codeInvalidParams    = -32602
+	codeInternal         = -32603
+	codeResourceNotFound = -32002 // revisions before 2026-07-28
+	codeHeaderMismatch   = -32020
+	codeMissingCap       = -32021
+	codeBadVersion       = -32022
+)
+
+// A Challenge is the WWW-Authenticate fields of a 401 or 403. It is in the
+// chain of the Fault's Err, for whoever gets tokens.
+type Challenge struct {
+	Fields []string
+	Text   string // the refusal in words
+}
+
+func (c *Challenge) Error() string { return c.Text }
+
+// httpReply is all that is known when a server has answered a request with
+// something else than its result.
+type httpReply struct {
+	op      string
+	id      int64 // of our request; 0 for a notification or an answer
+	status  int
+	header  http.Header
+	body    []byte    // as much as was read
+	session bool      // the request carried a session id that used to work
+	modern  bool      // the request was of revision 2026-07-28
+	now     time.Time // for a Retry-After that is a date
+}
+
+// classify is the one place that says what a refusal means: the server's own
+// answer to our request, or a fault with what it proves. It goes by status,
+// era, session and whose id the body carries, never by text.
+func (a *httpReply) classify() (wire.Message, *fault.Fault) {
+	msg, ours := a.rpcError()
+	after, hasAfter := a.retryAfter()
+	challenge := a.header["Www-Authenticate"]
+	switch {
+	case a.status == http.StatusUnauthorized && len(challenge) > 0:
+		return a.fault(fault.Unauthorized, fault.NotSent, msg, challenge)
+	case a.status == http.StatusForbidden && (len(challenge) > 0 || !ours):
+		return a.fault(fault.Forbidden, fault.NotSent, msg, challenge)
+	case a.slowDown(hasAfter, ours):
+		_, f := a.fault(fault.RateLimited, fault.NotSent, msg, nil)
+		f.RetryAfter = after
+		return wire.Message{}, f
+	case a.status == http.StatusNotFound && a.session && !(ours && a.liveCode(msg)):
+		return a.fault(fault.SessionLost, fault.NotSent, msg, nil)
+	case ours:
+		return msg, nil
+	case a.session && a.suspicious():
+		return a.fault(fault.SessionSuspect, fault.Unknown, msg, nil)
+	case a.status >= 200 && a.status <= 299:
+		return a.fault(fault.Protocol, fault.Unknown, msg, nil)
+	default:
+		return a.fault(fault.HTTPStatus, a.refusalProof(), msg, nil)
+	}
+}
+
+// slowDown: 429, or 503 with Retry-After. A 429 that answers our very request
+// and names no time is the server's own word about the call.
+func (a *httpReply) slowDown(hasAfter, ours bool) bool {
+	switch a.status {
+	case http.StatusTooManyRequests:
+		return hasAfter || !ours
+	case http.StatusServiceUnavailable:
+		return hasAfter
+	default:
+		return false
+	}
+}
+
+// suspicious statuses are what servers say, besides 404, to a session id that
+// they do not know. They say it for other reasons too: a probe decides, and if
+// the session turns out to be gone the request was refused for that.
+func (a *httpReply) suspicious() bool {
+	switch a.status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusGone, http.StatusServiceUnavailable:
+		return true
+	default: // 200 with a JSON-RPC error that is not for our id
+		return a.status == http.StatusOK && wire.Get(a.body, "error") != nil
+	}
+}
+
+// refusalProof: some statuses are given by definition before a request is
+// looked at.
+func (a *httpReply) refusalProof() fault.Outcome {
+	switch a.status {
+	case http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusMisdirectedRequest:
+		return fault.NotSent
+	default:
+		return fault.Unknown
+	}
+}
+
+// liveCode tells an error that only a live session can give, for our own id.
+func (a *httpReply) liveCode(msg wire.Message) bool {
+	switch code, _ := wire.DecodeError(msg.Error); code {
+	case codeMethodNotFound, codeInvalidParams, codeInternal, codeResourceNotFound:
+		return true
+	default:
+		return false
+	}
+}
+
+// rpcError finds a JSON-RPC error in the body, and tells whether it answers
+// our request: it carries our id, or none where the era and the code leave no
+// doubt that this request is meant.
+func (a *httpReply) rpcError() (wire.Message, bool) {
+	parts, batch := wire.Batch(a.body)
+	if !batch {
+		parts = [][]byte{a.body}
+	}
+	var found wire.Message
+	for _, part := range parts {
+		msg, err := wire.Parse(part)
+		if err != nil || msg.Error == nil || msg.Method != "" {
+			continue
+		}
+		found = msg
+		if a.answers(&msg) {
+			return msg, true
+		}
+	}
+	return found, false
+}
+
+func (a *httpReply) answers(msg *wire.Message) bool {
+	if a.id == 0 {
+		return false
+	}
+	if id, ok := wire.ParseID(msg.ID); ok {
+		return id == a.id
+	}
+	if !httpNoID(msg.ID) {
+		return false
+	}
+	if a.status == http.StatusOK && !a.session {
+		return true // a POST carries one request: an error without an id is about it
+	}
+	if !a.modern {
+		return false
+	}
+	switch code, _ := wire.DecodeError(msg.Error); code {
+	case codeHeaderMismatch, codeMissingCap, codeBadVersion:
+		return true
+	case codeMethodNotFound:
+		return a.status == http.StatusNotFound
+	default:
+		return false
+	}
+}
+
+func httpNoID(id []byte) bool { return id == nil || wire.IsNull(id) }
+
+// fault words the refusal.
+func (a *httpReply) fault(kind fault.Kind, out fault.Outcome, msg wire.Message, challenge []string) (wire.Message, *fault.Fault) {
+	text := a.text(msg)
+	f := &fault.Fault{Kind: kind, Op: a.op, Outcome: out, Status: a.status, Err: errors.New(text)}
+	if len(challenge) > 0 {
+		f.Err = &Challenge{Fields: challenge, Text: text}
+	}
+	switch {
+	case a.status == http.StatusUnauthorized && kind == fault.HTTPStatus:
+		f.Remedy = "check the token or the headers that are configured for this server"
+	case a.status >= 300 && a.status <= 399:
+		f.Remedy = "configure the URL that the server redirects to, if it is the right one"
+	}
+	return wire.Message{}, f
+}
+
+// text says what came, for people: status, and the server's own words.
+func (a *httpReply) text(msg wire.Message) string {
+	head := "HTTP " + strconv.Itoa(a.status)
+	if name := http.StatusText(a.status); name != "" {
+		head += " " + name
+	}
+	switch media := httpMediaType(a.header); {
+	case msg.Error != nil:
+		code, words := wire.DecodeError(msg.Error)
+		return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"
+	case a.status >= 300 && a.status <= 399:
+		return head + ": redirected to " + quote(httpShown(a.header.Get("Location")))
+	case a.status >= 200 && a.status <= 299 && media == "":
+		return head + " without an answer to the request"
+	case a.status >= 200 && a.status <= 299 && media != httpJSON && media != httpEvents:
+		return head + " with " + media + " where " + httpJSON + " or " + httpEvents + " is due"
+	case a.status >= 200 && a.status <= 299:
+		return strings.TrimSuffix(head+" without an answer to the request: "+httpWords(a.body), ": ")
+	case strings.HasPrefix(media, "text/html"):
+		return head + ", with an HTML page"
+	default:
+		return strings.TrimSuffix(head+": "+httpWords(a.body), ": ")
+	}
+}
+
+// httpWords is the beginning of a body as one line of plain text.
+func httpWords(body []byte) string {
+	const longest = 200
+	line, _, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
+	line = line[:min(len(line), longest)]
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return -1
+		}
+		return r
+	}, string(line))
+}
+
+// retryAfter reads the field's two forms, seconds and a date (RFC 9110
+// section 10.2.3), capped. What cannot be read counts as absent.
+func (a *httpReply) retryAfter() (time.Duration, bool) {
+	return httpRetryAfter(a.header, a.now)
+}
+
+func httpRetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(v, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, httpMaxRetryAfter), true
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), httpMaxRetryAfter), true
+}
+
+// httpMediaType is the type without parameters, in lower case.
+func httpMediaType(h http.Header) string {
+	v := h.Get("Content-Type")
+	if v == httpJSON || v == httpEvents {
+		return v
+	}
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}

@@ -1,0 +1,211 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// HTTPSpec says which URL to reach, and how.
+type HTTPSpec struct {
+	// URL is http, https, or unix:///path/to.sock#/path/on/the/server.
+	URL string
+	// Headers are sent with every request. Those that the transport itself
+	// sets (Mcp-*, MCP-Protocol-Version) and idempotency keys are left out.
+	Headers map[string]string
+	// Client gives the round tripper, with whatever it adds (tokens, proxies).
+	// Its Timeout, Jar and CheckRedirect are not used: streams live long,
+	// cookies belong to one life, and redirects follow this package's rules.
+	// nil: a transport of the link's own. A round tripper may return a
+	// *fault.Fault, which is passed on as it is.
+	Client *http.Client
+	// PostURL overrides the message URL that an HTTP+SSE server announces. The
+	// announced query is kept where PostURL has none.
+	PostURL string
+	// IdleTimeout ends a standing event stream on which nothing came for so
+	// long, comments included; 0: never. Streams of a call have none.
+	IdleTimeout time.Duration
+}
+
+// httpNewTransport has no limit on the time of a whole exchange or of the
+// answer's headers: calls are long, and streams have no end. What is limited
+// is the time to get a connection, and how long one may be dead unnoticed.
+func httpNewTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       60 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+}
+
+// httpTarget is a parsed URL: what requests go to, and where the connection
+// goes if that is a socket in the file system.
+type httpTarget struct {
+	url    *url.URL
+	socket string // path of a unix socket; "" for the network
+	user   *url.Userinfo
+}
+
+// httpParse reads the URL of a server.
+func httpParse(raw string) (httpTarget, *fault.Fault) {
+	invalid := func(text string) (httpTarget, *fault.Fault) {
+		return httpTarget{}, fault.New(fault.Invalid, "open", "URL "+quote(httpShown(raw))+": "+text)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return invalid("it cannot be read as a URL")
+	}
+	t := httpTarget{url: u, user: u.User}
+	u.User = nil
+	switch strings.ToLower(u.Scheme) {
+	case "http", "https":
+		if u.Host == "" {
+			return invalid("the host is missing")
+		}
+		u.Fragment, u.RawFragment = "", ""
+	case "unix":
+		if u.Path == "" || u.Host != "" {
+			return invalid("a socket is written unix:///path/to.sock#/path")
+		}
+		path, query, _ := strings.Cut(u.Fragment, "?")
+		t.socket = u.Path
+		t.url = &url.URL{Scheme: "http", Host: "localhost", Path: "/" + strings.TrimPrefix(path, "/"), RawQuery: query}
+	default:
+		return invalid("the scheme must be http, https or unix")
+	}
+	return t, nil
+}
+
+// httpShown is a URL as people may see it. Queries are left out, they hold
+// keys and session ids.
+func httpShown(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "that was configured"
+	}
+	return httpShownURL(u)
+}
+
+func httpShownURL(u *url.URL) string {
+	c := *u
+	c.RawQuery, c.ForceQuery = "", false
+	if _, _, query := strings.Cut(c.Fragment, "?"); query { // of a unix URL
+		c.Fragment, _, _ = strings.Cut(c.Fragment, "?")
+		c.RawFragment = ""
+	}
+	return c.Redacted()
+}
+
+// tripper returns the round tripper for a target, and the transport to close
+// with the link if it is the link's own.
+func (t *httpTarget) tripper(spec *HTTPSpec) (http.RoundTripper, *http.Transport) {
+	if spec.Client != nil && spec.Client.Transport != nil {
+		return spec.Client.Transport, nil
+	}
+	own := httpNewTransport()
+	if t.socket != "" {
+		dialer := &net.Dialer{Timeout: 10 * time.Second}
+		own.Proxy = nil
+		own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", t.socket)
+		}
+	}
+	return own, own
+}
+
+// httpSameOrigin compares scheme, host and port (RFC 6454).
+func httpSameOrigin(a, b *url.URL) bool {
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && httpPort(a) == httpPort(b)
+}
+
+func httpPort(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case strings.EqualFold(u.Scheme, "https"):
+		return "443"
+	default:
+		return "80"
+	}
+}
+
+// httpFollow returns the request that a redirect asks for, or nil where it is
+// not followed: never to another origin, which must see neither the headers
+// nor the message, and a POST only where it stays a POST.
+func httpFollow(req *http.Request, resp *http.Response) *http.Request {
+	keeps := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
+	moves := resp.StatusCode == http.StatusMovedPermanently || resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusSeeOther
+	if !keeps && !(moves && req.Method == http.MethodGet) {
+		return nil
+	}
+	to, err := req.URL.Parse(resp.Header.Get("Location"))
+	if err != nil || resp.Header.Get("Location") == "" || !httpSameOrigin(req.URL, to) {
+		return nil
+	}
+	next := req.WithContext(req.Context())
+	next.URL = to
+	if req.GetBody != nil {
+		if next.Body, err = req.GetBody(); err != nil {
+			return nil
+		}
+	}
+	return next
+}
+
+// httpCookies is the cookie jar of one life: balancers route a session by it.
+type httpCookies struct {
+	jar  *cookiejar.Jar
+	used atomic.Bool // spares every request of a server without cookies the look-up
+}
+
+func httpNewCookies() *httpCookies {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		panic("bug: cookiejar.New with no options failed: " + err.Error())
+	}
+	return &httpCookies{jar: jar}
+}
+
+// put adds the cookies for req, whose header it copies first.
+func (c *httpCookies) put(req *http.Request) {
+	if !c.used.Load() {
+		return
+	}
+	cookies := c.jar.Cookies(req.URL)
+	if len(cookies) == 0 {
+		return
+	}
+	req.Header = req.Header.Clone()
+	for _, cookie := range cookies {
+		req.AddCookie(cookie)
+	}
+}
+
+// take keeps the cookies that came with resp.
+func (c *httpCookies) take(u *url.URL, resp *http.Response) {
+	if len(resp.Header["Set-Cookie"]) == 0 {
+		return
+	}
+	c.jar.SetCookies(u, resp.Cookies())
+	c.used.Store(true)
+}
+
+// httpIsH2 tells whether a connection speaks HTTP/2.
+func httpIsH2(conn net.Conn) bool {
+	t, ok := conn.(*tls.Conn)
+	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
+}

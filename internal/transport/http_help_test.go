@@ -1,0 +1,274 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// httpSeen is one request as a scripted server saw it.
+type httpSeen struct {
+	verb   string
+	header http.Header
+	body   []byte
+	method string // JSON-RPC
+	id     string // raw
+}
+
+func (s *httpSeen) session() string { return s.header.Get(httpSession) }
+
+// httpScripted is a server whose answers a test scripts, and what it saw.
+type httpScripted struct {
+	mu   sync.Mutex
+	seen []httpSeen
+	play func(w http.ResponseWriter, r *http.Request, s httpSeen)
+}
+
+func (h *httpScripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s := httpSeen{verb: r.Method, header: r.Header.Clone(), body: body, id: string(wire.Get(body, "id"))}
+	s.method, _ = wire.Text(wire.Get(body, "method"))
+	h.mu.Lock()
+	h.seen = append(h.seen, s)
+	h.mu.Unlock()
+	h.play(w, r, s)
+}
+
+// count is the number of requests of a verb and, where it is not "", a JSON-RPC method.
+func (h *httpScripted) count(verb, method string) int { return len(h.all(verb, method)) }
+
+func (h *httpScripted) all(verb, method string) (found []httpSeen) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.seen {
+		if s.verb == verb && (method == "" || s.method == method) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func httpServe(t *testing.T, play func(http.ResponseWriter, *http.Request, httpSeen)) (*httpScripted, *httptest.Server) {
+	t.Helper()
+	h := &httpScripted{play: play}
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return h, srv
+}
+
+// httpInbox keeps what came in.
+type httpInbox struct {
+	mu  sync.Mutex
+	got []Inbound
+	ch  chan Inbound
+}
+
+func httpNewInbox() *httpInbox { return &httpInbox{ch: make(chan Inbound, 1000)} }
+
+func (b *httpInbox) add(in Inbound) {
+	b.mu.Lock()
+	b.got = append(b.got, in)
+	b.mu.Unlock()
+	b.ch <- in
+}
+
+func (b *httpInbox) methods() (names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, in := range b.got {
+		names = append(names, fmt.Sprintf("%s/%d", in.Msg.Method, in.Of))
+	}
+	return names
+}
+
+func httpDial(t *testing.T, spec HTTPSpec, opts Options) Conn {
+	t.Helper()
+	if opts.Inbound == nil {
+		opts.Inbound = func(Inbound) {}
+	}
+	c, err := OpenHTTP(t.Context(), spec, opts)
+	if err != nil {
+		t.Fatalf("OpenHTTP: %v", err)
+	}
+	t.Cleanup(func() { httpClose(t, c) })
+	return c
+}
+
+func httpClose(t *testing.T, c Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func httpReq(id int64, method, params string) *Request {
+	return &Request{ID: id, Method: method, Frame: wire.AppendRequest(nil, id, method, []byte(params))}
+}
+
+// httpCall calls with a deadline that no test should reach.
+func httpCall(t *testing.T, c Conn, id int64, method string) (wire.Message, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return c.Call(ctx, httpReq(id, method, `{}`))
+}
+
+func httpMustCall(t *testing.T, c Conn, id int64, method string) wire.Message {
+	t.Helper()
+	msg, err := httpCall(t, c, id, method)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	if !msg.IsResponse() {
+		t.Fatalf("%s: the answer is no response: %+v", method, msg)
+	}
+	return msg
+}
+
+// httpWant checks a fault's kind and outcome.
+func httpWant(t *testing.T, err error, kind fault.Kind, out fault.Outcome) *fault.Fault {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %v", kind)
+	}
+	f := fault.From("", err)
+	if f.Kind != kind || f.Outcome != out {
+		t.Fatalf("got %v (%v), want %v (%v): %v", f.Kind, f.Outcome, kind, out, err)
+	}
+	return f
+}
+
+// httpJSONAnswer answers a request with an empty result.
+func httpJSONAnswer(w http.ResponseWriter, s httpSeen) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, s.id)
+}
+
+func httpStartEvents(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+}
+
+func httpWrite(w http.ResponseWriter, text string) {
+	_, _ = io.WriteString(w, text)
+	w.(http.Flusher).Flush()
+}
+
+// httpSession1 answers initialize with a session and everything else by next.
+func httpHandshake(w http.ResponseWriter, s httpSeen, session string) bool {
+	switch {
+	case s.verb == http.MethodPost && s.method == "initialize":
+		w.Header().Set(httpSession, session)
+		httpJSONAnswer(w, s)
+	case s.verb == http.MethodPost && s.id == "":
+		w.WriteHeader(http.StatusAccepted)
+	case s.verb == http.MethodDelete:
+		w.WriteHeader(http.StatusOK)
+	default:
+		return false
+	}
+	return true
+}
+
+// httpInit shakes hands the legacy way.
+func httpInit(t *testing.T, c Conn) {
+	t.Helper()
+	httpMustCall(t, c, 1, "initialize")
+	if err := c.Send(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		t.Fatalf("initialized: %v", err)
+	}
+	c.Agree("2025-11-25", false)
+}
+
+func httpWait(t *testing.T, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s did not happen", what)
+	}
+}
+
+// pipeNet is a network in memory, for synctest bubbles.
+type pipeNet struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newPipeNet() *pipeNet { return &pipeNet{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipeNet) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipeNet) Close() error {
+	select {
+	case <-p.done:
+	default:
+		close(p.done)
+	}
+	return nil
+}
+
+func (p *pipeNet) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
+
+func (p *pipeNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.done:
+		return nil, &net.OpError{Op: "dial", Err: net.ErrClosed}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// httpBubble runs a scripted server inside a synctest bubble. The returned
+// function ends it, and must run before the bubble does.
+func httpBubble(play func(http.ResponseWriter, *http.Request, httpSeen)) (*httpScripted, HTTPSpec, func()) {
+	h := &httpScripted{play: play}
+	network := newPipeNet()
+	srv := &http.Server{Handler: h}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = srv.Serve(network) }() // ended by the returned function
+	tr := &http.Transport{DialContext: network.dial, MaxIdleConnsPerHost: 16}
+	spec := HTTPSpec{URL: "http://server/mcp", Client: &http.Client{Transport: tr}}
+	return h, spec, func() {
+		tr.CloseIdleConnections()
+		_ = srv.Close()
+		<-served
+	}
+}
+
+func eventOf(id, message string) string {
+	var b strings.Builder
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.WriteString("event: message\ndata: " + message + "\n\n")
+	return b.String()
+}

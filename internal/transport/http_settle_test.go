@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// settling makes calls to a server that ends its streams so long after the
+// answer, and returns the time of each and the number of connections.
+func settling(t *testing.T, after time.Duration, calls int) (took []time.Duration, dials int) {
+	synctest.Test(t, func(t *testing.T) {
+		_, spec, end := httpBubble(func(w http.ResponseWriter, r *http.Request, s httpSeen) {
+			httpStartEvents(w)
+			httpWrite(w, eventOf("", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, s.id)))
+			select {
+			case <-time.After(after):
+			case <-r.Context().Done():
+			}
+		})
+		defer end()
+		tr := spec.Client.Transport.(*http.Transport)
+		dial := tr.DialContext
+		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials++
+			return dial(ctx, network, addr)
+		}
+		c, err := OpenHTTP(t.Context(), spec, Options{Inbound: func(Inbound) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer httpClose(t, c)
+		for id := range int64(calls) {
+			began := time.Now()
+			httpMustCall(t, c, id+1, "tools/call")
+			took = append(took, time.Since(began))
+			synctest.Wait()
+		}
+	})
+	return took, dials
+}
+
+// A stream that ends right after its answer gives its connection back.
+func TestHTTPSettleKeepsTheConnection(t *testing.T) {
+	if _, dials := settling(t, time.Millisecond, 20); dials != 1 {
+		t.Errorf("%d connections for 20 calls", dials)
+	}
+}
+
+// B5: a server that leaves its streams open is not waited for again and again.
+func TestFaultB5OpenStreamsAreNotWaitedFor(t *testing.T) {
+	took, dials := settling(t, time.Hour, 20)
+	var sum time.Duration
+	for i, d := range took {
+		if i < 3 && d != httpSettle {
+			t.Errorf("call %d took %v, want %v", i, d, httpSettle)
+		}
+		sum += d
+	}
+	if sum != 4*httpSettle || dials != 20 {
+		t.Errorf("20 calls took %v over %d connections", sum, dials)
+	}
+}

@@ -1,0 +1,152 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// httpStanding is the standing GET stream of a legacy session over all its
+// openings. Only its goroutine uses it.
+type httpStanding struct {
+	at        httpCursor
+	openings  int           // GETs so far
+	opened    bool          // one of them was a stream
+	fruitless int           // openings in a row that brought nothing
+	after     time.Duration // the server's own wish (Retry-After) after the last one
+}
+
+// stand keeps the standing stream open for the life of the session. The
+// stream is optional and its failure means nothing for calls, with one
+// exception: when a stream that worked is answered by 404, the session is gone
+// (specification 2025-11-25 basic/transports, Session Management 4).
+func (c *httpConn) stand() {
+	defer c.wg.Done()
+	var s httpStanding
+	for c.standOnce(&s) {
+		delay := max(httpBackoff(s.fruitless, s.at.retry, rand.Float64()), s.after)
+		s.after = 0
+		if !c.pause(c.life, delay) {
+			return
+		}
+	}
+	if s.opened {
+		c.gap() // nothing more will be heard
+	}
+}
+
+// standOnce opens the stream and reads it to its end; false means for good.
+// No limit applies to the wait for the head of the answer: servers and proxies
+// hold it back until the first event.
+func (c *httpConn) standOnce(s *httpStanding) bool {
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	s.openings++
+	resp, err := c.get(ctx, c.state.Load(), s.at.id)
+	if err != nil {
+		s.fruitless++
+		return c.life.Err() == nil
+	}
+	defer func() { cancel(); _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusOK && httpMediaType(resp.Header) == httpEvents {
+		c.standRead(s, resp, cancel)
+		return c.life.Err() == nil
+	}
+	return c.standRefused(s, resp)
+}
+
+// standRefused judges an answer that is no stream: false means that the
+// server has none, and is not asked again.
+func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
+	s.fruitless++
+	s.after, _ = httpRetryAfter(resp.Header, time.Now())
+	session := c.state.Load().session != ""
+	switch {
+	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+		return true
+	case !s.opened || resp.StatusCode == http.StatusMethodNotAllowed:
+		return false
+	case resp.StatusCode == http.StatusNotFound && session:
+		c.learn(&fault.Fault{Kind: fault.SessionLost, Op: "listen", Outcome: fault.NotSent, Status: resp.StatusCode,
+			Err: errors.New("HTTP 404 on the standing stream: the server forgot the session")})
+		return false
+	default:
+		return true // it worked before
+	}
+}
+
+// standRead reads the stream until it ends.
+func (c *httpConn) standRead(s *httpStanding, resp *http.Response, cancel context.CancelFunc) {
+	if s.openings > 1 {
+		c.gap()
+	}
+	s.opened = true
+	began, messages := time.Now(), 0
+	body, stop := c.watched(resp.Body, cancel)
+	defer stop()
+	rd := newSSEReader(body, c.max, s.at.id)
+	defer rd.release()
+	for {
+		ev, err := rd.next()
+		if errors.Is(err, errSSETooLong) {
+			c.noise.Add(1)
+			continue
+		}
+		if err != nil {
+			break
+		}
+		if ev.isMessage() {
+			messages++
+			c.take(ev.data, 0)
+		}
+	}
+	s.at.id = rd.lastID
+	if rd.retry > 0 {
+		s.at.retry = rd.retry
+	}
+	if messages > 0 || time.Since(began) > httpProven {
+		s.fruitless = 0
+	} else {
+		s.fruitless++
+	}
+}
+
+// watched returns body with the link's idle limit, and what stops the watch.
+func (c *httpCore) watched(body io.Reader, cancel context.CancelFunc) (io.Reader, func()) {
+	if c.idle <= 0 {
+		return body, func() {}
+	}
+	w := &httpWatched{src: body, limit: c.idle}
+	w.timer = time.AfterFunc(c.idle, func() {
+		w.fired.Store(true)
+		cancel()
+	})
+	return w, func() { w.timer.Stop() }
+}
+
+var errHTTPIdle = errors.New("nothing came for the idle timeout")
+
+// httpWatched pushes its timer forward with every read that brings something.
+type httpWatched struct {
+	src   io.Reader
+	limit time.Duration
+	timer *time.Timer
+	fired atomic.Bool
+}
+
+func (w *httpWatched) Read(p []byte) (int, error) {
+	n, err := w.src.Read(p)
+	switch {
+	case err == nil:
+		w.timer.Reset(w.limit)
+	case w.fired.Load():
+		err = errHTTPIdle
+	}
+	return n, err
+}

@@ -1,0 +1,234 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+const (
+	httpResumeTries = 4                // resumptions in a row that bring nothing new
+	httpFirstDelay  = time.Second      // before a stream is opened again
+	httpMaxDelay    = 30 * time.Second // where doubling stops
+	httpProven      = 30 * time.Second // a standing stream that lived so long was worth opening
+	httpMinRetry    = 100 * time.Millisecond
+)
+
+// httpReadAll reads a body of at most limit bytes into memory of just its size.
+func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
+	if resp.ContentLength > limit {
+		return nil, errSSETooLong
+	}
+	if resp.ContentLength >= 0 {
+		body := make([]byte, resp.ContentLength)
+		_, err := io.ReadFull(resp.Body, body)
+		return body, err
+	}
+	scratch := sseBufs.Get().(*[]byte)
+	buf, n := *scratch, 0
+	defer func() {
+		if len(buf) <= sseBufKept {
+			*scratch = buf
+			sseBufs.Put(scratch)
+		}
+	}()
+	for {
+		if n == len(buf) {
+			buf = append(buf, make([]byte, n)...)
+		}
+		got, err := resp.Body.Read(buf[n:])
+		if n += got; int64(n) > limit {
+			return nil, errSSETooLong
+		}
+		if errors.Is(err, io.EOF) {
+			return append(make([]byte, 0, n), buf[:n]...), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// stream reads the event stream of a POST until the answer is there. A stream
+// that ends without it is resumed where that is possible.
+func (c *httpConn) stream(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
+	rd := newSSEReader(p.resp.Body, c.max, "")
+	defer rd.release()
+	msg, f, err := c.events(rd, p)
+	if err != nil {
+		if rd.lastID != "" && !p.modern && fl.ctx.Err() == nil {
+			return c.resume(fl, p, rd)
+		}
+		return wire.Message{}, c.cut(fl, err)
+	}
+	if f == nil || f.Kind != fault.TooLarge {
+		c.settle(fl, rd, p.id)
+	}
+	return msg, f
+}
+
+// events reads a stream up to the answer to p. err is how the stream ended
+// without one.
+func (c *httpConn) events(rd *sseReader, p *httpPost) (wire.Message, *fault.Fault, error) {
+	for {
+		ev, err := rd.next()
+		if errors.Is(err, errSSETooLong) {
+			return wire.Message{}, c.tooLarge(p.op), nil
+		}
+		if err != nil {
+			return wire.Message{}, nil, err
+		}
+		if !ev.isMessage() {
+			continue
+		}
+		switch msg, whose := c.take(ev.data, p.id); whose {
+		case httpOurs:
+			return msg, nil, nil
+		case httpOrphan:
+			msg, f := p.reply(p.resp, ev.data).classify()
+			return msg, f, nil
+		}
+	}
+}
+
+// cut is the fault of a stream that ended before the answer came.
+func (c *httpCore) cut(fl *httpFlight, err error) *fault.Fault {
+	if errors.Is(err, io.EOF) && fl.ctx.Err() == nil {
+		err = errors.New("the server ended the stream before the answer")
+	}
+	return c.lost(fl, err)
+}
+
+// settle waits a moment for the end of an answered stream, so that its
+// connection goes back to the pool. A server that leaves streams open is not
+// waited for again and again.
+func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
+	if n := c.leftOpen.Load(); n >= 3 && n%16 != 0 {
+		c.leftOpen.Add(1)
+		return
+	}
+	patience := time.AfterFunc(httpSettle, fl.cancel)
+	defer patience.Stop()
+	for {
+		ev, err := rd.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			c.leftOpen.Store(0)
+			return
+		case err != nil:
+			c.leftOpen.Add(1)
+			return
+		case ev.isMessage():
+			c.take(ev.data, id)
+		}
+	}
+}
+
+// resume reads on from the last event by GET (specification 2025-11-25
+// basic/transports, Resumability). Servers also end a stream on purpose and
+// want to be asked again, so what counts is whether anything new comes.
+// Whatever happens, the request was sent.
+func (c *httpConn) resume(fl *httpFlight, p *httpPost, rd *sseReader) (wire.Message, *fault.Fault) {
+	at := httpCursor{id: rd.lastID, retry: rd.retry}
+	for tries := 0; tries < httpResumeTries; tries++ {
+		if !c.pause(fl.ctx, httpBackoff(tries, at.retry, rand.Float64())) {
+			return wire.Message{}, c.cut(fl, errors.New("the link ended before the answer"))
+		}
+		before := at.events
+		msg, f, err := c.resumeOnce(fl, p, &at)
+		if err == nil {
+			return msg, f
+		}
+		if errors.Is(err, errNotResumable) {
+			break
+		}
+		if at.events != before {
+			tries = -1
+		}
+	}
+	return wire.Message{}, c.cut(fl, errors.New("the stream was cut before the answer, and could not be resumed"))
+}
+
+// errNotResumable: the server does not offer to go on with the stream.
+var errNotResumable = errors.New("the server does not resume the stream")
+
+// httpCursor is where a stream was cut.
+type httpCursor struct {
+	id     string
+	retry  time.Duration
+	events int // events that came in all
+}
+
+func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire.Message, *fault.Fault, error) {
+	ctx, cancel := context.WithCancel(fl.plain)
+	defer cancel()
+	resp, err := c.get(ctx, c.state.Load(), at.id)
+	if err != nil {
+		return wire.Message{}, nil, err
+	}
+	defer func() { cancel(); _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK || httpMediaType(resp.Header) != httpEvents {
+		if resp.StatusCode == http.StatusNotFound && p.session {
+			_, f := p.reply(resp, nil).classify()
+			c.learn(f)
+		}
+		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+			return wire.Message{}, nil, errors.New(resp.Status)
+		}
+		return wire.Message{}, nil, errNotResumable
+	}
+	rd := newSSEReader(resp.Body, c.max, at.id)
+	defer rd.release()
+	msg, f, err := c.events(rd, p)
+	at.id, at.events = rd.lastID, at.events+rd.events
+	if rd.retry > 0 {
+		at.retry = rd.retry
+	}
+	return msg, f, err
+}
+
+// get asks for an event stream, from where it was cut if id is not "".
+func (c *httpConn) get(ctx context.Context, s *httpState, id string) (*http.Response, error) {
+	header := c.legacyHeader(c.header, s)
+	header["Accept"] = []string{httpEvents}
+	if id != "" {
+		header[httpEventID] = []string{id}
+	}
+	resp, _, err := c.do(c.request(ctx, http.MethodGet, c.url, header), nil)
+	return resp, err
+}
+
+// pause waits; false means that ctx or the link ended first.
+func (c *httpCore) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-c.done:
+	}
+	return false
+}
+
+// httpBackoff is the delay before a stream is opened again after so many
+// openings in a row that brought nothing: doubling, with jitter from r in
+// [0,1) between half and all of it, and never shorter than the server's own
+// reconnection time.
+func httpBackoff(fruitless int, retry time.Duration, r float64) time.Duration {
+	if retry > 0 {
+		retry = max(retry, httpMinRetry)
+		if fruitless == 0 {
+			return retry
+		}
+		fruitless--
+	}
+	d := min(httpFirstDelay<<min(fruitless, 10), httpMaxDelay)
+	return max(d/2+time.Duration(r*float64(d/2)), retry)
+}

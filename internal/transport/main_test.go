@@ -1,0 +1,20 @@
+package transport
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// childEnv makes the test binary act as a server over stdio: its value names
+// the behaviour, see stdioChild.
+const childEnv = "EVERLINE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(childEnv); mode != "" {
+		stdioChild(mode)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,400 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// sseConn is a link over HTTP+SSE (specification 2024-11-05, basic/transports):
+// one GET stream carries everything that the server says, and POSTs carry what
+// we say. When the stream ends, cleanly or not, so does the link. Its one
+// long-lived goroutine reads the stream.
+type sseConn struct {
+	*httpCore
+	post    *url.URL // where messages go
+	version atomic.Pointer[string]
+	worked  atomic.Bool // a POST was accepted: the session in the URL was good
+
+	// waitMu guards waiting. Nothing that waits is done under it.
+	waitMu  sync.Mutex
+	waiting map[int64]chan sseAnswer // nil after the end
+}
+
+type sseAnswer struct {
+	msg wire.Message
+	f   *fault.Fault
+}
+
+// OpenSSE opens the event stream and waits, until ctx ends, for the server to
+// say where messages go. That place must be of the origin of the stream,
+// unless spec.PostURL names it.
+func OpenSSE(ctx context.Context, spec HTTPSpec, opts Options) (Conn, error) {
+	core, f := httpNewCore(&spec, opts)
+	if f != nil {
+		return nil, f
+	}
+	c := &sseConn{httpCore: core, waiting: map[int64]chan sseAnswer{}}
+	if f := c.open(ctx, &spec); f != nil {
+		c.finish(nil)
+		_ = c.Close(context.WithoutCancel(ctx)) // nothing was sent that it could fail to end
+		return nil, f
+	}
+	return c, nil
+}
+
+// open starts the stream; on success the reader goroutine owns it.
+func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
+	fl, f := c.begin(c.life, "connect")
+	if f != nil {
+		return f
+	}
+	fl.caller = ctx
+	stop := context.AfterFunc(ctx, fl.cancel)
+	header := c.header.Clone()
+	header["Accept"] = []string{httpEvents}
+	resp, req, err := c.do(c.request(fl.ctx, http.MethodGet, c.url, header), fl)
+	if err != nil {
+		defer c.end(fl)
+		return c.lost(fl, err)
+	}
+	if resp.StatusCode != http.StatusOK || httpMediaType(resp.Header) != httpEvents {
+		defer c.end(fl)
+		return c.noStream(fl, resp)
+	}
+	body, unwatch := c.watched(resp.Body, fl.cancel)
+	rd := newSSEReader(body, c.max, "")
+	f = c.locate(fl, rd, req.URL, spec.PostURL)
+	if f == nil && !stop() {
+		f = c.lost(fl, ctx.Err())
+	}
+	if f != nil {
+		unwatch()
+		rd.release()
+		fl.shut(resp)
+		c.end(fl)
+		return f
+	}
+	c.wg.Add(1)
+	go c.read(fl, rd, resp, unwatch) // ended by life, waited for by close
+	return nil
+}
+
+// noStream says why a GET gave no event stream.
+func (c *sseConn) noStream(fl *httpFlight, resp *http.Response) *fault.Fault {
+	defer fl.shut(resp)
+	patience := time.AfterFunc(httpErrBodyWait, fl.cancel)
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, httpMaxErrBody)) // what came is judged
+	patience.Stop()
+	reply := httpReply{op: fl.op, status: resp.StatusCode, header: resp.Header, body: body, now: time.Now()}
+	_, f := reply.classify()
+	return f
+}
+
+// locate waits for the endpoint event.
+func (c *sseConn) locate(fl *httpFlight, rd *sseReader, base *url.URL, override string) *fault.Fault {
+	for {
+		ev, err := rd.next()
+		if errors.Is(err, errSSETooLong) {
+			c.noise.Add(1)
+			continue
+		}
+		if err != nil {
+			return c.lost(fl, fmt.Errorf("the stream ended before the endpoint event: %w", err))
+		}
+		if ev.name != "endpoint" {
+			continue
+		}
+		to, f := sseEndpoint(base, string(ev.data), override)
+		c.post = to
+		return f
+	}
+}
+
+// sseEndpoint is where messages go: the announced reference, resolved by RFC
+// 3986 against the URL of the stream, or the configured one with the announced
+// query, which names the session.
+func sseEndpoint(base *url.URL, announced, override string) (*url.URL, *fault.Fault) {
+	bad := func(text string) (*url.URL, *fault.Fault) {
+		return nil, &fault.Fault{Kind: fault.Protocol, Op: "connect", Err: errors.New(text),
+			Remedy: "configure the message URL of this server"}
+	}
+	to, err := base.Parse(announced)
+	if err != nil {
+		return bad("the endpoint event of " + quote(httpShownURL(base)) + " holds no URL: " + quote(httpWords([]byte(announced))))
+	}
+	to.Fragment, to.RawFragment = "", ""
+	if override == "" {
+		if !httpSameOrigin(base, to) {
+			return bad("the stream " + quote(httpShownURL(base)) + " wants messages sent to another origin, " + quote(httpShownURL(to)))
+		}
+		return to, nil
+	}
+	ours, err := base.Parse(override)
+	if err != nil || ours.Host == "" {
+		return nil, fault.New(fault.Invalid, "open", "the message URL cannot be read as a URL")
+	}
+	if ours.RawQuery == "" {
+		ours.RawQuery = to.RawQuery
+	}
+	return ours, nil
+}
+
+// read hands on what the server says until the stream ends, and then ends the link.
+func (c *sseConn) read(fl *httpFlight, rd *sseReader, resp *http.Response, unwatch func()) {
+	defer c.wg.Done()
+	defer c.end(fl)
+	defer rd.release()
+	defer fl.shut(resp)
+	defer unwatch()
+	for {
+		ev, err := rd.next()
+		switch {
+		case errors.Is(err, errSSETooLong):
+			c.overlong(ev.data)
+		case err != nil:
+			c.endOfStream(err)
+			return
+		case ev.isMessage():
+			c.hear(ev.data)
+		}
+	}
+}
+
+// endOfStream ends the link and every call that waits.
+func (c *sseConn) endOfStream(err error) {
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the server closed the event stream in order: %w", err)
+	} else {
+		err = fmt.Errorf("the event stream was cut: %w", err)
+	}
+	c.finish(&fault.Fault{Kind: fault.Broken, Op: "listen", Err: err})
+	c.waitMu.Lock()
+	waiting := c.waiting
+	c.waiting = nil
+	c.waitMu.Unlock()
+	for _, ch := range waiting {
+		close(ch)
+	}
+}
+
+// hear hands a frame's messages on. Answers go to the calls that wait.
+func (c *sseConn) hear(frame []byte) {
+	msg, err := wire.Parse(frame)
+	if err == nil {
+		c.hearOne(msg)
+		return
+	}
+	parts, ok := wire.Batch(frame)
+	if !ok {
+		c.noise.Add(1)
+	}
+	for _, part := range parts {
+		if msg, err := wire.Parse(part); err == nil {
+			c.hearOne(msg)
+		} else {
+			c.noise.Add(1)
+		}
+	}
+}
+
+func (c *sseConn) hearOne(msg wire.Message) {
+	if !msg.IsResponse() {
+		c.takeOne(msg, 0)
+		return
+	}
+	if id, ok := wire.ParseID(msg.ID); !ok || !c.settle(id, sseAnswer{msg: msg}) {
+		c.noise.Add(1) // late, or never asked for
+	}
+}
+
+// settle gives a waiting call its answer.
+func (c *sseConn) settle(id int64, a sseAnswer) bool {
+	c.waitMu.Lock()
+	ch, ok := c.waiting[id]
+	delete(c.waiting, id)
+	c.waitMu.Unlock()
+	if ok {
+		ch <- a // has room: each channel gets one answer, from whoever took it out of the table
+	}
+	return ok
+}
+
+// overlong fails the call whose answer is over the limit: the one that the
+// beginning of the message names, or the only one that waits where it names
+// none and is no request or notification.
+func (c *sseConn) overlong(prefix []byte) {
+	c.noise.Add(1)
+	var id int64
+	named := false
+	for key, value := range wire.Members(prefix) {
+		switch key {
+		case "id":
+			id, named = wire.ParseID(value)
+		case "method":
+			return
+		}
+	}
+	if !named {
+		id, named = c.onlyWaiting()
+	}
+	if named {
+		c.settle(id, sseAnswer{f: c.tooLarge("")})
+	}
+}
+
+func (c *sseConn) onlyWaiting() (int64, bool) {
+	c.waitMu.Lock()
+	defer c.waitMu.Unlock()
+	for id := range c.waiting {
+		return id, len(c.waiting) == 1
+	}
+	return 0, false
+}
+
+// Call implements Conn.
+func (c *sseConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
+	msg, f := c.call(ctx, r)
+	if f != nil {
+		c.learn(f)
+		return wire.Message{}, f
+	}
+	return msg, nil
+}
+
+func (c *sseConn) learn(f *fault.Fault) {
+	if f.Kind == fault.SessionLost {
+		c.finish(f)
+	}
+}
+
+func (c *sseConn) call(ctx context.Context, r *Request) (wire.Message, *fault.Fault) {
+	ch := make(chan sseAnswer, 1)
+	c.waitMu.Lock()
+	if c.waiting != nil {
+		c.waiting[r.ID] = ch
+	}
+	c.waitMu.Unlock()
+	defer c.forget(r.ID, ch)
+	p := httpPost{op: r.Method, id: r.ID, frame: r.Frame, session: c.worked.Load()}
+	if msg, f := c.submit(ctx, &p); f != nil || msg.IsResponse() {
+		select {
+		case a, ok := <-ch: // the stream was faster, and knows better
+			if ok {
+				return a.of(r.Method)
+			}
+		default:
+		}
+		return msg, f
+	}
+	select {
+	case a, ok := <-ch:
+		if ok {
+			return a.of(r.Method)
+		}
+		return wire.Message{}, c.orphaned(r.Method)
+	case <-ctx.Done():
+		f := fault.From(r.Method, ctx.Err())
+		return wire.Message{}, f
+	}
+}
+
+// of is the answer as Call returns it.
+func (a sseAnswer) of(op string) (wire.Message, *fault.Fault) {
+	if a.f != nil {
+		a.f.Op = op
+	}
+	return a.msg, a.f
+}
+
+func (c *sseConn) forget(id int64, ch chan sseAnswer) {
+	c.waitMu.Lock()
+	if c.waiting[id] == ch {
+		delete(c.waiting, id)
+	}
+	c.waitMu.Unlock()
+}
+
+// orphaned is the fault of a call whose request was accepted when the stream
+// ended.
+func (c *sseConn) orphaned(op string) *fault.Fault {
+	f := c.gone(op)
+	f.Outcome = fault.Unknown
+	if f.Kind == fault.SessionLost {
+		f.Kind = fault.Broken
+	}
+	return f
+}
+
+// submit posts a message. Servers answer 202; one that answers with the
+// message itself is understood.
+func (c *sseConn) submit(ctx context.Context, p *httpPost) (wire.Message, *fault.Fault) {
+	fl, f := c.sendTo(ctx, c.post, c.postHeader(), p)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	defer c.end(fl)
+	defer fl.shut(p.resp)
+	if p.resp.StatusCode/100 != 2 {
+		return c.refused(fl, p)
+	}
+	c.worked.Store(true)
+	if p.id == 0 || httpMediaType(p.resp.Header) != httpJSON {
+		fl.drain(p.resp)
+		return wire.Message{}, nil
+	}
+	patience := time.AfterFunc(httpErrBodyWait, fl.cancel)
+	defer patience.Stop()
+	if body, err := httpReadAll(p.resp, c.max); err == nil {
+		if msg, err := wire.Parse(body); err == nil && msg.IsResponse() {
+			if id, ok := wire.ParseID(msg.ID); ok && id == p.id {
+				return msg, nil
+			}
+		}
+	}
+	return wire.Message{}, nil
+}
+
+func (c *sseConn) postHeader() http.Header {
+	h := httpPostHeader(c.header)
+	if v := c.version.Load(); v != nil {
+		h[httpVersion] = []string{*v}
+	}
+	return h
+}
+
+// Send implements Conn.
+func (c *sseConn) Send(ctx context.Context, frame []byte) error {
+	p := httpPost{op: "notify", frame: frame, session: c.worked.Load()}
+	if _, f := c.submit(ctx, &p); f != nil {
+		c.learn(f)
+		return f
+	}
+	return nil
+}
+
+// Agree implements Conn.
+func (c *sseConn) Agree(version string, _ bool) {
+	if version != "" {
+		c.version.Store(&version)
+	}
+}
+
+// Close implements Conn.
+func (c *sseConn) Close(ctx context.Context) error {
+	return c.close(ctx, func(context.Context) {})
+}
+
+// Info implements Conn.
+func (c *sseConn) Info() Info {
+	return Info{Kind: SSE, URL: c.shown, Started: c.started, Noise: c.noise.Load()}
+}

@@ -1,0 +1,297 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// errSSETooLong is returned once for an event over the limit; what is left of
+// that event is skipped by the next call.
+var errSSETooLong = errors.New("event is over the limit for one message")
+
+const (
+	sseBufSize  = 8 << 10
+	sseBufKept  = 256 << 10 // larger read buffers are not pooled
+	ssePrefix   = 4 << 10   // of an event that is too long, so much is shown to the caller
+	sseRetryCap = 5 * time.Minute
+)
+
+// An sseEvent is one dispatched event of a stream. Data is the event's own
+// memory: it may be kept.
+type sseEvent struct {
+	name string // "" is the same as "message"
+	data []byte
+}
+
+// isMessage tells whether the event carries JSON-RPC: streams may mix in
+// events of other names, which mean nothing here.
+func (e *sseEvent) isMessage() bool { return e.name == "" || e.name == "message" }
+
+// An sseReader splits a byte stream into server-sent events, as the WHATWG
+// HTML standard section 9.2 says: CR, LF or CRLF end a line, a byte order mark
+// at the start is dropped, comments are skipped, an event that was not ended
+// by a blank line is not an event. It is used by one goroutine.
+type sseReader struct {
+	src io.Reader
+	max int64
+
+	pooled     *[]byte
+	buf        []byte // buf[start:end] is read and not yet consumed
+	start, end int
+	scanned    int  // bytes after start known to hold no line end
+	skipLF     bool // the last line ended in CR: a LF that follows belongs to it
+	first      bool // the start of the stream: a byte order mark may come
+	skipping   bool // the rest of an event that was too long is being skipped
+	partial    bool // the line that line returned last is not all of that line
+	err        error
+
+	name   string
+	data   []byte
+	inData bool // a data field was seen in the event being read
+	id     string
+
+	lastID string        // of the last event that was ended, for Last-Event-ID
+	retry  time.Duration // the server's reconnection time; 0 if it named none
+	events int           // events that were ended, those without data too
+}
+
+var sseBufs = sync.Pool{New: func() any { b := make([]byte, sseBufSize); return &b }}
+
+// newSSEReader reads events of up to max bytes of data from src. lastID is
+// the id that the stream is resumed from. release must be called.
+func newSSEReader(src io.Reader, max int64, lastID string) *sseReader {
+	buf := sseBufs.Get().(*[]byte)
+	return &sseReader{src: src, max: max, pooled: buf, buf: *buf, first: true, id: lastID, lastID: lastID}
+}
+
+// release gives the read buffer back. The events stay valid.
+func (s *sseReader) release() {
+	if s.pooled != nil && len(s.buf) <= sseBufKept {
+		*s.pooled = s.buf
+		sseBufs.Put(s.pooled)
+	}
+	s.pooled, s.buf, s.start, s.end, s.err = nil, nil, 0, 0, io.ErrClosedPipe
+}
+
+// next returns the next event that has data. io.EOF is a clean end;
+// errSSETooLong leaves the stream usable, with the event's first bytes in the
+// event's data.
+func (s *sseReader) next() (sseEvent, error) {
+	for {
+		line, err := s.line()
+		switch {
+		case err != nil:
+			return sseEvent{}, err
+		case len(line) == 0:
+			if ev, ok := s.dispatch(); ok {
+				return ev, nil
+			}
+		case s.skipping:
+			s.dropPartial()
+		case int64(len(line)) > s.maxLine() || !s.field(line):
+			return s.tooLong(line), errSSETooLong
+		}
+	}
+}
+
+// maxLine is the longest line that can hold a message: the field's name and
+// the colon are not data.
+func (s *sseReader) maxLine() int64 { return s.max + int64(len("data: ")) }
+
+// tooLong starts to skip the event being read and returns what is known of it.
+func (s *sseReader) tooLong(line []byte) sseEvent {
+	known := s.data
+	if len(known) == 0 {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) == "data" {
+			known = bytes.TrimPrefix(value, []byte(" "))
+		}
+	}
+	known = known[:min(int64(len(known)), s.max, ssePrefix)]
+	ev := sseEvent{name: s.name, data: bytes.Clone(known)}
+	s.skipping, s.data, s.inData = true, nil, false
+	s.dropPartial()
+	return ev
+}
+
+// dropPartial forgets what was read of a line whose end was not. One byte of
+// it stays, since an empty line would end the event.
+func (s *sseReader) dropPartial() {
+	if s.partial {
+		s.buf[s.start] = ':'
+		s.end = s.start + 1
+		s.scanned, s.partial = 1, false
+	}
+}
+
+// dispatch ends an event at its blank line. Without data it is no event, but
+// its id counts: servers prime a stream so.
+func (s *sseReader) dispatch() (sseEvent, bool) {
+	ev := sseEvent{name: s.name, data: s.data}
+	ok := s.inData && len(s.data) > 0
+	if s.inData || s.id != s.lastID {
+		s.events++
+	}
+	s.lastID = s.id
+	s.name, s.data, s.inData, s.skipping = "", nil, false, false
+	return ev, ok
+}
+
+// field takes in one line of an event; false means that the event is too long.
+func (s *sseReader) field(line []byte) bool {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		return s.addData(value)
+	case "event":
+		s.name = sseName(value)
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 && string(value) != s.id {
+			s.id = string(value)
+		}
+	case "retry":
+		s.setRetry(value)
+	}
+	return true
+}
+
+// addData appends one data line. The usual event has one: it is copied once,
+// into memory of just its size.
+func (s *sseReader) addData(value []byte) bool {
+	total := int64(len(s.data)) + int64(len(value))
+	if s.inData {
+		total++ // the line end between them
+	}
+	if total > s.max {
+		return false
+	}
+	if s.inData {
+		s.data = append(append(s.data, '\n'), value...)
+	} else {
+		s.data = bytes.Clone(value)
+	}
+	s.inData = true
+	return true
+}
+
+// setRetry takes the server's reconnection time, digits in milliseconds.
+func (s *sseReader) setRetry(value []byte) {
+	if len(value) == 0 {
+		return
+	}
+	var ms int64
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return
+		}
+		ms = min(ms*10+int64(c-'0'), sseRetryCap.Milliseconds())
+	}
+	s.retry = max(time.Duration(ms)*time.Millisecond, time.Millisecond)
+}
+
+// sseName avoids an allocation for the names that MCP servers use.
+func sseName(value []byte) string {
+	if string(value) == "message" {
+		return "message"
+	}
+	return string(value)
+}
+
+// line returns the next line without its end, a view that is valid until the
+// next call. A line over the limit is returned as soon as that is known, with
+// partial set where its end has not come.
+func (s *sseReader) line() ([]byte, error) {
+	for {
+		s.dropLF()
+		if !s.atBOM() {
+			if line, ok := s.cut(); ok {
+				return line, nil
+			}
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+		if int64(s.end-s.start) > s.maxLine() {
+			s.partial = true
+			return s.buf[s.start:s.end], nil
+		}
+		s.fill()
+	}
+}
+
+// atBOM drops the byte order mark at the start of the stream. It is true while
+// what was read may be the beginning of one.
+func (s *sseReader) atBOM() bool {
+	const bom = "\xef\xbb\xbf"
+	if !s.first {
+		return false
+	}
+	read := string(s.buf[s.start:min(s.end, s.start+len(bom))])
+	if len(read) < len(bom) && strings.HasPrefix(bom, read) {
+		return true
+	}
+	s.first = false
+	if read == bom {
+		s.start += len(bom)
+	}
+	return false
+}
+
+// dropLF drops the second half of a CRLF, which may come in a later read.
+func (s *sseReader) dropLF() {
+	if !s.skipLF || s.start == s.end {
+		return
+	}
+	s.skipLF = false
+	if s.buf[s.start] == '\n' {
+		s.start++
+	}
+}
+
+// cut takes one line out of the buffer, if all of it is there.
+func (s *sseReader) cut() ([]byte, bool) {
+	fresh := s.buf[s.start+s.scanned : s.end]
+	at := bytes.IndexByte(fresh, '\n')
+	if at >= 0 {
+		fresh = fresh[:at]
+	}
+	if cr := bytes.IndexByte(fresh, '\r'); cr >= 0 {
+		at, s.skipLF = cr, true
+	}
+	if at < 0 {
+		s.scanned = s.end - s.start
+		return nil, false
+	}
+	from := s.start
+	s.start += s.scanned + at + 1
+	s.scanned = 0
+	return s.buf[from : s.start-1], true
+}
+
+// fill makes room and reads once.
+func (s *sseReader) fill() {
+	if s.start == s.end {
+		s.start, s.end, s.scanned = 0, 0, 0
+	}
+	if s.end == len(s.buf) {
+		if s.start >= len(s.buf)/2 {
+			s.end = copy(s.buf, s.buf[s.start:s.end])
+		} else {
+			grown := make([]byte, 2*len(s.buf))
+			s.end = copy(grown, s.buf[s.start:s.end])
+			s.buf = grown
+		}
+		s.start = 0
+	}
+	n, err := s.src.Read(s.buf[s.end:])
+	s.end += n
+	s.err = err
+}
+
+// pending tells whether bytes were read that no event has used yet.
+func (s *sseReader) pending() bool { return s.start < s.end }

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// sseTranscript is everything that a reader makes of a stream, as text.
+func sseTranscript(src io.Reader, limit int64) []string {
+	rd := newSSEReader(src, limit, "")
+	defer rd.release()
+	var out []string
+	for {
+		ev, err := rd.next()
+		if err != nil && !errors.Is(err, errSSETooLong) {
+			return append(out, "end "+err.Error()+" id="+rd.lastID+" retry="+rd.retry.String())
+		}
+		line := ev.name + "|" + string(ev.data) + "|" + rd.lastID
+		if err != nil {
+			line = "too long " + ev.name + "|" + string(ev.data)
+		}
+		out = append(out, line)
+	}
+}
+
+func TestSSEReader(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"one", "data: a\n\n", []string{"|a|"}},
+		{"no space", "data:a\n\n", []string{"|a|"}},
+		{"only one space goes", "data:  a\n\n", []string{"| a|"}},
+		{"crlf", "event: message\r\ndata: a\r\n\r\ndata: b\r\n\r\n", []string{"message|a|", "|b|"}},
+		{"cr", "data: a\r\rdata: b\r\r", []string{"|a|", "|b|"}},
+		{"mixed ends", "data: a\r\ndata: b\rdata: c\n\n", []string{"|a\nb\nc|"}},
+		{"bom", "\xef\xbb\xbfdata: a\n\n", []string{"|a|"}},
+		{"bom only at the start", "data: a\n\n\xef\xbb\xbfdata: b\n\n", []string{"|a|"}},
+		{"comments", ": hi\ndata: a\n:\n\n:\n\n", []string{"|a|"}},
+		{"id and priming", "id: 7\ndata:\n\ndata: a\n\n", []string{"|a|7"}},
+		{"id with NUL is none", "id: 7\nid: a\x00b\ndata: a\n\n", []string{"|a|7"}},
+		{"id is reset", "id: 7\ndata: a\n\nid\ndata: b\n\n", []string{"|a|7", "|b|"}},
+		{"event name is per event", "event: x\n\ndata: a\n\n", []string{"|a|"}},
+		{"empty data lines", "data\ndata\n\n", []string{"|\n|"}},
+		{"unknown fields", "foo: 1\nbar\ndata: a\n\n", []string{"|a|"}},
+		{"unfinished", "data: a\n\ndata: b\n", []string{"|a|"}},
+		{"too long", "data: 0123456789abcdefg\nid: 3\n\ndata: ok\n\n", []string{"too long |0123456789abcdef", "|ok|"}},
+		{"too long by lines", "event: m\ndata: 01234567\ndata: 01234567\n\ndata: ok\n\n", []string{"too long m|01234567", "|ok|"}},
+		{"just fits", "data: 0123456789abcdef\n\n", []string{"|0123456789abcdef|"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, src := range map[string]io.Reader{
+				"whole": strings.NewReader(tt.in), "bytewise": iotest.OneByteReader(strings.NewReader(tt.in)),
+			} {
+				got := sseTranscript(src, 16)
+				if !slices.Equal(got[:len(got)-1], tt.want) {
+					t.Errorf("%s: got %q, want %q", name, got, tt.want)
+				}
+				if !strings.HasPrefix(got[len(got)-1], "end EOF") {
+					t.Errorf("%s: ends with %q", name, got[len(got)-1])
+				}
+			}
+		})
+	}
+}
+
+func TestSSEReaderRetry(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"retry: 300\n\n": 300 * time.Millisecond, "retry: 3x\n\n": 0, "retry:\n\n": 0,
+		"retry: 0\n\n": time.Millisecond, "retry: 99999999999999999999\n\n": sseRetryCap,
+	} {
+		rd := newSSEReader(strings.NewReader(in), 100, "")
+		_, _ = rd.next()
+		if rd.retry != want {
+			t.Errorf("%q: retry %v, want %v", in, rd.retry, want)
+		}
+		rd.release()
+	}
+}
+
+// An event is dispatched at its blank line, without waiting for what may
+// follow a CR.
+func TestSSEReaderDispatchesAtOnce(t *testing.T) {
+	for _, end := range []string{"\n\n", "\r\r", "\r\n\r\n"} {
+		r, w := io.Pipe()
+		go func() { _, _ = io.WriteString(w, "data: a"+end) }() // ends with the read below
+		rd := newSSEReader(r, 100, "")
+		if ev, err := rd.next(); err != nil || string(ev.data) != "a" {
+			t.Errorf("%q: %q, %v", end, ev.data, err)
+		}
+		_ = r.Close()
+		rd.release()
+	}
+}
+
+func TestSSEReaderOneAllocationForData(t *testing.T) {
+	in := []byte("event: message\ndata: " + strings.Repeat("x", 4000) + "\n\n")
+	src := bytes.NewReader(nil)
+	var total int
+	allocs := testing.AllocsPerRun(200, func() {
+		src.Reset(in)
+		rd := newSSEReader(src, 1<<20, "")
+		ev, _ := rd.next()
+		total += len(ev.data)
+		rd.release()
+	})
+	if allocs > 2 { // the reader and the data
+		t.Errorf("%v allocations for an event", allocs)
+	}
+}
+
+// sseChunks is a reader that splits its bytes as a fuzzer wants.
+type sseChunks struct {
+	rest  []byte
+	sizes []byte
+	at    int
+}
+
+func (c *sseChunks) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := 1
+	if len(c.sizes) > 0 {
+		n += int(c.sizes[c.at%len(c.sizes)])
+		c.at++
+	}
+	n = copy(p, c.rest[:min(n, len(c.rest))])
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// FuzzSSE: any split of the same bytes gives the same events.
+func FuzzSSE(f *testing.F) {
+	f.Add([]byte("event: message\r\nid: 1\r\ndata: a\r\n\r\n"), []byte{3, 0, 9})
+	f.Add([]byte("\xef\xbb\xbf: c\rretry: 10\r\rdata:b\ndata:c\n\n"), []byte{0})
+	f.Add([]byte("data: 0123456789012345678901234567890123456789\nid: 3\n\ndata: x\n\n"), []byte{1, 7})
+	f.Fuzz(func(t *testing.T, in, sizes []byte) {
+		whole := sseTranscript(bytes.NewReader(in), 20)
+		split := sseTranscript(&sseChunks{rest: in, sizes: sizes}, 20)
+		if !slices.Equal(whole, split) {
+			t.Fatalf("whole %q\nsplit %q", whole, split)
+		}
+	})
+}

@@ -1,0 +1,295 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// sseScript is a scripted HTTP+SSE server: it announces endpoint, and sends on
+// its stream what the test puts into say.
+type sseScript struct {
+	endpoint string
+	say      chan string // closed: the stream ends
+	post     func(w http.ResponseWriter, s httpSeen) bool
+}
+
+func (p *sseScript) play(w http.ResponseWriter, r *http.Request, s httpSeen) {
+	if s.verb == http.MethodPost {
+		if p.post == nil || !p.post(w, s) {
+			w.WriteHeader(http.StatusAccepted)
+			if s.id != "" {
+				p.say <- eventOf("", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, s.id))
+			}
+		}
+		return
+	}
+	httpStartEvents(w)
+	httpWrite(w, "event: endpoint\ndata: "+p.endpoint+"\n\n")
+	for {
+		select {
+		case text, ok := <-p.say:
+			if !ok {
+				return
+			}
+			httpWrite(w, text)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func sseDial(t *testing.T, script *sseScript, opts Options) (Conn, *httpScripted) {
+	t.Helper()
+	if script.say == nil {
+		script.say = make(chan string, 10)
+	}
+	h, srv := httpServe(t, script.play)
+	if opts.Inbound == nil {
+		opts.Inbound = func(Inbound) {}
+	}
+	c, err := OpenSSE(t.Context(), HTTPSpec{URL: srv.URL + "/gw/sse"}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { httpClose(t, c) })
+	return c, h
+}
+
+// B1: the end of the stream, in order or not, is the end of the link, and it
+// can be told which it was.
+func TestFaultB1EndOfStreamEndsTheLink(t *testing.T) {
+	t.Run("clean", func(t *testing.T) {
+		script := &sseScript{endpoint: "/m"}
+		c, _ := sseDial(t, script, Options{})
+		httpMustCall(t, c, 1, "initialize")
+		close(script.say)
+		httpWait(t, c.Done(), "the end of the link")
+		httpWant(t, c.Err(), fault.Broken, fault.Unknown)
+		if !errors.Is(c.Err(), io.EOF) {
+			t.Errorf("a clean end does not look like one: %v", c.Err())
+		}
+		_, err := httpCall(t, c, 2, "tools/call")
+		httpWant(t, err, fault.Broken, fault.NotSent)
+	})
+	t.Run("cut, with a call waiting", func(t *testing.T) {
+		script := &sseScript{endpoint: "/m", say: make(chan string, 10)}
+		posted := make(chan struct{})
+		script.post = func(w http.ResponseWriter, _ httpSeen) bool {
+			w.WriteHeader(http.StatusAccepted)
+			close(posted)
+			return true
+		}
+		_, srv := httpServe(t, script.play)
+		c, err := OpenSSE(t.Context(), HTTPSpec{URL: srv.URL}, Options{Inbound: func(Inbound) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer httpClose(t, c)
+		go func() { <-posted; srv.CloseClientConnections() }() // ends with the POST
+		_, err = httpCall(t, c, 2, "tools/call")
+		httpWant(t, err, fault.Broken, fault.Unknown)
+		httpWait(t, c.Done(), "the end of the link")
+		if errors.Is(c.Err(), io.EOF) {
+			t.Errorf("a cut looks like a clean end: %v", c.Err())
+		}
+	})
+}
+
+// B1, idle: a stream may be silent for as long as it likes.
+func TestFaultB1SilenceIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := &sseScript{endpoint: "/m", say: make(chan string, 1)}
+		_, spec, end := httpBubble(script.play)
+		defer end()
+		c, err := OpenSSE(t.Context(), spec, Options{Inbound: func(Inbound) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer httpClose(t, c)
+		pass(24 * time.Hour)
+		httpMustCall(t, c, 1, "initialize")
+	})
+}
+
+// M4: where messages go.
+func TestFaultM4Endpoint(t *testing.T) {
+	base, _ := url.Parse("https://h.example/gw/srv/sse?k=1")
+	for _, tt := range []struct{ announced, override, want string }{
+		{"/messages?sid=1", "", "https://h.example/messages?sid=1"},
+		{"messages?sid=1", "", "https://h.example/gw/srv/messages?sid=1"},
+		{"?sid=1", "", "https://h.example/gw/srv/sse?sid=1"},
+		{"https://h.example:443/m", "", "https://h.example:443/m"},
+		{"//h.example/m#x", "", "https://h.example/m"},
+		{"/messages?sid=1", "/gw/srv/messages", "https://h.example/gw/srv/messages?sid=1"},
+		{"/messages?sid=1", "https://other.example/m?a=b", "https://other.example/m?a=b"},
+	} {
+		got, f := sseEndpoint(base, tt.announced, tt.override)
+		if f != nil || got.String() != tt.want {
+			t.Errorf("%q, %q: got %v, %v, want %s", tt.announced, tt.override, got, f, tt.want)
+		}
+	}
+	for _, announced := range []string{"https://evil.example/m", "http://h.example/m", "https://h.example:8443/m", "ftp://h.example/"} {
+		_, f := sseEndpoint(base, announced, "")
+		if f == nil || f.Kind != fault.Protocol {
+			t.Fatalf("%s was accepted", announced)
+		}
+		if text := f.Text(); !strings.Contains(text, announced) || !strings.Contains(text, "https://h.example/gw/srv/sse") {
+			t.Errorf("the text shows not both URLs: %s", text)
+		} else if strings.Contains(text, "k=1") {
+			t.Errorf("the text shows a query: %s", text)
+		}
+	}
+}
+
+// M4, live: the endpoint is under the root although the stream has a prefix.
+// Its first POST finds 404: that is a wrong place, and no lost session.
+func TestFaultM4WrongPlaceIsNoLostSession(t *testing.T) {
+	script := &sseScript{endpoint: "/messages?sid=1", post: func(w http.ResponseWriter, _ httpSeen) bool {
+		w.WriteHeader(http.StatusNotFound)
+		return true
+	}}
+	c, _ := sseDial(t, script, Options{})
+	_, err := httpCall(t, c, 1, "initialize")
+	if f := httpWant(t, err, fault.HTTPStatus, fault.Unknown); f.Status != http.StatusNotFound {
+		t.Errorf("status %d", f.Status)
+	}
+}
+
+// A1 for HTTP+SSE: a session that worked, and is answered by 404.
+func TestFaultA1SessionLostOverSSE(t *testing.T) {
+	script := &sseScript{endpoint: "/m?sid=1", post: func(w http.ResponseWriter, s httpSeen) bool {
+		if s.id == "2" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return s.id == "2"
+	}}
+	c, _ := sseDial(t, script, Options{})
+	httpMustCall(t, c, 1, "initialize")
+	_, err := httpCall(t, c, 2, "tools/call")
+	httpWant(t, err, fault.SessionLost, fault.NotSent)
+	httpWait(t, c.Done(), "the end of the link")
+	httpWant(t, c.Err(), fault.SessionLost, fault.NotSent)
+}
+
+// What else the stream carries is handed on in order; late answers are noise.
+func TestSSEInboundAndLateAnswers(t *testing.T) {
+	script := &sseScript{endpoint: "/m", say: make(chan string, 10)}
+	box := httpNewInbox()
+	c, h := sseDial(t, script, Options{Inbound: box.add})
+	script.say <- eventOf("", `{"jsonrpc":"2.0","method":"a"}`)
+	script.say <- "event: ping\ndata: {}\n\n" + eventOf("", `{"jsonrpc":"2.0","id":99,"result":{}}`) + eventOf("", `not json`)
+	script.say <- eventOf("", `[{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":7,"method":"c"}]`)
+	for range 3 {
+		<-box.ch
+	}
+	if got, want := box.methods(), []string{"a/0", "b/0", "c/0"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := c.Info().Noise; n != 2 {
+		t.Errorf("noise %d, want 2", n)
+	}
+	c.Agree("2025-03-26", false)
+	if err := c.Send(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.all(http.MethodPost, "")[0].header.Get(httpVersion); got != "2025-03-26" {
+		t.Errorf("version %q", got)
+	}
+}
+
+// A cancelled call is forgotten; the link and other calls go on.
+func TestSSECallEndsWithItsContext(t *testing.T) {
+	posted := make(chan struct{}, 1)
+	script := &sseScript{endpoint: "/m", post: func(w http.ResponseWriter, s httpSeen) bool {
+		if s.id == "2" {
+			w.WriteHeader(http.StatusAccepted)
+			posted <- struct{}{}
+		}
+		return s.id == "2"
+	}}
+	c, _ := sseDial(t, script, Options{})
+	httpMustCall(t, c, 1, "initialize")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-posted; cancel() }() // ends with the POST
+	_, err := c.Call(ctx, httpReq(2, "tools/call", `{}`))
+	httpWant(t, err, fault.Canceled, fault.Unknown)
+	httpMustCall(t, c, 3, "tools/call")
+	if n := len(c.(*sseConn).waiting); n != 0 {
+		t.Errorf("%d calls are still waited for", n)
+	}
+}
+
+// F4: an answer over the limit fails its own call, whether the id comes first
+// or last.
+func TestFaultF4TooLargeOverSSE(t *testing.T) {
+	big := strings.Repeat("x", 1<<20)
+	for name, form := range map[string]string{
+		"id first": `{"jsonrpc":"2.0","id":2,"result":"` + big + `"}`,
+		"id last":  `{"result":"` + big + `","jsonrpc":"2.0","id":2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			script := &sseScript{endpoint: "/m", say: make(chan string, 10)}
+			script.post = func(w http.ResponseWriter, s httpSeen) bool {
+				if s.id == "2" {
+					w.WriteHeader(http.StatusAccepted)
+					script.say <- eventOf("", form)
+				}
+				return s.id == "2"
+			}
+			c, _ := sseDial(t, script, Options{MaxMessage: 1000})
+			httpMustCall(t, c, 1, "initialize")
+			_, err := httpCall(t, c, 2, "tools/call")
+			httpWant(t, err, fault.TooLarge, fault.Answered)
+			httpMustCall(t, c, 3, "tools/call")
+		})
+	}
+}
+
+// What is no event stream, or never says where messages go, fails the start
+// within its context, and leaves nothing.
+func TestSSEOpenFails(t *testing.T) {
+	for name, tt := range map[string]struct {
+		play func(w http.ResponseWriter, r *http.Request, s httpSeen)
+		kind fault.Kind
+	}{
+		"405":  {func(w http.ResponseWriter, _ *http.Request, _ httpSeen) { w.WriteHeader(405) }, fault.HTTPStatus},
+		"html": {func(w http.ResponseWriter, _ *http.Request, _ httpSeen) { _, _ = io.WriteString(w, "<html>") }, fault.Protocol},
+		"silent": {func(_ http.ResponseWriter, r *http.Request, _ httpSeen) {
+			<-r.Context().Done()
+		}, fault.Deadline},
+		"no endpoint": {func(w http.ResponseWriter, r *http.Request, _ httpSeen) {
+			httpStartEvents(w)
+			httpWrite(w, "data: {}\n\n")
+			<-r.Context().Done()
+		}, fault.Deadline},
+		"ends": {func(w http.ResponseWriter, _ *http.Request, _ httpSeen) { httpStartEvents(w) }, fault.Broken},
+		"other origin": {func(w http.ResponseWriter, _ *http.Request, _ httpSeen) {
+			httpStartEvents(w)
+			httpWrite(w, "event: endpoint\ndata: http://evil.example/\n\n")
+		}, fault.Protocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, srv := httpServe(t, tt.play)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			c, err := OpenSSE(ctx, HTTPSpec{URL: srv.URL}, Options{Inbound: func(Inbound) {}})
+			if c != nil {
+				t.Error("a link came with the error")
+			}
+			if f := fault.From("", err); f.Kind != tt.kind {
+				t.Errorf("got %v: %v", f.Kind, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A StdioSpec says how to start a server that speaks over its standard streams.
+type StdioSpec struct {
+	Command string   // a path, or a name to look for in PATH
+	Args    []string // without the command itself
+	// Env is the complete environment, KEY=VALUE; nil: BaseEnv(nil). Its PATH
+	// is also where Command is looked for; without one, our own PATH is.
+	Env []string
+	Dir string // the folder to start in; "": ours
+	// CloseWait is how long Close waits after closing stdin before it sends
+	// SIGTERM. 0: 500 ms.
+	CloseWait time.Duration
+	// StopGrace is how long Close waits after SIGTERM before SIGKILL. 0: 1.5 s.
+	StopGrace time.Duration
+	// WriteStall is how long the process may read nothing of a message before
+	// it counts as wedged. 0: 10 s.
+	WriteStall time.Duration
+}
+
+const (
+	defaultMaxMessage = 64 << 20
+	// drainWait bounds the wait for what a dead process left in its pipes, and
+	// for the exit that mostly follows the end of a stream at once.
+	drainWait = 100 * time.Millisecond
+)
+
+func (s StdioSpec) withDefaults() StdioSpec {
+	if s.Env == nil {
+		s.Env = BaseEnv(nil)
+	}
+	orDefault := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	orDefault(&s.CloseWait, 500*time.Millisecond)
+	orDefault(&s.StopGrace, 1500*time.Millisecond)
+	orDefault(&s.WriteStall, 10*time.Second)
+	return s
+}
+
+// A stdioConn is a child process and the three pipes to it. Long-lived
+// goroutines: one each that reads stdout, reads stderr, feeds the stderr sink
+// if there is one, waits for the process, and supervises. They end with the
+// process or with Close, and stopped closes after them.
+type stdioConn struct {
+	spec    StdioSpec
+	max     int64
+	started time.Time
+	mux     *linkMux
+	proc    *procChild
+	writer  *lineWriter
+	stderr  *stderrDrain
+
+	stdin, stdout, errout *os.File // our ends
+
+	read    chan struct{} // closed when stdout has ended
+	readErr error         // valid then; nil at EOF
+
+	failed chan *fault.Fault // room for one: the first complaint about stdin
+
+	closeOnce, hurryOnce sync.Once
+	closing              chan struct{} // closed by Close
+	hurry                chan struct{} // closed when Close may wait no longer
+	stopped              chan struct{} // closed when all is over
+	stopErr              *fault.Fault  // valid then
+}
+
+// OpenStdio starts a server. ctx bounds nothing but the start itself; Close
+// ends the process. Errors: Missing (the command or the folder does not
+// exist), Spawn, and ctx's; the outcome is always NotSent. A process that dies
+// right after its start is no error here: Done closes, and Err says why.
+func OpenStdio(ctx context.Context, spec StdioSpec, opt Options) (Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, gaveUp(opStart, err)
+	}
+	spec = spec.withDefaults()
+	c := &stdioConn{
+		spec: spec, max: opt.MaxMessage, mux: newLinkMux(opt), stderr: newStderrDrain(opt.Stderr),
+		read: make(chan struct{}), failed: make(chan *fault.Fault, 1),
+		closing: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if c.max <= 0 {
+		c.max = defaultMaxMessage
+	}
+	if f := c.start(); f != nil {
+		return nil, f
+	}
+	c.stderr.start(c.errout)
+	go c.readAll()   // ends when stdout does, or supervise closes it
+	go c.supervise() // ends after the process or Close; closes stopped
+	return c, nil
+}
+
+const opStart = "start"
+
+// start looks the command up, makes the pipes and starts the process.
+func (c *stdioConn) start() *fault.Fault {
+	cmd, f := stdioCommand(c.spec)
+	if f != nil {
+		return f
+	}
+	var pipes [3][2]*os.File // read end, write end
+	for i := range pipes {
+		var err error
+		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
+			closeFiles(pipes[:i]...)
+			return notSent(fault.Spawn, opStart, err)
+		}
+	}
+	// Files, not Go readers: waiting for the process must not mean waiting for
+	// whoever else has inherited its streams.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
+	c.stdin, c.stdout, c.errout = pipes[0][1], pipes[1][0], pipes[2][0]
+	writer, err := newLineWriter(c.stdin, c.mux.done, c.spec.WriteStall)
+	if err != nil {
+		closeFiles(pipes[:]...)
+		return notSent(fault.Spawn, opStart, err)
+	}
+	c.writer = writer
+	writer.onWait = func() {
+		c.fail(fault.New(fault.Wedged, "", fmt.Sprintf("the server has not read its stdin for %v", c.spec.WriteStall)))
+	}
+	writer.onFail = func(err error) {
+		c.fail(&fault.Fault{Kind: fault.Broken, Err: fmt.Errorf("writing to the server's stdin: %w", err)})
+	}
+	c.started = time.Now()
+	if c.proc, err = procStart(cmd); err != nil {
+		closeFiles(pipes[:]...)
+		return startFault(cmd.Path, err)
+	}
+	_ = errors.Join(pipes[0][0].Close(), pipes[1][1].Close(), pipes[2][1].Close()) // the child has them
+	return nil
+}
+
+// closeFiles gives pipes up that nothing was written to.
+func closeFiles(pipes ...[2]*os.File) {
+	for _, p := range pipes {
+		_ = errors.Join(p[0].Close(), p[1].Close())
+	}
+}
+
+// fail ends the link because of its stdin.
+func (c *stdioConn) fail(f *fault.Fault) {
+	select {
+	case c.failed <- f:
+	default: // there is a reason already
+	}
+}
+
+func (c *stdioConn) readAll() {
+	defer close(c.read)
+	c.readErr = newLineReader(c.stdout, c.max, c.mux).run()
+}
+
+// supervise waits for the first reason to end the link, ends it, and then makes
+// sure that nothing of the process is left.
+func (c *stdioConn) supervise() {
+	defer close(c.stopped)
+	c.mux.end(c.watch())
+	_ = c.stdin.Close() // also frees whoever writes; its end is the message
+	if closed(c.read) { // nobody drains stdout: the child must not hang in a write
+		_ = c.stdout.Close()
+	}
+	if !c.proc.stop(c.spec.CloseWait, c.spec.StopGrace, c.hurry) {
+		c.stopErr = fault.New(fault.Wedged, "close", fmt.Sprintf("process %d would not stop", c.proc.pid()))
+	}
+	within(drainWait, c.read, c.stderr.done)
+	_ = errors.Join(c.stdout.Close(), c.errout.Close()) // who escaped the group may hold the other ends
+	<-c.read
+	<-c.stderr.done
+	within(drainWait, c.stderr.fed)
+}
+
+// within waits until all channels are closed, but no longer than d.
+func within(d time.Duration, all ...<-chan struct{}) bool {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	for _, ch := range all {
+		select {
+		case <-ch:
+		case <-limit.C:
+			return false
+		}
+	}
+	return true
+}
+
+// watch returns why the link ends, once it does; nil for Close.
+func (c *stdioConn) watch() *fault.Fault {
+	var cause *fault.Fault
+	select {
+	case <-c.closing:
+	case <-c.proc.exited:
+	case <-c.read:
+		cause = c.stdoutEnded()
+	case cause = <-c.failed:
+	}
+	mayHaveExited := cause == nil || cause.Kind == fault.Exited || cause.Kind == fault.Broken
+	switch {
+	case closed(c.closing):
+		return nil
+	case mayHaveExited && within(drainWait, c.proc.exited):
+		return c.exited()
+	}
+	cause.Stderr = c.stderr.tail.tail()
+	return cause
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// stdoutEnded is the cause if the process does not end at once as well.
+func (c *stdioConn) stdoutEnded() *fault.Fault {
+	var f *fault.Fault
+	switch {
+	case errors.As(c.readErr, &f):
+		return f
+	case c.readErr != nil:
+		return &fault.Fault{Kind: fault.Broken, Err: fmt.Errorf("reading the server's stdout: %w", c.readErr)}
+	default:
+		return &fault.Fault{Kind: fault.Exited, Exit: cleanExit, Err: errors.New("the server closed its stdout")}
+	}
+}
+
+// cleanExit is Fault.Exit of a process that ended, or ended the link, without
+// telling of a failure.
+const cleanExit = "exit 0"
+
+// exited describes the end of the process. What it started goes with it; then
+// the pipes end as well, and with them its last words.
+func (c *stdioConn) exited() *fault.Fault {
+	c.proc.group.kill()
+	within(drainWait, c.read, c.stderr.done)
+	f := &fault.Fault{Kind: fault.Exited, Exit: c.proc.exit(), Stderr: c.stderr.tail.tail()}
+	f.Err = errors.New("the server's process ended (" + f.Exit + ")")
+	f.Remedy = exitRemedy(f.Exit, c.spec.Env)
+	return f
+}
+
+// Call implements Conn.
+func (c *stdioConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
+	w, f := c.mux.register(r)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	if f := c.write(ctx, r.Method, r.Frame); f != nil {
+		c.mux.forget(r.ID, w)
+		return wire.Message{}, f
+	}
+	return c.mux.await(ctx, r.ID, w)
+}
+
+// Send implements Conn.
+func (c *stdioConn) Send(ctx context.Context, frame []byte) error {
+	c.mux.sendingOneWay()
+	if f := c.write(ctx, "send", frame); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (c *stdioConn) write(ctx context.Context, op string, frame []byte) *fault.Fault {
+	if int64(len(frame)) > c.max {
+		return tooLargeToSend(op, len(frame), c.max)
+	}
+	end, err := c.writer.write(ctx, frame)
+	switch end {
+	case writeDone:
+		return nil
+	case writeRefused:
+		return gaveUp(op, err)
+	case writePending:
+		return fault.From(op, err)
+	default:
+		select { // why is known in a moment
+		case <-c.mux.done:
+			return c.mux.gone(op, fault.NotSent)
+		case <-ctx.Done():
+			return gaveUp(op, ctx.Err())
+		}
+	}
+}
+
+// Agree implements Conn; lines look the same in every version.
+func (c *stdioConn) Agree(string, bool) {}
+
+// Relisten implements Conn: a pipe has no gaps, so nothing is ever received.
+func (c *stdioConn) Relisten() <-chan struct{} { return nil }
+
+func (c *stdioConn) Done() <-chan struct{} { return c.mux.done }
+
+func (c *stdioConn) Err() error { return c.mux.err() }
+
+func (c *stdioConn) Info() Info {
+	return c.mux.counts(Info{Kind: Stdio, PID: c.proc.pid(), Started: c.started})
+}
+
+// Close implements Conn. Calls that still wait fail at once. When ctx ends,
+// what is left of the process is killed without more patience.
+func (c *stdioConn) Close(ctx context.Context) error {
+	c.closeOnce.Do(func() { close(c.closing) })
+	select {
+	case <-c.stopped:
+	case <-ctx.Done():
+		c.hurryOnce.Do(func() { close(c.hurry) })
+		<-c.stopped // bounded by killWait and drainWait
+	}
+	if c.stopErr != nil {
+		return c.stopErr
+	}
+	return nil
+}

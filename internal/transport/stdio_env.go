@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// baseNames are the variables of our own environment that every child gets, if
+// they are set. They say who and where the user is, how text and time look,
+// and how to get out to the network: npx and uvx download through the proxy
+// and check certificates. Nothing else is handed on, so that a server sees
+// neither our settings (GOGC, GOMAXPROCS) nor another server's secrets.
+var baseNames = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
+	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+}
+
+// windowsNames are those that programs on Windows do not start without.
+var windowsNames = []string{
+	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+	"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "USERPROFILE", "USERNAME", "USERDOMAIN",
+	"HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "OS",
+}
+
+// BaseEnv returns the environment of a child, sorted: the base set (PATH, HOME,
+// USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, TERM, XDG_*_HOME,
+// XDG_RUNTIME_DIR, the proxy variables, SSL_CERT_FILE, SSL_CERT_DIR,
+// NODE_EXTRA_CA_CERTS; on Windows also the system's own) as far as it is set in
+// ours, with extra put over it. An empty value stays an empty value.
+func BaseEnv(extra map[string]string) []string { return mergeEnv(os.Environ(), extra) }
+
+func mergeEnv(own []string, extra map[string]string) []string {
+	vars := map[string]string{} // by envKey
+	for _, kv := range own {
+		if name, _, ok := strings.Cut(kv, "="); ok && isBase(name) {
+			vars[envKey(name)] = kv
+		}
+	}
+	for name, value := range extra {
+		vars[envKey(name)] = name + "=" + value
+	}
+	env := make([]string, 0, len(vars))
+	for _, kv := range vars {
+		env = append(env, kv)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// envKey is what makes two names the same variable.
+func envKey(name string) string {
+	if runtime.GOOS == "windows" {
+		return strings.ToUpper(name)
+	}
+	return name
+}
+
+func isBase(name string) bool {
+	key := envKey(name)
+	return slices.Contains(baseNames, key) || strings.HasPrefix(key, "LC_") ||
+		runtime.GOOS == "windows" && slices.Contains(windowsNames, key)
+}
+
+// envValue returns the last value of a variable, as the system would.
+func envValue(env []string, name string) (value string, ok bool) {
+	for _, kv := range env {
+		if n, v, found := strings.Cut(kv, "="); found && envKey(n) == name {
+			value, ok = v, true
+		}
+	}
+	return value, ok
+}
+
+// searchPath is the PATH in which a command is looked for.
+func searchPath(env []string) string {
+	if path, ok := envValue(env, "PATH"); ok {
+		return path
+	}
+	return os.Getenv("PATH")
+}
+
+// stdioCommand prepares the process. It is the one place that decides what is
+// executed, with which arguments.
+func stdioCommand(spec StdioSpec) (*exec.Cmd, *fault.Fault) {
+	if f := checkDir(spec.Dir); f != nil {
+		return nil, f
+	}
+	path, f := lookCommand(spec)
+	if f != nil {
+		return nil, f
+	}
+	return &exec.Cmd{
+		Path: path,
+		Args: append([]string{spec.Command}, spec.Args...),
+		Env:  append([]string{}, spec.Env...), // never nil, which would mean all of ours
+		Dir:  spec.Dir,
+	}, nil
+}
+
+func checkDir(dir string) *fault.Fault {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", dir)
+	}
+	if err == nil {
+		return nil
+	}
+	f := notSent(fault.Missing, opStart, fmt.Errorf("the folder to start in: %w", err))
+	f.Remedy = "create the folder, or correct the server's cwd"
+	return f
+}
+
+// lookCommand finds the program. A name without a separator is looked for in
+// the child's own PATH; a relative path counts from its folder.
+func lookCommand(spec StdioSpec) (string, *fault.Fault) {
+	if spec.Command == "" {
+		return "", notSent(fault.Invalid, opStart, errors.New("no command is configured"))
+	}
+	if filepath.Base(spec.Command) != spec.Command {
+		return lookPath(spec)
+	}
+	path := searchPath(spec.Env)
+	var denied error
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue // "." in PATH runs what somebody else put there
+		}
+		found, err := exec.LookPath(filepath.Join(dir, spec.Command))
+		if err == nil {
+			return found, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", notExecutable(denied)
+	}
+	f := notSent(fault.Missing, opStart, fmt.Errorf("command %q was not found; searched PATH=%s", spec.Command, path))
+	f.Remedy = "install " + spec.Command + ", configure its absolute path, or add its folder to PATH in the server's env"
+	return "", f
+}
+
+func lookPath(spec StdioSpec) (string, *fault.Fault) {
+	path := spec.Command
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(spec.Dir, path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", notSent(fault.Spawn, opStart, err)
+	}
+	found, err := exec.LookPath(path)
+	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", notExecutable(err)
+	}
+	f := notSent(fault.Missing, opStart, fmt.Errorf("command %s does not exist", path))
+	f.Remedy = "install it, or correct the server's command"
+	return "", f
+}
+
+func notExecutable(err error) *fault.Fault {
+	f := notSent(fault.Spawn, opStart, err)
+	f.Remedy = "make the file executable, or correct the server's command"
+	return f
+}
+
+// startFault classifies why a program that exists did not start.
+func startFault(path string, err error) *fault.Fault {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return notSent(fault.Spawn, opStart, err)
+	}
+	f := notSent(fault.Missing, opStart, fmt.Errorf("%s exists, but the interpreter that its first line names does not: %w", path, err))
+	f.Remedy = "install the interpreter, or correct the first line of the script"
+	return f
+}
+
+// exitRemedy explains what the exit status alone does not say.
+func exitRemedy(exit string, env []string) string {
+	switch exit {
+	case "exit 127":
+		return "a program that the command starts was not found in PATH=" + searchPath(env) + "; add its folder to PATH in the server's env"
+	case "exit 126":
+		return "a program that the command starts is not executable"
+	default:
+		return ""
+	}
+}

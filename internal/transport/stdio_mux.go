@@ -1,0 +1,298 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A linkMux matches the answers that come in on one stream to the calls that
+// wait for them, and ends all of them at once. stdio and memory share it.
+type linkMux struct {
+	inbound func(Inbound)
+	done    chan struct{} // closed by end
+	pool    sync.Pool     // of *linkWaiter
+
+	// mu guards the fields below. Memory only: what is sent under it goes into
+	// a channel that has room.
+	mu             sync.Mutex
+	waiters        map[int64]*linkWaiter
+	lowest, newest int64 // the ids used so far; valid if used
+	used           bool
+	ended          bool
+	cause          *fault.Fault // valid once ended; nil if Close ended the link
+	noise, strays  uint64
+	lastNoise      string
+	oneWay         int   // messages sent that want no answer and may have got one
+	oneWayAfter    int64 // the newest id when the last of them was sent
+}
+
+// A linkWaiter is one call that waits. Exactly one reply is sent for it, by
+// whoever takes it out of the table; a caller that gives up takes it out
+// itself.
+type linkWaiter struct {
+	op    string
+	reply chan linkReply // has room for one
+}
+
+type linkReply struct {
+	msg  wire.Message
+	fail *fault.Fault
+}
+
+// newLinkWaiter makes what a linkMux saves in its pool: the waiter and its
+// channel, the only things a call allocates beside its answer. The pool is the
+// mux's own because a channel must not leave the testing/synctest bubble that
+// it was made in.
+func newLinkWaiter() any { return &linkWaiter{reply: make(chan linkReply, 1)} }
+
+func newLinkMux(opt Options) *linkMux {
+	return &linkMux{
+		inbound: opt.Inbound, done: make(chan struct{}), waiters: map[int64]*linkWaiter{},
+		pool: sync.Pool{New: newLinkWaiter},
+	}
+}
+
+// register enters a call into the table before it is written, so that no
+// answer can be too early.
+func (m *linkMux) register(r *Request) (*linkWaiter, *fault.Fault) {
+	w := m.pool.Get().(*linkWaiter)
+	w.op = r.Method
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		m.pool.Put(w)
+		return nil, m.gone(r.Method, fault.NotSent)
+	}
+	if m.waiters[r.ID] != nil {
+		m.pool.Put(w)
+		return nil, notSent(fault.Internal, r.Method, errors.New("bug: two calls with one request id"))
+	}
+	if !m.used {
+		m.used, m.lowest, m.newest = true, r.ID, r.ID
+	}
+	m.lowest, m.newest = min(m.lowest, r.ID), max(m.newest, r.ID)
+	m.waiters[r.ID] = w
+	return w, nil
+}
+
+// forget takes a call out of the table. If it was answered before, the reply
+// is returned.
+func (m *linkMux) forget(id int64, w *linkWaiter) (reply linkReply, answered bool) {
+	m.mu.Lock()
+	if m.waiters[id] == w {
+		delete(m.waiters, id)
+	} else {
+		reply, answered = <-w.reply, true // is there: it was sent under mu
+	}
+	m.mu.Unlock()
+	m.pool.Put(w)
+	return reply, answered
+}
+
+// await returns the answer to a call that was written.
+func (m *linkMux) await(ctx context.Context, id int64, w *linkWaiter) (wire.Message, error) {
+	var reply linkReply
+	select {
+	case reply = <-w.reply:
+		m.pool.Put(w)
+	case <-ctx.Done():
+		op := w.op
+		var answered bool
+		if reply, answered = m.forget(id, w); !answered {
+			return wire.Message{}, fault.From(op, ctx.Err())
+		}
+	}
+	if reply.fail != nil {
+		return wire.Message{}, reply.fail
+	}
+	return reply.msg, nil
+}
+
+// deliver takes in one frame, whose memory it keeps. It tells whether anything
+// in it was a message.
+func (m *linkMux) deliver(frame []byte) bool {
+	msg, err := wire.Parse(frame)
+	if errors.Is(err, wire.ErrBatch) {
+		parts, _ := wire.Batch(frame)
+		any := false
+		for _, part := range parts {
+			msg, err := wire.Parse(part)
+			any = m.dispatch(part, msg, err) || any
+		}
+		if len(parts) == 0 {
+			m.addNoise(frame)
+		}
+		return any
+	}
+	return m.dispatch(frame, msg, err)
+}
+
+func (m *linkMux) dispatch(frame []byte, msg wire.Message, err error) bool {
+	switch {
+	case err != nil:
+		m.addNoise(frame)
+		return false
+	case msg.Method != "":
+		select {
+		case <-m.done: // stale
+		default:
+			m.inbound(Inbound{Msg: msg})
+		}
+	case msg.IsResponse():
+		m.answer(msg)
+	default:
+		m.addNoise(frame)
+		return false
+	}
+	return true
+}
+
+func (m *linkMux) answer(msg wire.Message) {
+	id, isInt := wire.ParseID(msg.ID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.waiters[id]; isInt && w != nil {
+		delete(m.waiters, id)
+		w.reply <- linkReply{msg: msg}
+		if id > m.oneWayAfter {
+			m.oneWay = 0
+		}
+		return
+	}
+	m.strays++
+	if isInt && m.used && m.lowest <= id && id <= m.newest {
+		return // late: its call was given up
+	}
+	if m.oneWay > 0 && msg.Error != nil && (msg.ID == nil || wire.IsNull(msg.ID)) {
+		m.oneWay-- // some servers refuse a notification with an error
+		return
+	}
+	if len(m.waiters) == 1 {
+		for id, w := range m.waiters {
+			delete(m.waiters, id)
+			w.reply <- linkReply{fail: wrongID(w.op, msg)}
+		}
+	}
+}
+
+// sendingOneWay notes that a message that wants no answer is about to be sent.
+func (m *linkMux) sendingOneWay() {
+	m.mu.Lock()
+	m.oneWay++
+	m.oneWayAfter = m.newest
+	m.mu.Unlock()
+}
+
+// wrongID describes an answer that fits no call, while only one waits: it is
+// almost certainly meant for that one, and nothing else will come.
+func wrongID(op string, msg wire.Message) *fault.Fault {
+	got := string(msg.ID)
+	if got == "" {
+		got = "no id"
+	}
+	text := "the server answered with the wrong id (" + clip(got, 64) + ")"
+	if msg.Error != nil {
+		_, reason := wire.DecodeError(msg.Error)
+		text += ": " + clip(reason, noiseSample)
+	}
+	return fault.New(fault.Protocol, op, text)
+}
+
+// fail ends one waiting call; false if none waits under this id.
+func (m *linkMux) fail(id int64, describe func(op string) *fault.Fault) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.waiters[id]
+	if w == nil {
+		return false
+	}
+	delete(m.waiters, id)
+	w.reply <- linkReply{fail: describe(w.op)}
+	return true
+}
+
+// end closes the link for good: all waiting calls fail now, later ones are
+// refused. A nil cause means that Close ended it. Only the first call counts.
+func (m *linkMux) end(cause *fault.Fault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended {
+		return
+	}
+	m.ended, m.cause = true, cause
+	close(m.done) // first: who gets the fault may look at Done
+	for _, w := range m.waiters {
+		w.reply <- linkReply{fail: m.gone(w.op, fault.Unknown)}
+	}
+	m.waiters = nil
+}
+
+// gone is why a request fails on a link that has ended. Valid once it has.
+func (m *linkMux) gone(op string, outcome fault.Outcome) *fault.Fault {
+	f := fault.Fault{Kind: fault.Closed, Err: errLinkClosed}
+	if m.cause != nil {
+		f = *m.cause
+	}
+	f.Op, f.Outcome = op, outcome
+	return &f
+}
+
+var errLinkClosed = errors.New("the connection was closed")
+
+// err is Conn.Err.
+func (m *linkMux) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cause == nil {
+		return nil
+	}
+	return m.cause
+}
+
+const noiseSample = 200 // bytes of a noise line that are kept
+
+func (m *linkMux) addNoise(line []byte) {
+	sample := clip(strings.ToValidUTF8(string(line[:min(len(line), noiseSample)]), ""), noiseSample)
+	m.mu.Lock()
+	m.noise++
+	m.lastNoise = sample
+	m.mu.Unlock()
+}
+
+// counts fills in what the mux knows of a link.
+func (m *linkMux) counts(info Info) Info {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	info.Noise, info.LastNoise, info.Strays = m.noise, m.lastNoise, m.strays
+	return info
+}
+
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "..."
+}
+
+// notSent is a fault of a request that did not reach the server.
+func notSent(kind fault.Kind, op string, err error) *fault.Fault {
+	return &fault.Fault{Kind: kind, Op: op, Outcome: fault.NotSent, Err: err}
+}
+
+// gaveUp is the fault of a caller whose context ended before its request was
+// written.
+func gaveUp(op string, err error) *fault.Fault {
+	f := *fault.From(op, err)
+	f.Outcome = fault.NotSent
+	return &f
+}
+
+func tooLargeToSend(op string, size int, limit int64) *fault.Fault {
+	return notSent(fault.TooLarge, op, fmt.Errorf("a message of %d bytes is over the limit of %d", size, limit))
+}

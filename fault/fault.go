@@ -93,10 +93,11 @@ func (k Kind) String() string {
 // BlamesLink tells whether a failure of this kind speaks against the
 // connection, and so counts as a strike. A client's cancel, a server's own
 // JSON-RPC error and a missing capability do not; nor does a lost session,
-// which ends its life at once while other calls on it may still be answered.
+// which ends its life at once while other calls on it may still be answered;
+// nor a deadline: the client chose it, and busy is not wedged.
 func (k Kind) BlamesLink() bool {
 	switch k {
-	case Broken, Exited, Wedged, Dial, HTTPStatus, Protocol, Deadline:
+	case Broken, Exited, Wedged, Dial, HTTPStatus, Protocol:
 		return true
 	default:
 		return false
@@ -193,6 +194,16 @@ func (f *Fault) Text() string {
 }
 
 func (f *Fault) Unwrap() error { return f.Err }
+
+// Cause returns f as the cause of a fault of the same server. It reads as the
+// text of f alone, so that server and operation are named once; errors.Is and
+// errors.As find f in it.
+func (f *Fault) Cause() error { return cause{f} }
+
+type cause struct{ f *Fault }
+
+func (c cause) Error() string { return c.f.Text() }
+func (c cause) Unwrap() error { return c.f }
 
 // Is makes errors.Is(err, &Fault{Kind: k}) match every fault of kind k.
 func (f *Fault) Is(target error) bool {

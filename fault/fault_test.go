@@ -62,6 +62,18 @@ func TestErrorNamesWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A fault that another fault of the same server caused says the rest once.
+func TestCauseIsNamedOnce(t *testing.T) {
+	first := &fault.Fault{Kind: fault.Exited, Op: "serve", Server: "a", Gen: 1, Err: io.EOF}
+	f := &fault.Fault{Kind: fault.Exited, Op: "tools/call", Server: "a", Gen: 1, Err: first.Cause()}
+	if got, want := f.Error(), "a (gen 1): tools/call: EOF"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !errors.Is(f, io.EOF) || !errors.Is(f.Err, &fault.Fault{Kind: fault.Exited}) {
+		t.Error("the cause cannot be found any more")
+	}
+}
+
 // Every kind has a name, and only failures that the link is to blame for are
 // strikes.
 func TestKinds(t *testing.T) {
@@ -77,7 +89,7 @@ func TestKinds(t *testing.T) {
 			blamed = append(blamed, name)
 		}
 	}
-	if got, want := strings.Join(blamed, " "), "deadline dial broken exited wedged http_status protocol"; got != want {
+	if got, want := strings.Join(blamed, " "), "dial broken exited wedged http_status protocol"; got != want {
 		t.Errorf("strikes: %s, want %s", got, want)
 	}
 	if got := (fault.Closed + 1).String(); got != "kind(27)" {

@@ -1,0 +1,324 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Call sends one request and returns the raw result, as the server sent it
+// but for one mending: a tools/call result without content gets an empty
+// array. Every error is a *fault.Fault; a server's own error is of kind RPC.
+// When ctx ends, the caller is free at once, and the server is told in the
+// background. Where ctx has no deadline the server's CallTimeout bounds it.
+//
+// Methods that a modern server does not have any more are put into its words:
+// resources/subscribe and resources/unsubscribe become Subscribe and
+// Unsubscribe, logging/setLevel is answered here.
+func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
+	if u.era.Modern {
+		if handled, err := u.translate(ctx, c); handled {
+			return emptyResult(err)
+		}
+	}
+	msg, f := u.request(ctx, c)
+	if f == nil && c.Method == methodCallTool && u.era.Modern && errorCode(&msg) == codeHeaderMismatch {
+		msg, f = u.withNewHeaders(ctx, c, msg)
+	}
+	if f != nil {
+		return nil, f
+	}
+	if msg.Error != nil {
+		return nil, u.refusal(c.Method, msg.Error)
+	}
+	result, f := mend(c.Method, msg.Result)
+	if f != nil {
+		return nil, f.At(u.opts.Server.Name, u.opts.Gen)
+	}
+	return result, nil
+}
+
+// translate serves the methods that the modern era has no requests for.
+func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err error) {
+	uri := c.Name
+	if uri == "" {
+		uri, _ = wire.Text(wire.Get(c.Params, "uri"))
+	}
+	switch c.Method {
+	case "resources/subscribe":
+		return true, u.Subscribe(ctx, uri)
+	case "resources/unsubscribe":
+		return true, u.Unsubscribe(ctx, uri)
+	case "logging/setLevel":
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
+func emptyResult(err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []byte("{}"), nil
+}
+
+// errorCode is the code of an error answer; 0 for a result.
+func errorCode(m *wire.Message) int64 {
+	if m.Error == nil {
+		return 0
+	}
+	code, _ := wire.DecodeError(m.Error)
+	return code
+}
+
+// withNewHeaders sends a tool call again, once, whose headers were refused:
+// the tool's definition has changed since it was listed. A refusal of the
+// headers comes before execution. first is the refusal.
+func (u *Upstream) withNewHeaders(ctx context.Context, c *Call, first wire.Message) (wire.Message, *fault.Fault) {
+	u.changed(catalog.Tools)
+	p, f := u.listPages(ctx, catalog.Tools, false)
+	i := slices.IndexFunc(p.items, func(t catalog.Item) bool { return t.Name == c.Name })
+	if f != nil || i < 0 {
+		return first, nil
+	}
+	again := *c
+	again.Headers = p.items[i].Headers
+	return u.request(ctx, &again)
+}
+
+// refusal is the server's own error. One that a server of this era cannot give
+// means that another server answers at this place by now: a new handshake is
+// due, and the call was not executed.
+func (u *Upstream) refusal(op string, raw []byte) *fault.Fault {
+	f := u.rpcFault(op, raw)
+	code := f.RPC.Code
+	if code != codeBadVersion && (u.era.Modern || !modernCode(code)) {
+		return f
+	}
+	f.Kind, f.Outcome, f.Err = fault.SessionLost, fault.NotSent, errOtherEra
+	f.RPC = nil
+	u.end(f)
+	return f
+}
+
+var errOtherEra = errors.New("the server speaks another protocol version than at the handshake")
+
+// request sends one request that silence on the link is watched for, and
+// returns its answer: a result or an error object.
+func (u *Upstream) request(ctx context.Context, c *Call) (wire.Message, *fault.Fault) {
+	id := u.ids.Add(1)
+	req, f := u.encode(c, id)
+	if f != nil {
+		return wire.Message{}, f.At(u.opts.Server.Name, u.opts.Gen)
+	}
+	if f := u.enter(id, c); f != nil {
+		return wire.Message{}, f
+	}
+	sent := time.Since(u.born)
+	ctx, cancel := u.bounded(ctx)
+	defer cancel()
+	release := context.AfterFunc(u.life, cancel)
+	defer release()
+	msg, err := u.link.conn.Call(ctx, req)
+	u.leave(id)
+	if err != nil {
+		return wire.Message{}, u.failed(ctx, req, sent, err)
+	}
+	u.hear()
+	return msg, nil
+}
+
+// bounded gives ctx a deadline if it has none. Who sends a call has usually
+// set one that covers all sends, and may have a newer CallTimeout than this
+// life was started with.
+func (u *Upstream) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, u.opts.Server.CallTimeout)
+}
+
+// encode makes the request of one call.
+func (u *Upstream) encode(c *Call, id int64) (*transport.Request, *fault.Fault) {
+	params, f := u.hello.envelope.params(c, id)
+	if f != nil {
+		return nil, f
+	}
+	req := &transport.Request{ID: id, Method: c.Method, Name: c.Name}
+	if u.era.Modern && len(c.Headers) > 0 {
+		req.Header = headers(c)
+	}
+	req.Frame = wire.AppendRequest(make([]byte, 0, len(params)+len(c.Method)+64), id, c.Method, params)
+	return req, nil
+}
+
+// enter registers a call and arms the silence timer. It refuses calls on an
+// upstream that has ended.
+func (u *Upstream) enter(id int64, c *Call) *fault.Fault {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended {
+		f := &fault.Fault{Kind: fault.Closed, Op: c.Method, Outcome: fault.NotSent, Server: u.opts.Server.Name, Gen: u.opts.Gen}
+		if u.err != nil {
+			because(f, u.err)
+		}
+		return f
+	}
+	if len(u.calls) == 0 {
+		u.asked = time.Since(u.born)
+	}
+	u.calls[id] = c
+	u.armSilenceLocked()
+	return nil
+}
+
+func (u *Upstream) leave(id int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.calls, id)
+}
+
+// failed says what a call without an answer means, and does what follows from
+// it: the server is told of a call that was given up and pinged if it has said
+// nothing since that was sent, a lost session ends the upstream, a suspicion
+// is decided.
+func (u *Upstream) failed(ctx context.Context, req *transport.Request, sent time.Duration, err error) *fault.Fault {
+	f := u.blame(req.Method, err)
+	switch f.Kind {
+	case fault.Canceled, fault.Deadline:
+		if u.life.Err() != nil {
+			return u.cut(f)
+		}
+		if f.Outcome != fault.NotSent {
+			u.tellCancelled(req.ID, f.Kind)
+			if f.Kind == fault.Deadline {
+				u.overdue(sent)
+			}
+		}
+	case fault.SessionLost:
+		u.end(f)
+	case fault.SessionSuspect:
+		return u.decide(ctx, f)
+	}
+	return f
+}
+
+// cut is the failure of a call that ended because the upstream did.
+func (u *Upstream) cut(f *fault.Fault) *fault.Fault {
+	out := *f
+	out.Kind, out.Err = fault.Closed, errors.New("the connection was closed while the request was in flight")
+	if cause := u.cause(); cause != nil {
+		because(&out, cause)
+	}
+	return &out
+}
+
+// because makes cause, which ended the upstream, what f says.
+func because(f, cause *fault.Fault) {
+	f.Kind, f.Err = cause.Kind, cause.Cause()
+	f.Status, f.Exit, f.Stderr, f.Remedy = cause.Status, cause.Exit, cause.Stderr, cause.Remedy
+}
+
+func (u *Upstream) tellCancelled(id int64, kind fault.Kind) {
+	if u.link.conn.Info().CancelByClose {
+		return
+	}
+	reason := "the client gave the request up"
+	if kind == fault.Deadline {
+		reason = "the request's deadline has passed"
+	}
+	u.sendCancelled(id, reason)
+}
+
+func (u *Upstream) sendCancelled(id int64, reason string) {
+	params := wire.AppendInt([]byte(`{"requestId":`), id)
+	params = wire.AppendString(append(params, `,"reason":`...), reason)
+	u.send(u.link, wire.AppendNotification(nil, "notifications/cancelled", append(params, '}')))
+}
+
+// send writes a frame in the background, within sendTimeout. What is over the
+// bound of sends on their way is dropped: the peer reads nothing then.
+func (u *Upstream) send(l *link, frame []byte) {
+	u.mu.Lock()
+	full := u.sends >= maxSends
+	if !full {
+		u.sends++
+	}
+	u.mu.Unlock()
+	if full {
+		u.ignored.Add(1)
+		return
+	}
+	started := u.spawn(func() { // ends within sendTimeout, or when the upstream does
+		defer u.sent()
+		ctx, cancel := context.WithTimeout(u.life, sendTimeout)
+		defer cancel()
+		select {
+		case <-l.ready:
+			_ = l.conn.Send(ctx, frame) // a link that is broken says so by itself
+		case <-ctx.Done():
+		}
+	})
+	if !started {
+		u.sent()
+	}
+}
+
+func (u *Upstream) sent() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sends--
+}
+
+// ask sends one request of our own, watched by nobody but ctx.
+func (u *Upstream) ask(ctx context.Context, method string, params []byte) (wire.Message, *fault.Fault) {
+	req, f := u.encode(&Call{Method: method, Params: params}, u.ids.Add(1))
+	if f != nil {
+		return wire.Message{}, f
+	}
+	msg, err := u.link.conn.Call(ctx, req)
+	if err != nil {
+		return wire.Message{}, u.blame(method, err)
+	}
+	u.hear()
+	return msg, nil
+}
+
+// rpcFault is a server's own error, which says nothing against the link.
+func (u *Upstream) rpcFault(op string, raw []byte) *fault.Fault {
+	code, text := wire.DecodeError(raw)
+	return &fault.Fault{
+		Kind: fault.RPC, Op: op, Server: u.opts.Server.Name, Gen: u.opts.Gen, Outcome: fault.Answered,
+		RPC: &fault.RPCError{Code: code, Message: text, Raw: raw},
+	}
+}
+
+// mend checks a result. It must be an object; the result of a tool must have
+// content, which old servers leave out.
+func mend(method string, result []byte) ([]byte, *fault.Fault) {
+	if !wire.IsObject(result) {
+		f := fault.New(fault.Protocol, method, "the server's result is no object")
+		f.Outcome = fault.Answered
+		return nil, f
+	}
+	if method != methodCallTool {
+		return result, nil
+	}
+	if content := wire.Get(result, "content"); content != nil && !wire.IsNull(content) {
+		return result, nil
+	}
+	if kind, ok := wire.Text(wire.Get(result, "resultType")); ok && kind != "complete" {
+		return result, nil
+	}
+	return wire.Set(result, []byte("[]"), "content"), nil
+}
+
+// hear notes a sign of life.
+func (u *Upstream) hear() { u.heard.Store(int64(time.Since(u.born))) }

@@ -1,0 +1,272 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+const (
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+	methodCallTool   = "tools/call"
+)
+
+// The protocol versions that we speak, the newest first.
+var (
+	modernVersions = []string{"2026-07-28"}
+	legacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+)
+
+// Codes of JSON-RPC, and of specification 2026-07-28, basic/index, "Error Codes".
+const (
+	codeMethodNotFound    = -32601
+	codeInvalidParams     = -32602
+	codeHeaderMismatch    = -32020
+	codeMissingCapability = -32021
+	codeBadVersion        = -32022
+)
+
+func modernCode(code int64) bool {
+	return code == codeHeaderMismatch || code == codeMissingCapability || code == codeBadVersion
+}
+
+// hello is what the handshake told.
+type hello struct {
+	envelope     envelope
+	capabilities []byte // raw; nil if there were none
+	serverInfo   []byte // raw; nil if there was none
+	instructions string
+}
+
+// verdict is what a probe says about the server's era.
+type verdict uint8
+
+const (
+	notModern     verdict = iota // not known to be modern
+	isModern                     // it is; a fault says why it does not work nevertheless
+	legacyOffered                // it told which of our legacy versions it speaks
+)
+
+type finding struct {
+	verdict verdict
+	version string       // valid for legacyOffered
+	fault   *fault.Fault // valid for notModern if the link failed, and for isModern
+}
+
+func errNotModern() *fault.Fault {
+	return fault.New(fault.Protocol, methodDiscover, "the server does not speak the modern protocol any more")
+}
+
+// discover asks server/discover, twice if the server names another version of
+// ours, and takes the answer over if the server is modern.
+func (u *Upstream) discover(ctx context.Context) finding {
+	version := modernVersions[0]
+	for range 2 {
+		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
+		msg, f := u.ask(ctx, methodDiscover, nil)
+		switch {
+		case f != nil:
+			return finding{verdict: notModern, fault: f}
+		case msg.Error == nil:
+			return u.discovered(&msg, version)
+		}
+		refusal := u.rpcFault(methodDiscover, msg.Error)
+		switch {
+		case !modernCode(refusal.RPC.Code):
+			return finding{verdict: notModern}
+		case refusal.RPC.Code != codeBadVersion:
+			return finding{verdict: isModern, fault: refusal}
+		}
+		supported := texts(wire.Get(msg.Error, "data", "supported"))
+		if version = newest(modernVersions, supported); version == "" {
+			return u.unsupported(supported)
+		}
+	}
+	return finding{verdict: isModern, fault: u.noVersion(methodDiscover, modernVersions)}
+}
+
+// unsupported decides about a server that refused the modern version. One
+// that names a legacy version of ours is taken at its word.
+func (u *Upstream) unsupported(supported []string) finding {
+	if v := newest(legacyVersions, supported); v != "" {
+		return finding{verdict: legacyOffered, version: v}
+	}
+	return finding{verdict: isModern, fault: u.noVersion(methodDiscover, supported)}
+}
+
+// discovered takes a DiscoverResult over. An answer that is none, as from a
+// server that says yes to everything, means nothing.
+func (u *Upstream) discovered(msg *wire.Message, version string) finding {
+	r := msg.Result
+	if !wire.IsArray(wire.Get(r, "supportedVersions")) {
+		return finding{verdict: notModern}
+	}
+	supported := texts(wire.Get(r, "supportedVersions"))
+	agreed := newest(modernVersions, supported)
+	if agreed == "" && len(supported) > 0 {
+		return u.unsupported(supported)
+	}
+	if agreed == "" {
+		agreed = version
+	}
+	u.hello.envelope = newEnvelope(agreed, u.opts.Name, u.opts.Version)
+	u.greet(r, wire.Get(r, "_meta", metaServerInfo))
+	u.agree(agreed, true)
+	return finding{verdict: isModern}
+}
+
+// greet keeps what the server says of itself.
+func (u *Upstream) greet(result, serverInfo []byte) {
+	if c := wire.Get(result, "capabilities"); wire.IsObject(c) {
+		u.hello.capabilities = c
+	}
+	if wire.IsObject(serverInfo) {
+		u.hello.serverInfo = serverInfo
+	}
+	u.hello.instructions, _ = wire.Text(wire.Get(result, "instructions"))
+}
+
+func (u *Upstream) agree(version string, modern bool) {
+	u.era.Version, u.era.Modern = version, modern
+	u.link.conn.Agree(version, modern)
+}
+
+// legacy shakes hands with initialize, from the version first on ("" is the
+// newest) down through ours while the server refuses the version itself.
+func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
+	u.hello = hello{}
+	var refusal *fault.Fault
+	tried := make([]string, 0, len(legacyVersions))
+	for version := first; len(tried) < len(legacyVersions); {
+		if version = untried(version, tried); version == "" {
+			break
+		}
+		tried = append(tried, version)
+		msg, f := u.initialize(ctx, version)
+		if f == nil && msg.Error == nil {
+			return u.initialized(ctx, &msg)
+		}
+		if f == nil {
+			f = u.rpcFault(methodInitialize, msg.Error)
+		}
+		if refusal == nil {
+			refusal = f
+		}
+		again, next := otherVersion(f)
+		if !again {
+			break
+		}
+		version = next
+	}
+	return refusal
+}
+
+// untried returns version if it is one of ours and was not tried, or else the
+// newest that was not; "" if all were.
+func untried(version string, tried []string) string {
+	if slices.Contains(legacyVersions, version) && !slices.Contains(tried, version) {
+		return version
+	}
+	for _, v := range legacyVersions {
+		if !slices.Contains(tried, v) {
+			return v
+		}
+	}
+	return ""
+}
+
+// otherVersion tells whether another version may be accepted where initialize
+// was refused, and which, if the server names one: it is refused by the HTTP
+// layer, or with an error that is about its params.
+func otherVersion(f *fault.Fault) (again bool, version string) {
+	if f.Kind == fault.HTTPStatus {
+		return f.Status == http.StatusBadRequest, ""
+	}
+	if f.Kind != fault.RPC {
+		return false, ""
+	}
+	supported := texts(wire.Get(f.RPC.Raw, "data", "supported"))
+	version = newest(legacyVersions, supported)
+	return version != "" || f.RPC.Code == codeInvalidParams && len(supported) == 0, version
+}
+
+func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message, *fault.Fault) {
+	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
+	params = member(append(params, ','), "capabilities", []byte("{}"))
+	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
+	return u.ask(ctx, methodInitialize, append(params, '}'))
+}
+
+// initialized takes an InitializeResult over and ends the handshake.
+func (u *Upstream) initialized(ctx context.Context, msg *wire.Message) *fault.Fault {
+	if !wire.IsObject(msg.Result) {
+		return u.blame(methodInitialize, fault.New(fault.Protocol, methodInitialize, "the server's result is no object"))
+	}
+	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
+	if !slices.Contains(legacyVersions, version) {
+		return u.noVersion(methodInitialize, []string{version})
+	}
+	u.greet(msg.Result, wire.Get(msg.Result, "serverInfo"))
+	u.agree(version, false)
+	frame := wire.AppendNotification(nil, "notifications/initialized", nil)
+	if err := u.link.conn.Send(ctx, frame); err != nil {
+		return u.blame("notifications/initialized", err)
+	}
+	return nil
+}
+
+func (u *Upstream) noVersion(op string, theirs []string) *fault.Fault {
+	ours := slices.Concat(modernVersions, legacyVersions)
+	f := fault.New(fault.NoVersion, op, "no common protocol version: the server speaks "+list(theirs)+", everline "+list(ours))
+	f.Outcome = fault.Answered
+	f.Remedy = "update the server, or everline"
+	return u.blame(op, f)
+}
+
+func list(words []string) string {
+	out := ""
+	for i, w := range words {
+		if i > 0 {
+			out += ", "
+		}
+		out += w
+	}
+	if out == "" {
+		return "none that it names"
+	}
+	return out
+}
+
+// newest is the first of ours that is among theirs; "" if none is.
+func newest(ours, theirs []string) string {
+	for _, v := range ours {
+		if slices.Contains(theirs, v) {
+			return v
+		}
+	}
+	return ""
+}
+
+// texts reads an array of strings, leaving out what is none.
+func texts(raw []byte) []string {
+	var out []string
+	for e := range wire.Elements(raw) {
+		if s, ok := wire.Text(e); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// declares tells whether the server declared a capability. {} declares it,
+// null does not.
+func (u *Upstream) declares(path ...string) bool {
+	v := wire.Get(u.hello.capabilities, path...)
+	return v != nil && !wire.IsNull(v)
+}
+
+func (u *Upstream) declaresTools() bool { return u.declares("tools") }

@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/wire"
+)
+
+// inbound takes what the server says by itself. It runs on the reader's
+// goroutine and blocks on nothing.
+func (u *Upstream) inbound(l *link, in transport.Inbound) {
+	u.hear()
+	m := &in.Msg
+	switch {
+	case m.IsRequest():
+		u.serverRequest(l, m)
+	case m.IsNotification():
+		u.notification(in.Of, m)
+	default:
+		u.ignored.Add(1)
+	}
+}
+
+// serverRequest answers every request of the server: a ping with a sign of
+// life, all others with a refusal, since no client behind this connection was
+// declared to serve them. Modern HTTP has no way to answer, and allows none.
+func (u *Upstream) serverRequest(l *link, m *wire.Message) {
+	if u.mute.Load() {
+		u.ignored.Add(1)
+		return
+	}
+	if m.Method == "ping" {
+		u.send(l, wire.AppendResult(nil, m.ID, nil))
+		return
+	}
+	u.send(l, wire.AppendError(nil, m.ID, codeMethodNotFound,
+		"this client declared no capability for "+m.Method+
+			": the connection is shared by several clients, and whose call the request belongs to cannot be told; "+
+			"go on without it, or take the value as an argument of the tool", nil))
+}
+
+func (u *Upstream) notification(of int64, m *wire.Message) {
+	switch m.Method {
+	case "notifications/tools/list_changed":
+		u.changed(catalog.Tools)
+	case "notifications/prompts/list_changed":
+		u.changed(catalog.Prompts)
+	case "notifications/resources/list_changed":
+		u.changed(catalog.Resources)
+		u.changed(catalog.Templates)
+	case "notifications/resources/updated":
+		u.updated(m.Params)
+	case "notifications/message":
+		if u.opts.Log != nil {
+			u.opts.Log(m.Params)
+		}
+	case "notifications/progress":
+		u.progress(m.Params)
+	case "notifications/subscriptions/acknowledged":
+		u.acknowledged(of, m.Params)
+	case "notifications/cancelled":
+		u.cancelled(m.Params)
+	default:
+		u.ignored.Add(1)
+	}
+}
+
+func (u *Upstream) changed(k catalog.Kind) {
+	if u.opts.Changed != nil {
+		u.opts.Changed(k)
+	}
+}
+
+func (u *Upstream) updated(params []byte) {
+	uri, ok := wire.Text(wire.Get(params, "uri"))
+	if !ok {
+		u.ignored.Add(1)
+		return
+	}
+	if u.opts.Updated != nil {
+		u.opts.Updated(uri, params)
+	}
+}
+
+// progress goes to the call that has the token, while it is in flight, with
+// the token that its client gave.
+func (u *Upstream) progress(params []byte) {
+	id, ok := wire.ParseID(wire.Get(params, metaToken))
+	if !ok {
+		u.ignored.Add(1)
+		return
+	}
+	u.mu.Lock()
+	c := u.calls[id]
+	u.mu.Unlock()
+	if c == nil || c.Progress == nil {
+		u.ignored.Add(1)
+		return
+	}
+	c.Progress(wire.Set(params, wire.Get(c.Params, "_meta", metaToken), metaToken))
+}
+
+// cancelled: a server may end a listen stream so, and nothing else.
+func (u *Upstream) cancelled(params []byte) {
+	id, ok := wire.ParseID(wire.Get(params, "requestId"))
+	if !ok {
+		u.ignored.Add(1)
+		return
+	}
+	u.mu.Lock()
+	l := u.listens[id]
+	u.mu.Unlock()
+	if l == nil {
+		u.ignored.Add(1)
+		return
+	}
+	l.cut()
+}

@@ -1,0 +1,20 @@
+package upstream
+
+import "github.com/everline/everline/internal/transport"
+
+// Info describes a live upstream, for status.
+type Info struct {
+	transport.Info
+	Era        Era
+	ServerInfo []byte // raw serverInfo; nil if the server did not say
+}
+
+// Info describes the upstream as it is now.
+func (u *Upstream) Info() Info {
+	return Info{Info: u.link.conn.Info(), Era: u.era, ServerInfo: u.hello.serverInfo}
+}
+
+// Ignored counts what the server sent that meant nothing: unknown
+// notifications, progress of requests that are over, requests that the era
+// forbids.
+func (u *Upstream) Ignored() uint64 { return u.ignored.Load() }

@@ -1,0 +1,240 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcptest"
+)
+
+func modernServer() *mcptest.Server {
+	return mcptest.New(mcptest.Config{Era: mcptest.Modern, Prompts: []string{`{"name":"p"}`},
+		Resources: []string{`{"name":"r","uri":"file:///a"}`}})
+}
+
+// standing tells how many streams of subscriptions/listen are open: memory has
+// one listener more, the link itself.
+func standing(s *mcptest.Server) int { return s.Listeners() - 1 }
+
+func TestFaultR4_ListenIsOpenedAndHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernServer()
+		_, h := inMemory(t, s)
+		synctest.Wait()
+		if standing(s) != 1 {
+			t.Fatalf("%d streams", standing(s))
+		}
+		p := string(s.Requests("subscriptions/listen")[0].Params)
+		if !strings.Contains(p, `"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`) {
+			t.Errorf("listen asked with %s", p)
+		}
+		s.Notify("notifications/tools/list_changed", "")
+		synctest.Wait()
+		if n := h.count(catalog.Tools); n != 1 || len(h.changed) != 1 {
+			t.Errorf("heard %v", h.changed)
+		}
+	})
+}
+
+// The server ends the stream every 2 s: it is opened again with growing
+// delays, and each gap counts as a change of everything it told about.
+func TestFaultR4_RelistensWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernServer()
+		var opened []time.Duration
+		begun := time.Now()
+		s.On("subscriptions/listen", func(r *mcptest.Request) *mcptest.Reply {
+			opened = append(opened, time.Since(begun))
+			r.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` +
+				string(r.ID) + `},"notifications":{"toolsListChanged":true}}}`)
+			return &mcptest.Reply{Delay: 2 * time.Second, Result: `{"resultType":"complete"}`}
+		})
+		_, h := inMemory(t, s)
+		time.Sleep(100 * time.Second)
+		synctest.Wait()
+		var want []time.Duration
+		for _, at := range []int{0, 3, 7, 13, 23, 41, 73} { // 1, 2, 4, 8, 16, 30 s after the 2 s of each
+			want = append(want, time.Duration(at)*time.Second)
+		}
+		if !slices.Equal(opened, want) {
+			t.Errorf("opened at %v, want %v", opened, want)
+		}
+		for _, k := range catalog.Kinds {
+			if n := h.count(k); n != len(want)-1 {
+				t.Errorf("%v: %d changes for %d gaps", k, n, len(want)-1)
+			}
+		}
+	})
+}
+
+// A stream that lived for long starts the delays anew.
+func TestFaultR4_ProvenLifeResetsTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernServer()
+		_, h := inMemory(t, s)
+		for i := range 4 {
+			time.Sleep(31 * time.Second)
+			s.CutStreams()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if standing(s) != 1 || h.count(catalog.Prompts) != i+1 {
+				t.Fatalf("round %d: %d streams, %d changes", i, standing(s), h.count(catalog.Prompts))
+			}
+		}
+	})
+}
+
+func TestFaultR4_RefusedIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernServer()
+		s.Next("subscriptions/listen", 99, mcptest.Reply{Error: `{"code":-32601,"message":"Method not found"}`})
+		u, h := inMemory(t, s)
+		time.Sleep(time.Hour)
+		if n := s.Count("subscriptions/listen"); n != 1 || len(h.changed) != 0 || u.Err() != nil {
+			t.Errorf("%d listens, changes %v, ended %v", n, h.changed, u.Err())
+		}
+	})
+}
+
+// A server may end a stream over stdio with notifications/cancelled.
+func TestFaultR4_ServerCancelsTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := modernServer()
+		_, h := inMemory(t, s)
+		synctest.Wait()
+		id := string(s.Requests("subscriptions/listen")[0].ID)
+		s.SendAll(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s.Count("subscriptions/listen") != 2 || h.count(catalog.Tools) == 0 {
+			t.Errorf("%d listens, changes %v", s.Count("subscriptions/listen"), h.changed)
+		}
+	})
+}
+
+func TestFaultR4_OverHTTP(t *testing.T) {
+	s := modernServer()
+	opts, h := options(overWeb(t, s))
+	u := start(t, opts)
+	s.Await(t, "the stream", func() bool { return s.Listeners() == 1 })
+	s.Notify("notifications/prompts/list_changed", "")
+	h.await(t, "the notice", func() bool { return slices.Contains(h.changed, catalog.Prompts) })
+	s.CutStreams()
+	h.await(t, "the gap", func() bool { return slices.Contains(h.changed, catalog.Templates) })
+	call(t, u, `{"name":"echo"}`)
+	closeNow(t, u)
+	s.Await(t, "the end of the stream", func() bool { return s.Listeners() == 0 })
+	if n := s.Count("notifications/cancelled"); n != 0 {
+		t.Errorf("%d cancel notices over modern HTTP", n)
+	}
+}
+
+func TestSubscribe(t *testing.T) {
+	const uri = "file:///a"
+	for _, era := range []mcptest.Era{mcptest.Legacy, mcptest.Modern} {
+		synctest.Test(t, func(t *testing.T) {
+			s := mcptest.New(mcptest.Config{Era: era, Resources: []string{`{"name":"r","uri":"file:///a"}`}})
+			u, h := inMemory(t, s)
+			if err := u.Subscribe(t.Context(), uri); err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Subscribe(t.Context(), uri); err != nil {
+				t.Fatal(err)
+			}
+			s.Notify("notifications/resources/updated", `{"uri":"file:///a"}`)
+			synctest.Wait()
+			if len(h.updated) == 0 || h.updated[0] != uri {
+				t.Errorf("updated %v", h.updated)
+			}
+			if era == mcptest.Modern {
+				before := len(h.updated)
+				s.CutStreams()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if len(h.updated) != before+1 {
+					t.Errorf("no catch-up after a gap: %v", h.updated)
+				}
+			}
+			if err := u.Unsubscribe(t.Context(), uri); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			switch era {
+			case mcptest.Modern:
+				if standing(s) != 1 || len(s.Cancelled()) != 1 {
+					t.Errorf("%d streams, cancelled %v", standing(s), s.Cancelled())
+				}
+			default:
+				if s.Count("resources/unsubscribe") != 1 {
+					t.Error("not unsubscribed")
+				}
+			}
+		})
+	}
+}
+
+// The acknowledgement says what the server agreed to, and is believed.
+func TestSubscribeNotAgreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mcptest.New(mcptest.Config{Era: mcptest.Modern, Capabilities: `{}`})
+		s.On("subscriptions/listen", func(r *mcptest.Request) *mcptest.Reply {
+			r.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` +
+				string(r.ID) + `},"notifications":{}}}`)
+			return &mcptest.Reply{Hang: true}
+		})
+		u, _ := inMemory(t, s)
+		if f := faultOf(t, u.Subscribe(t.Context(), "file:///a")); f.Kind != fault.Unsupported {
+			t.Errorf("%v", f)
+		}
+		s.On("subscriptions/listen", nil)
+		s.Next("subscriptions/listen", 1, mcptest.Reply{Error: `{"code":-32602,"message":"no"}`})
+		if f := faultOf(t, u.Subscribe(t.Context(), "file:///b")); f.Kind != fault.RPC || f.RPC.Code != -32602 {
+			t.Errorf("%v", f)
+		}
+		synctest.Wait()
+		if len(u.subs) != 0 {
+			t.Errorf("%d subscriptions are kept", len(u.subs))
+		}
+	})
+}
+
+func TestSetLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mcptest.New(mcptest.Config{})
+		u, _ := inMemory(t, s)
+		if err := u.SetLevel(t.Context(), "debug"); err != nil || s.Level() != "debug" {
+			t.Errorf("%v, level %q", err, s.Level())
+		}
+		quiet := mcptest.New(mcptest.Config{Capabilities: `{"tools":{}}`})
+		u, _ = inMemory(t, quiet)
+		if f := faultOf(t, u.SetLevel(t.Context(), "debug")); f.Kind != fault.Unsupported || quiet.Count("logging/setLevel") != 0 {
+			t.Errorf("%v", f)
+		}
+		modern := modernServer()
+		u, _ = inMemory(t, modern)
+		if err := u.SetLevel(t.Context(), "debug"); err != nil || modern.Count("logging/setLevel") != 0 {
+			t.Errorf("%v", err)
+		}
+		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), LogLevel: "info"}); err != nil {
+			t.Fatal(err)
+		}
+		if p := string(modern.Requests("tools/call")[0].Params); !strings.Contains(p, `"io.modelcontextprotocol/logLevel":"info"`) {
+			t.Errorf("params %s", p)
+		}
+	})
+}
+
+// The gap of a legacy standing stream means that any list may have changed.
+func TestRelistenOfTheTransport(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	opts, h := options(overWeb(t, s))
+	start(t, opts)
+	s.Await(t, "the standing stream", func() bool { return s.Listeners() == 1 })
+	s.CutStreams()
+	h.await(t, "changes of all kinds", func() bool { return len(slices.Compact(slices.Sorted(slices.Values(h.changed)))) == 4 })
+}

@@ -1,0 +1,37 @@
+package upstream
+
+import (
+	"context"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
+)
+
+// openTransport opens the transport that the configuration names.
+func (u *Upstream) openTransport(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
+	switch s := &u.opts.Server; k {
+	case transport.Stdio:
+		return transport.OpenStdio(ctx, stdioSpec(s), o)
+	case transport.HTTP:
+		return transport.OpenHTTP(ctx, httpSpec(s), o)
+	case transport.SSE:
+		return transport.OpenSSE(ctx, httpSpec(s), o)
+	default:
+		return nil, fault.New(fault.Invalid, "start", "the server has neither a command nor a URL")
+	}
+}
+
+func stdioSpec(s *config.Server) transport.StdioSpec {
+	return transport.StdioSpec{
+		Command:   s.Command,
+		Args:      s.Args,
+		Env:       transport.BaseEnv(s.Env),
+		Dir:       s.Cwd,
+		StopGrace: s.StopGrace,
+	}
+}
+
+func httpSpec(s *config.Server) transport.HTTPSpec {
+	return transport.HTTPSpec{URL: s.URL, Headers: s.Headers}
+}

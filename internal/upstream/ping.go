@@ -1,0 +1,231 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// missesUntilWedged is how many pings in a row may stay without an answer.
+const missesUntilWedged = 3
+
+// Ping asks for a sign of life in the way of the server's era: ping, or
+// server/discover toward a modern one. Any answer is one, also an error. A
+// server whose HTTP layer refuses ping is asked for tools/list, and if that
+// works always from then on.
+func (u *Upstream) Ping(ctx context.Context) error {
+	f := u.knock(ctx, *u.probe.Load())
+	if f == nil {
+		return nil
+	}
+	if *u.probe.Load() == "ping" && refusesPing(f) && u.declaresTools() && u.knock(ctx, listTools) == nil {
+		method := listTools
+		u.probe.Store(&method)
+		return nil
+	}
+	return f
+}
+
+const listTools = "tools/list"
+
+func (u *Upstream) knock(ctx context.Context, method string) *fault.Fault {
+	_, f := u.ask(ctx, method, nil)
+	if f == nil {
+		return nil
+	}
+	switch f.Kind {
+	case fault.RateLimited, fault.Unauthorized, fault.Forbidden:
+		return nil // somebody is there, and says so
+	default:
+		return f
+	}
+}
+
+// refusesPing tells whether the HTTP layer may have refused the method alone.
+func refusesPing(f *fault.Fault) bool {
+	return f.Kind == fault.SessionSuspect || f.Kind == fault.HTTPStatus && f.Status < http.StatusInternalServerError
+}
+
+// armSilenceLocked sees to it that somebody looks when the server has been
+// silent for PingAfter while a call waits.
+func (u *Upstream) armSilenceLocked() {
+	if u.pinging || u.closed || u.opts.Server.PingAfter < 0 {
+		return
+	}
+	u.pinging = true
+	if u.silence == nil {
+		u.silence = time.AfterFunc(u.opts.Server.PingAfter, u.silent)
+		return
+	}
+	u.silence.Reset(u.opts.Server.PingAfter)
+}
+
+// silent runs when the silence timer fires, on the timer's goroutine, which it
+// does not hold up. It arms the timer again while
+// calls wait, and pings if the server has been silent all the time: one
+// pinger, however many calls wait.
+func (u *Upstream) silent() {
+	u.mu.Lock()
+	if u.knocks { // overdue was faster
+		u.mu.Unlock()
+		return
+	}
+	if len(u.calls) == 0 || u.closed {
+		u.pinging = false
+		u.mu.Unlock()
+		return
+	}
+	if left := u.opts.Server.PingAfter - u.quietLocked(); left > 0 {
+		u.silence.Reset(left)
+		u.mu.Unlock()
+		return
+	}
+	u.knocks = true
+	u.mu.Unlock()
+	u.spawn(u.pingUntilHeard) // ends with an answer, a verdict, or the upstream
+}
+
+// overdue begins the pings at once, in place of the silence timer: the
+// deadline of a call has passed, and the server has said nothing since it was
+// sent. Clients whose deadlines are shorter than PingAfter would else never
+// find out that a server hangs, and a deadline alone must not end a server
+// that is only slow.
+func (u *Upstream) overdue(sent time.Duration) {
+	u.mu.Lock()
+	silent := time.Duration(u.heard.Load()) <= sent
+	if !silent || u.knocks || u.closed || u.opts.Server.PingAfter < 0 {
+		u.mu.Unlock()
+		return
+	}
+	u.pinging, u.knocks = true, true
+	if u.silence != nil {
+		u.silence.Stop()
+	}
+	u.mu.Unlock()
+	u.spawn(u.pingUntilHeard) // ends with an answer, a verdict, or the upstream
+}
+
+// quietLocked is how long the server has not been heard while a call waits.
+func (u *Upstream) quietLocked() time.Duration {
+	return time.Since(u.born) - max(time.Duration(u.heard.Load()), u.asked)
+}
+
+// pingUntilHeard pings until the server is heard in any way, or has missed so
+// many pings in a row that it is taken to be wedged.
+func (u *Upstream) pingUntilHeard() {
+	every := min(u.opts.Server.PingAfter/3, 10*time.Second)
+	for range missesUntilWedged {
+		if u.pingOnce(every) {
+			u.mu.Lock()
+			u.pinging, u.knocks = false, false
+			if len(u.calls) > 0 {
+				u.armSilenceLocked()
+			}
+			u.mu.Unlock()
+			return
+		}
+		select {
+		case <-u.done:
+			return
+		default:
+		}
+	}
+	f := fault.New(fault.Wedged, "ping", "the server neither answers calls nor pings")
+	u.end(f)
+	u.stop()
+}
+
+// pingOnce pings once, and takes the whole of its time if it fails: a refused
+// connection is one miss, not three. Whatever else the server says meanwhile
+// counts as an answer.
+func (u *Upstream) pingOnce(every time.Duration) (heard bool) {
+	begun := time.Since(u.born)
+	ctx, cancel := context.WithTimeout(u.life, every)
+	defer cancel()
+	err := u.Ping(ctx)
+	if err == nil {
+		u.hear()
+		return true
+	}
+	if f := fault.From("ping", err); f.Kind == fault.SessionLost {
+		u.end(f)
+	}
+	select {
+	case <-ctx.Done():
+	case <-u.done:
+	}
+	return time.Duration(u.heard.Load()) >= begun
+}
+
+// doubt is one suspicion that the session is lost, shared by all calls that
+// have it at the same time.
+type doubt struct {
+	decided chan struct{}
+	gone    bool // valid once decided is closed
+}
+
+// decide says what an answer means that may be that of a lost session. One
+// ping tells: if that too is answered like this, the session is gone, the
+// upstream ends, and the call was not executed.
+func (u *Upstream) decide(ctx context.Context, f *fault.Fault) *fault.Fault {
+	d := u.suspect()
+	out := *f
+	out.Kind = fault.HTTPStatus
+	if f.Status == 0 {
+		out.Kind = fault.Protocol
+	}
+	if d == nil {
+		return &out
+	}
+	select {
+	case <-d.decided:
+	case <-ctx.Done():
+		return &out
+	}
+	if d.gone {
+		out.Kind, out.Outcome = fault.SessionLost, fault.NotSent
+	}
+	return &out
+}
+
+// suspect joins the suspicion that is being decided, or begins one; nil if
+// the upstream is being closed.
+func (u *Upstream) suspect() *doubt {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.doubt != nil {
+		return u.doubt
+	}
+	if u.closed {
+		return nil
+	}
+	d := &doubt{decided: make(chan struct{})}
+	u.doubt = d
+	u.work.Go(func() { // ends within probeTimeout, or when the upstream does
+		gone := u.sessionGone()
+		u.mu.Lock()
+		u.doubt, d.gone = nil, gone
+		u.mu.Unlock()
+		close(d.decided)
+	})
+	return d
+}
+
+// sessionGone probes once, and ends the upstream if the session is gone.
+func (u *Upstream) sessionGone() bool {
+	ctx, cancel := context.WithTimeout(u.life, probeTimeout)
+	defer cancel()
+	err := u.Ping(ctx)
+	if err == nil {
+		return false
+	}
+	f := *fault.From("ping", err)
+	if f.Kind != fault.SessionLost && f.Kind != fault.SessionSuspect {
+		return false
+	}
+	f.Kind, f.Outcome = fault.SessionLost, fault.NotSent
+	u.end(&f)
+	return true
+}

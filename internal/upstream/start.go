@@ -1,0 +1,290 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
+)
+
+const (
+	// silenceMeansLegacy is how long a stdio server may think about the probe
+	// (specification 2026-07-28, basic/transports/stdio, "Backward
+	// Compatibility"). A modern server that was slower refuses initialize,
+	// and is asked again.
+	silenceMeansLegacy = 2 * time.Second
+	// httpSilence is the same for a URL, where a server may be far.
+	httpSilence = 10 * time.Second
+	// abandonTimeout bounds the end of what a failed start has opened.
+	abandonTimeout = 5 * time.Second
+)
+
+// Start opens the transport, finds the server's era and shakes hands. ctx and
+// the server's StartupTimeout bound that alone. Every error is a *fault.Fault,
+// and nothing is alive then.
+func Start(ctx context.Context, opts Options) (*Upstream, error) {
+	u := newUpstream(opts)
+	if d := opts.Server.StartupTimeout; d > 0 {
+		bounded, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		ctx = bounded
+	}
+	if f := u.connect(ctx); f != nil {
+		u.abandon()
+		return nil, u.blame("start", f)
+	}
+	method := "ping"
+	if u.era.Modern {
+		method = methodDiscover
+	}
+	u.probe.Store(&method)
+	u.mute.Store(u.era.Modern && u.era.Transport == transport.HTTP)
+	u.spawn(u.watch) // ends with the link or the upstream
+	if u.era.Modern {
+		u.listenForLists()
+	}
+	return u, nil
+}
+
+// connect goes the way that an earlier life found, and finds one anew if that
+// is refused or unknown.
+func (u *Upstream) connect(ctx context.Context) *fault.Fault {
+	if e := u.opts.Era; e.Version != "" && u.allows(e.Transport) {
+		f := u.retrace(ctx, e)
+		if f == nil || !refuted(f) {
+			return f
+		}
+		u.drop()
+	}
+	switch u.kind() {
+	case transport.HTTP:
+		return u.findHTTP(ctx)
+	case transport.SSE:
+		return u.openLegacy(ctx, transport.SSE)
+	default:
+		return u.findStdio(ctx)
+	}
+}
+
+// kind is the transport that the configuration names; the first to try where
+// it leaves that open.
+func (u *Upstream) kind() transport.Kind {
+	switch s := &u.opts.Server; {
+	case s.Transport == "stdio" || s.Transport == "" && s.Command != "":
+		return transport.Stdio
+	case s.Transport == "sse":
+		return transport.SSE
+	case s.Transport == "http" || s.Transport == "auto" || s.URL != "":
+		return transport.HTTP
+	default:
+		return transport.Memory
+	}
+}
+
+// undecided tells whether the configuration leaves the transport of a URL open.
+func (u *Upstream) undecided() bool {
+	return u.opts.Server.Transport == "auto" || u.opts.Server.Transport == "" && u.opts.Server.URL != ""
+}
+
+// allows tells whether the configuration still allows a remembered transport.
+func (u *Upstream) allows(k transport.Kind) bool {
+	return k == u.kind() || k == transport.SSE && u.undecided()
+}
+
+// retrace shakes hands as an earlier life did.
+func (u *Upstream) retrace(ctx context.Context, e Era) *fault.Fault {
+	if !e.Modern {
+		if f := u.dial(ctx, e.Transport); f != nil {
+			return f
+		}
+		return u.legacy(ctx, e.Version)
+	}
+	if f := u.dial(ctx, e.Transport); f != nil {
+		return f
+	}
+	found := u.discover(ctx)
+	if found.verdict == notModern && found.fault == nil {
+		return errNotModern()
+	}
+	return found.fault
+}
+
+// refuted tells whether a failure says that the server is not what it was: it
+// answered, and refused.
+func refuted(f *fault.Fault) bool {
+	switch f.Kind {
+	case fault.RPC, fault.NoVersion, fault.Protocol:
+		return true
+	case fault.HTTPStatus:
+		return f.Status < http.StatusInternalServerError && f.Status != http.StatusUnauthorized
+	default:
+		return false
+	}
+}
+
+// findStdio probes a child. Whatever is no modern answer, silence too, means
+// legacy; a child that exits on the probe is started again and not probed.
+func (u *Upstream) findStdio(ctx context.Context) *fault.Fault {
+	if f := u.dial(ctx, u.kind()); f != nil {
+		return f
+	}
+	found := u.probeFor(ctx, silenceMeansLegacy)
+	switch {
+	case found.verdict != notModern:
+		return u.settle(ctx, found)
+	case u.linkEnded(found.fault):
+		u.drop()
+		return u.openLegacy(ctx, u.kind())
+	}
+	return u.legacyAfter(ctx, found)
+}
+
+// linkEnded tells whether the link has ended, in particular with its process.
+func (u *Upstream) linkEnded(f *fault.Fault) bool {
+	if f != nil && (f.Kind == fault.Exited || f.Kind == fault.Broken) {
+		return true
+	}
+	select {
+	case <-u.link.conn.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// findHTTP tries modern Streamable HTTP, then legacy, then, where the
+// configuration leaves it open, HTTP+SSE. What says nothing about the
+// protocol (the network, 401, 5xx) ends the attempt.
+func (u *Upstream) findHTTP(ctx context.Context) *fault.Fault {
+	if f := u.dial(ctx, transport.HTTP); f != nil {
+		return f
+	}
+	found := u.probeFor(ctx, httpSilence)
+	if found.verdict != notModern {
+		return u.settle(ctx, found)
+	}
+	if f := found.fault; f != nil && !saysLegacy(f) {
+		return f
+	}
+	f := u.legacyAfter(ctx, found)
+	if f == nil || !u.undecided() || !noStreamableHTTP(f) {
+		return f
+	}
+	u.drop()
+	if sse := u.openLegacy(ctx, transport.SSE); sse != nil {
+		return f // the first refusal explains more than that of the last resort
+	}
+	return nil
+}
+
+// saysLegacy tells whether the refusal of the probe may be that of a legacy
+// server: any that a server's own code makes. 502, 503 and 504 are made in
+// front of it.
+func saysLegacy(f *fault.Fault) bool {
+	switch f.Kind {
+	case fault.Protocol, fault.SessionSuspect, fault.SessionLost, fault.Deadline:
+		return true
+	case fault.HTTPStatus:
+		return f.Status != http.StatusUnauthorized && f.Status <= http.StatusNotImplemented
+	default:
+		return false
+	}
+}
+
+// noStreamableHTTP tells whether initialize was refused in the way of a URL
+// that is not Streamable HTTP.
+func noStreamableHTTP(f *fault.Fault) bool {
+	return f.Kind == fault.HTTPStatus &&
+		slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, f.Status)
+}
+
+// probeFor asks server/discover and waits at most d for an answer.
+func (u *Upstream) probeFor(ctx context.Context, d time.Duration) finding {
+	probe, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return u.discover(probe)
+}
+
+// settle goes on with what the probe has found out.
+func (u *Upstream) settle(ctx context.Context, found finding) *fault.Fault {
+	if found.verdict == legacyOffered {
+		return u.legacy(ctx, found.version)
+	}
+	return found.fault
+}
+
+// legacyAfter shakes hands with a server that seems to be a legacy one. If it
+// refuses and the probe was not answered, it is asked again: it may have been
+// slow to start.
+func (u *Upstream) legacyAfter(ctx context.Context, found finding) *fault.Fault {
+	f := u.legacy(ctx, "")
+	if f == nil || f.Kind != fault.RPC {
+		return f
+	}
+	silent := found.fault != nil && found.fault.Kind == fault.Deadline
+	if !silent && !modernCode(f.RPC.Code) {
+		return f
+	}
+	again := u.discover(ctx)
+	if again.verdict == notModern {
+		return f
+	}
+	return again.fault
+}
+
+// openLegacy opens a transport and shakes hands without a probe.
+func (u *Upstream) openLegacy(ctx context.Context, k transport.Kind) *fault.Fault {
+	if f := u.dial(ctx, k); f != nil {
+		return f
+	}
+	return u.legacy(ctx, "")
+}
+
+// dial opens one transport and makes it the upstream's link.
+func (u *Upstream) dial(ctx context.Context, k transport.Kind) *fault.Fault {
+	open := u.opts.Open
+	if open == nil {
+		open = u.openTransport
+	}
+	l := &link{ready: make(chan struct{})}
+	conn, err := open(ctx, k, transport.Options{
+		Inbound:    func(in transport.Inbound) { u.inbound(l, in) },
+		Stderr:     u.opts.Stderr,
+		MaxMessage: u.opts.Server.MaxMessage,
+	})
+	if err != nil {
+		return u.blame("start", err)
+	}
+	l.conn = conn
+	close(l.ready)
+	u.link = l
+	u.era.Transport = k
+	return nil
+}
+
+// drop ends the link that the handshake does not go on with.
+func (u *Upstream) drop() {
+	if u.link == nil {
+		return
+	}
+	// Not bounded by the start's context: that may have ended, and nothing may
+	// stay alive.
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	_ = u.link.conn.Close(ctx) // the start's own failure is what is told
+	u.link = nil
+}
+
+// abandon leaves nothing alive of a start that failed.
+func (u *Upstream) abandon() {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.end(nil)
+	u.stop()
+	u.drop()
+	u.work.Wait()
+}

@@ -1,0 +1,242 @@
+// Package upstream is one generation of one server: it finds the era, shakes
+// hands, lists, calls, pings and hears notifications. It does not reconnect:
+// when the link is gone, so is the upstream.
+package upstream
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/transport"
+)
+
+// Options say which server to start and who hears from it. The func fields
+// are called on the reader's goroutine and must not block; nil is allowed.
+type Options struct {
+	Server  config.Server
+	Gen     uint64
+	Name    string // our own name and version, for clientInfo
+	Version string
+	Era     Era // what an earlier life found; zero if unknown. Tried first, and found anew if it is no longer true
+
+	Changed func(catalog.Kind)              // a list_changed arrived, or notifications may have been lost
+	Updated func(uri string, params []byte) // notifications/resources/updated
+	Log     func(params []byte)             // notifications/message, the whole params
+	Stderr  func(line string)
+
+	// Open opens the transport; nil opens the one that Server names.
+	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
+}
+
+// Era is what a life found out about how to talk to its server.
+type Era struct {
+	Transport transport.Kind
+	Version   string // the protocol version; "" if unknown
+	Modern    bool
+}
+
+// A Call is one request to the server. Params are the client's; where they
+// name a tool or prompt (params.name, or params.ref.name of a completion) the
+// upstream puts Name there if it differs.
+type Call struct {
+	Method string
+	Name   string // tool or prompt name or resource URI, for headers; "" if the method has none
+	Params []byte // raw object; nil for none. Not changed
+	// Headers are the tool's header parameters (modern Streamable HTTP).
+	Headers []catalog.HeaderParam
+	// Progress gets the params of each progress notification, in order, with
+	// the client's own progressToken; it must not block. nil: no progress wanted.
+	Progress func(params []byte)
+	// LogLevel is what the client wants to hear during this call (modern); "".
+	LogLevel string
+}
+
+// Numbers that hold where the configuration says nothing (zero).
+const (
+	defaultCallTimeout = 10 * time.Minute
+	defaultPingAfter   = 30 * time.Second
+)
+
+const (
+	sendTimeout  = 10 * time.Second // for a notification or an answer of ours
+	probeTimeout = 10 * time.Second // for the probe that decides a suspicion
+	maxSends     = 64               // notifications and answers that may be on their way at a time
+)
+
+// Upstream is one live connection. It has two long-lived goroutines, or three
+// toward a modern server (watch; the standing listen), one more for each
+// subscription to a resource there, and short ones for notifications, answers
+// and pings. Close waits for all of them.
+type Upstream struct {
+	opts  Options
+	link  *link
+	era   Era
+	hello hello
+
+	life context.Context // ends calls and work in progress: on Close, or when the server is wedged
+	stop context.CancelFunc
+	done chan struct{} // closed by end
+
+	ids     atomic.Int64
+	heard   atomic.Int64 // when the server was last heard, as nanoseconds since born
+	born    time.Time
+	ignored atomic.Uint64          // messages that meant nothing: unknown notifications, late progress
+	probe   atomic.Pointer[string] // the method that asks for a sign of life
+	mute    atomic.Bool            // requests of the server cannot be answered: modern Streamable HTTP
+
+	work sync.WaitGroup // what spawn started
+
+	// mu guards what follows. Nothing waits while it is held, no callback is
+	// called, and no other lock is taken.
+	mu      sync.Mutex
+	closed  bool
+	ended   bool
+	err     *fault.Fault
+	sends   int                // on their way
+	calls   map[int64]*Call    // in flight
+	listens map[int64]*listen  // open streams of subscriptions/listen
+	subs    map[string]*listen // by resource URI
+	asked   time.Duration      // since born: when a call was last sent while no other waited
+	pinging bool               // a silence timer is armed, or pings are running
+	knocks  bool               // pings are running
+	silence *time.Timer
+	doubt   *doubt  // the suspicion that is being decided
+	listed  [4]bool // a kind that was listed on this life
+	sources source  // whether a server that declares nothing lists tools nevertheless
+}
+
+// link is one opened transport. The handshake may use up two.
+type link struct {
+	conn  transport.Conn
+	ready chan struct{} // closed once conn is set
+}
+
+func newUpstream(opts Options) *Upstream {
+	if opts.Server.CallTimeout == 0 {
+		opts.Server.CallTimeout = defaultCallTimeout
+	}
+	if opts.Server.PingAfter == 0 {
+		opts.Server.PingAfter = defaultPingAfter
+	}
+	u := &Upstream{
+		opts:    opts,
+		done:    make(chan struct{}),
+		born:    time.Now(),
+		calls:   map[int64]*Call{},
+		listens: map[int64]*listen{},
+		subs:    map[string]*listen{},
+	}
+	u.life, u.stop = context.WithCancel(context.Background())
+	return u
+}
+
+// Done is closed when the upstream has ended: its link broke, the server lost
+// the session or does not answer any more, or Close was called.
+func (u *Upstream) Done() <-chan struct{} { return u.done }
+
+// Err is the *fault.Fault that ended the upstream; nil while it lives, and if
+// Close ended it.
+func (u *Upstream) Err() error {
+	if f := u.cause(); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (u *Upstream) cause() *fault.Fault {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}
+
+// end records why the upstream ended, once.
+func (u *Upstream) end(f *fault.Fault) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended {
+		return
+	}
+	u.ended = true
+	if f != nil {
+		u.err = f.At(u.opts.Server.Name, u.opts.Gen)
+	}
+	close(u.done)
+}
+
+// Close ends the link in order, bounded by ctx, and waits for everything that
+// the upstream started. Calls in flight end as Closed, outcome unknown. It is
+// idempotent, and returns what would not stop.
+func (u *Upstream) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closed = true
+	if u.silence != nil {
+		u.silence.Stop()
+	}
+	u.mu.Unlock()
+	u.end(nil)
+	u.stop()
+	err := u.link.conn.Close(ctx)
+	gone := make(chan struct{})
+	go func() { // ends when the last goroutine of the upstream does
+		u.work.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		if err == nil {
+			err = ctx.Err()
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return u.blame("close", err)
+}
+
+// spawn runs f on a goroutine that Close waits for. It is false, and f does
+// not run, once Close has begun.
+func (u *Upstream) spawn(f func()) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.work.Go(f)
+	return true
+}
+
+// watch hears what the link itself has to say, until it or the upstream ends.
+func (u *Upstream) watch() {
+	for {
+		select {
+		case <-u.link.conn.Done():
+			f := fault.From("", u.link.conn.Err())
+			if f == nil {
+				f = fault.New(fault.Broken, "", "the link ended")
+			}
+			u.end(f)
+			return
+		case <-u.link.conn.Relisten():
+			for _, k := range catalog.Kinds {
+				u.changed(k)
+			}
+		case <-u.life.Done():
+			return
+		}
+	}
+}
+
+// blame turns an error into a Fault that names this life.
+func (u *Upstream) blame(op string, err error) *fault.Fault {
+	f := fault.From(op, err).At(u.opts.Server.Name, u.opts.Gen)
+	if f.Op == "" {
+		f.Op = op
+	}
+	return f
+}

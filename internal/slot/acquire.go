@@ -1,0 +1,246 @@
+package slot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+// maxWaiting and parkFor apply where a Server made by hand says nothing.
+const (
+	maxWaiting = 1024
+	parkFor    = 30 * time.Second
+)
+
+// A Lease is a call's hold on one life: a life that is ended waits for its
+// leases, up to the drain deadline. It must be released exactly once.
+type Lease struct {
+	slot   *Slot
+	life   *life
+	ticket *ticket // nil where calls at a time are not limited
+}
+
+// Gen is the generation of the life.
+func (l Lease) Gen() uint64 { return l.life.gen }
+
+// Upstream is the life. It stays usable until Release, unless its link ends.
+func (l Lease) Upstream() Upstream { return l.life.up }
+
+// Release ends the lease and leaves a note on how the call went: nil and a
+// server's own JSON-RPC error speak for the link, kinds that BlamesLink speak
+// against it, and all others say nothing. It never waits.
+func (l Lease) Release(err error) {
+	l.life.note(err)
+	l.free()
+}
+
+func (l Lease) free() {
+	l.life.give()
+	if l.ticket != nil {
+		l.slot.gate.leave(l.ticket)
+	}
+}
+
+// Acquire takes a lease on the serving life. If none serves it waits as the
+// supervisor gives reason to (see mayWait), and for its turn where calls at a
+// time are limited. All who wait for a life are woken together when it serves;
+// turns are given in order. Errors are faults with outcome NotSent: Disabled,
+// Unavailable with cause and RetryAfter, RateLimited, Overloaded, Closed, and
+// those of ctx.
+func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ctx, 0) }
+
+// acquire is Acquire for a life newer than after.
+func (s *Slot) acquire(ctx context.Context, after uint64) (Lease, error) {
+	if s.paused.Load() == 0 && s.gate.limit.Load() == 0 {
+		if l := s.view.Load().life; l != nil && l.gen > after && l.take() {
+			return Lease{slot: s, life: l}, nil
+		}
+	}
+	return s.acquireSlow(ctx, after)
+}
+
+func (s *Slot) acquireSlow(ctx context.Context, after uint64) (Lease, error) {
+	v := s.view.Load()
+	most := v.Server.MaxWaiting
+	if most <= 0 {
+		most = maxWaiting
+	}
+	defer s.waiting.Add(-1)
+	if s.waiting.Add(1) > int64(most) {
+		return Lease{}, &fault.Fault{
+			Kind: fault.Overloaded, Op: "call", Server: s.name, Outcome: fault.NotSent,
+			Err: fmt.Errorf("%d calls wait for the server already", most),
+		}
+	}
+	w := &waiter{slot: s, after: after, limit: time.Now().Add(orElse(v.Server.ParkFor, parkFor))}
+	w.deadline, _ = ctx.Deadline()
+	lease, err := w.wait(ctx)
+	if err != nil && w.ticket != nil {
+		s.gate.leave(w.ticket)
+	}
+	return lease, err
+}
+
+// A waiter is one call that waits for a lease.
+type waiter struct {
+	slot     *Slot
+	after    uint64
+	limit    time.Time // when parkFor ends
+	deadline time.Time // zero: none
+	ticket   *ticket
+}
+
+// A hold is what a waiter waits for next.
+type hold struct {
+	until time.Time       // look again then; zero: only when something changes
+	turn  <-chan struct{} // the gate's; nil if that is not what is waited for
+	heard <-chan struct{} // the loop's answer to a wish; nil likewise
+}
+
+// wait alternates between a look at the view and waiting for what the look
+// says: a lease, a fault, or a hold.
+func (w *waiter) wait(ctx context.Context) (Lease, error) {
+	for {
+		v := w.slot.view.Load()
+		if err := ctx.Err(); err != nil {
+			return Lease{}, w.gaveUp(v, err)
+		}
+		now := time.Now()
+		if !w.deadline.IsZero() && !now.Before(w.deadline) {
+			return Lease{}, w.gaveUp(v, context.DeadlineExceeded) // ctx is about to say so
+		}
+		lease, h, f := w.look(v, now)
+		switch {
+		case f != nil:
+			return Lease{}, f
+		case lease.life != nil:
+			return lease, nil
+		}
+		w.sleep(ctx, v, h)
+	}
+}
+
+// sleep ends when the hold, the view or ctx gives reason to look again.
+func (w *waiter) sleep(ctx context.Context, v *View, h hold) {
+	var alarm <-chan time.Time
+	if !h.until.IsZero() {
+		t := time.NewTimer(time.Until(h.until))
+		defer t.Stop()
+		alarm = t.C
+	}
+	select {
+	case <-v.Changed:
+	case <-h.turn:
+	case <-h.heard:
+	case <-alarm:
+	case <-ctx.Done():
+	}
+}
+
+// look decides what to do about one view.
+func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
+	l := v.life
+	if l == nil || l.gen <= w.after || l.refuses() {
+		return w.lookAhead(v, now)
+	}
+	if until := w.slot.pauseEnd(now); !until.IsZero() {
+		if !w.deadline.IsZero() && !until.Before(w.deadline) {
+			return Lease{}, hold{}, w.slot.rateLimited(until.Sub(now))
+		}
+		return Lease{}, hold{until: until}, nil
+	}
+	if w.ticket == nil && w.slot.gate.limit.Load() > 0 {
+		w.ticket = w.slot.gate.join()
+	}
+	if w.ticket != nil && !w.ticket.open() {
+		return Lease{}, hold{turn: w.ticket.in}, nil
+	}
+	if !l.take() {
+		return w.lookAhead(v, now)
+	}
+	return Lease{slot: w.slot, life: l, ticket: w.ticket}, hold{}, nil
+}
+
+// lookAhead decides about a view in which no life can be had.
+func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
+	until, ok := mayWait(v.prospects(), now, w.limit, w.deadline)
+	if ok {
+		if v.State.Phase == lifecycle.Idle {
+			w.slot.ask() // what comes of it is a new view
+		}
+		return Lease{}, hold{until: until}, nil
+	}
+	if w.mayProbe(v, now) {
+		return Lease{}, hold{heard: w.slot.ask()}, nil
+	}
+	if w.slot.view.Load() != v {
+		return Lease{}, hold{}, nil // v.Changed is closed: look at the newer one
+	}
+	f := v.refusal(now)
+	if at := w.slot.born.Add(time.Duration(w.slot.probeAt.Load())); probeable(v.State) && at.Before(v.Next) {
+		f.RetryAfter = max(at.Sub(now), time.Millisecond)
+	}
+	return Lease{}, hold{}, f
+}
+
+// mayProbe tells whether this call may bring a slow probe forward.
+func (w *waiter) mayProbe(v *View, now time.Time) bool {
+	if v.closed || !probeable(v.State) || !now.Before(w.limit) {
+		return false
+	}
+	return w.slot.since(now) >= w.slot.probeAt.Load()
+}
+
+// probeable tells whether a slow probe is due that nobody but its timer owns.
+func probeable(st lifecycle.State) bool {
+	return st.Want && st.Phase == lifecycle.Parked && st.RetryArmed() && !st.Firm
+}
+
+// gaveUp is the fault of a call whose ctx ended while it waited.
+func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
+	f := *fault.From("call", err)
+	f.Server, f.Outcome = w.slot.name, fault.NotSent
+	if v.life == nil {
+		f.Gen = v.State.Gen
+		f.Err = fmt.Errorf("%w while the server was %s", err, v.Seen())
+		if v.Cause != nil {
+			f.Err = fmt.Errorf("%w: %w", f.Err, v.Cause.Cause())
+			f.Status, f.Exit, f.Stderr = v.Cause.Status, v.Cause.Exit, v.Cause.Stderr
+		}
+	}
+	return &f
+}
+
+// pause keeps calls away from the server until then, whatever life it has.
+func (s *Slot) pause(until time.Time) {
+	at := s.since(until)
+	for {
+		was := s.paused.Load()
+		if was >= at || s.paused.CompareAndSwap(was, at) {
+			return
+		}
+	}
+}
+
+// pauseEnd is when the pause ends; zero if there is none.
+func (s *Slot) pauseEnd(now time.Time) time.Time {
+	at := s.paused.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	if at <= s.since(now) {
+		s.paused.CompareAndSwap(at, 0)
+		return time.Time{}
+	}
+	return s.born.Add(time.Duration(at))
+}
+
+func (s *Slot) rateLimited(left time.Duration) *fault.Fault {
+	return &fault.Fault{
+		Kind: fault.RateLimited, Op: "call", Server: s.name, Outcome: fault.NotSent, RetryAfter: left,
+		Err: fmt.Errorf("the server asked for no calls for another %s", short(left)),
+	}
+}

@@ -1,0 +1,36 @@
+package slot
+
+import (
+	"context"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/upstream"
+)
+
+// Request is one request to a server: what Slot.Call sends.
+type Request = upstream.Call
+
+// Era is what a life found out about how to talk to its server.
+type Era = upstream.Era
+
+// NewDial returns the Dial that starts real upstreams. name and version are
+// what servers are told of us; era returns what an earlier life found out.
+func NewDial(name, version string, era func() Era) Dial {
+	return func(ctx context.Context, s config.Server, gen uint64, h Hooks) (Upstream, error) {
+		u, err := upstream.Start(ctx, upstream.Options{
+			Server:  s,
+			Gen:     gen,
+			Name:    name,
+			Version: version,
+			Era:     era(),
+			Changed: h.Changed,
+			Updated: h.Updated,
+			Log:     h.Log,
+			Stderr:  h.Stderr,
+		})
+		if err != nil {
+			return nil, err // a nil *Upstream must not become a non-nil Upstream
+		}
+		return u, nil
+	}
+}

@@ -1,0 +1,296 @@
+package slot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/upstream"
+)
+
+func TestClose(t *testing.T) {
+	t.Run("names what would not stop", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newServer("a")
+			stuck := make(chan struct{})
+			srv.close = func(context.Context, *fake) error { <-stuck; return nil }
+			b := &bench{t: t, srv: srv, t0: time.Now()}
+			b.Slot = New(Options{Server: spec(), Dial: srv.Dial})
+			b.seen("connected")
+			f := fault.From("", b.Close(b.within(5*second)))
+			if f == nil || f.Kind != fault.Closed || time.Since(b.t0) != 5*second {
+				t.Fatalf("after %s: %s", time.Since(b.t0), describe(f))
+			}
+			if want := "db: close: generation 1 would not stop in time: context deadline exceeded"; f.Error() != want {
+				t.Errorf("it says %q, want %q", f.Error(), want)
+			}
+			close(stuck)
+			b.must(b.Close(b.within(second)))
+			b.must(b.Close(b.within(second)))
+		})
+	})
+	t.Run("drains for half of its time", func(t *testing.T) {
+		srv := newServer("a")
+		play(t, Options{}, srv, 0, func(b *bench) {
+			lease, err := b.Acquire(b.within(second))
+			b.must(err)
+			b.must(b.Close(b.within(4 * second)))
+			if took := time.Since(b.t0); took != 2*second {
+				t.Errorf("Close took %s", took)
+			}
+			lease.Release(nil)
+		})
+	})
+	t.Run("answers everybody", func(t *testing.T) {
+		srv := newServer("a")
+		srv.dial = func(ctx context.Context, _ int) error { return sleep(ctx, time.Minute) }
+		play(t, Options{}, srv, 0, func(b *bench) {
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					f, _ := b.callNow(true)
+					b.wantKind(f, fault.Closed, fault.NotSent)
+				})
+			}
+			synctest.Wait()
+			b.must(b.Close(b.within(second)))
+			wg.Wait()
+			if f := fault.From("", b.Enable(b.within(second))); f == nil || f.Kind != fault.Closed {
+				t.Errorf("an operation on a closed slot: %s", describe(f))
+			}
+			if time.Since(b.t0) != 0 {
+				t.Errorf("it took %s", time.Since(b.t0))
+			}
+		})
+	})
+}
+
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		f    *fault.Fault
+		want lifecycle.Verdict
+	}{
+		{errSession, lifecycle.SessionEnd},
+		{errDied, lifecycle.Retry},
+		{&fault.Fault{Kind: fault.Exited, Exit: "exit 0"}, lifecycle.CleanEnd},
+		{&fault.Fault{Kind: fault.Broken, Err: errCleanEnd}, lifecycle.CleanEnd},
+		{&fault.Fault{Kind: fault.Unauthorized}, lifecycle.NeedAuth},
+		{&fault.Fault{Kind: fault.Missing}, lifecycle.NotThere},
+		{&fault.Fault{Kind: fault.Invalid}, lifecycle.BadConfig},
+		{&fault.Fault{Kind: fault.NoVersion}, lifecycle.BadConfig},
+		{&fault.Fault{Kind: fault.Wedged}, lifecycle.Retry},
+		{&fault.Fault{Kind: fault.RateLimited}, lifecycle.Retry},
+	} {
+		if got := verdictOf(c.f); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.f.Kind, c.f.Exit, got, c.want)
+		}
+	}
+}
+
+func TestCauseSaysWhatTheProcessSaid(t *testing.T) {
+	srv := newServer("a")
+	play(t, Options{}, srv, 0.5, func(b *bench) {
+		for i := range 300 {
+			srv.life(1).hooks.Stderr(fmt.Sprintf("line %d", i))
+		}
+		srv.with(func() { srv.dial = func(context.Context, int) error { return errRefused } })
+		srv.life(1).end(errDied)
+		synctest.Wait()
+		l := lastOf[Lost](b)
+		if len(l.Cause.Stderr) != lastSaid || l.Cause.Stderr[lastSaid-1] != "line 299" || l.Cause.Exit != "exit 1" {
+			t.Errorf("cause %+v", l.Cause)
+		}
+		if lines := b.Logs(); len(lines) != logLines || lines[0].Text != "line 100" || lines[0].Gen != 1 {
+			t.Errorf("%d lines, the first is %+v", len(lines), lines[0])
+		}
+	})
+}
+
+// What is secret in the configuration is secret in what the process writes.
+func TestSecretsAreHidden(t *testing.T) {
+	srv := newServer("a")
+	s := spec()
+	s.Env = map[string]string{"TOKEN": "tok-12345678"}
+	play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
+		srv.life(1).hooks.Stderr("bad token tok-12345678!")
+		f := *errDied
+		f.Stderr = []string{"with tok-12345678"}
+		srv.life(1).end(&f)
+		synctest.Wait()
+		if got := b.Logs()[0].Text; got != "bad token ***!" {
+			t.Errorf("the log says %q", got)
+		}
+		if got := lastOf[Lost](b).Cause.Stderr; len(got) != 1 || got[0] != "with ***" {
+			t.Errorf("the cause says %q", got)
+		}
+	})
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	line := strings.Repeat("a", logWidth-1) + "\u00e9" + "rest"
+	if got, want := cut(line), line[:logWidth-1]+cutMark; got != want {
+		t.Errorf("it ends in %q", got[len(got)-20:])
+	}
+	if got := cut("short"); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	for _, c := range []struct {
+		restart string
+		lazy    bool
+		end     error
+		seen    string
+	}{
+		{"always", false, nil, "connected"},
+		{"on-failure", false, nil, "disconnected"},
+		{"on-failure", false, errDied, "connected"},
+		{"never", false, errDied, "disconnected"},
+		{"never", true, errDied, "idle"},
+	} {
+		srv := newServer("a")
+		s := spec()
+		s.Retry.Restart, s.Lazy = c.restart, c.lazy
+		play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
+			b.must(b.Wake(b.within(second)))
+			b.seen("connected")
+			srv.life(1).end(c.end)
+			b.seen(c.seen)
+			f, took := b.callNow(false)
+			if c.seen == "disconnected" {
+				b.wantKind(f, fault.Unavailable, fault.NotSent)
+				if took != 0 || f.Remedy != "run: everline reconnect db" {
+					t.Errorf("after %s: %q", took, f.Remedy)
+				}
+			} else if f != nil {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// A start that stays silent fails at its own deadline, with the reason.
+func TestFaultD3(t *testing.T) {
+	srv := newServer("a")
+	srv.dial = func(ctx context.Context, n int) error { <-ctx.Done(); return ctx.Err() }
+	play(t, Options{}, srv, 0.5, func(b *bench) {
+		b.at(time.Minute)
+		f := lastOf[StartFailed](b)
+		if f.Time.Sub(b.t0) != time.Minute || f.Cause.Kind != fault.Deadline {
+			t.Errorf("at %s: %s", f.Time.Sub(b.t0), describe(f.Cause))
+		}
+		want := "start failed (generation 1): it was not up within its startupTimeout of 1m0s: context deadline exceeded"
+		if f.String() != want {
+			t.Errorf("it says %q, want %q", f, want)
+		}
+	})
+}
+
+// A slow first start is not killed because a call gave up waiting.
+func TestFaultD4(t *testing.T) {
+	srv := newServer("a")
+	srv.dial = func(ctx context.Context, _ int) error { return sleep(ctx, 20*second) }
+	play(t, Options{}, srv, 0.5, func(b *bench) {
+		for range 5 {
+			_, _ = b.Acquire(b.within(second))
+		}
+		b.at(20 * second)
+		b.seen("connected")
+		b.wantDials(0)
+	})
+}
+
+// The command is not there at first.
+func TestFaultD5(t *testing.T) {
+	srv := newServer("a")
+	srv.dial = func(context.Context, int) error {
+		return fault.New(fault.Missing, "start", "npx was not found")
+	}
+	play(t, Options{}, srv, 0.5, func(b *bench) {
+		b.at(5 * second)
+		srv.with(func() { srv.dial = nil })
+		if f, _ := b.callNow(false); f != nil {
+			t.Errorf("on demand: %v", f)
+		}
+		b.wantTools("a")
+	})
+}
+
+// One transient error poisons nothing.
+func TestFaultC7(t *testing.T) {
+	srv := newServer("a")
+	n := 0
+	srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) {
+		if n++; n == 2 {
+			return nil, &fault.Fault{Kind: fault.HTTPStatus, Status: 503}
+		}
+		return []byte(`{}`), nil
+	}
+	play(t, Options{}, srv, 0.5, func(b *bench) {
+		for i := range 3 {
+			f, took := b.callNow(false)
+			if (f != nil) != (i == 1) || took != 0 {
+				t.Errorf("call %d after %s: %s", i+1, took, describe(f))
+			}
+		}
+		b.wantDials(0)
+	})
+}
+
+func TestPolicy(t *testing.T) {
+	got := policyOf(config.Retry{Restart: "never", FastTries: 2, SlowProbe: time.Hour})
+	want := lifecycle.DefaultPolicy()
+	want.Restart, want.FastTries, want.SlowProbe = lifecycle.Never, 2, time.Hour
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestEventText(t *testing.T) {
+	h := Head{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Server: "db", Gen: 3}
+	exit := &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Err: fmt.Errorf("exit 1")}
+	many := make([]string, 12)
+	for i := range many {
+		many[i] = fmt.Sprint("t", i)
+	}
+	for _, c := range []struct {
+		e    Event
+		want string
+	}{
+		{Connecting{h}, "connecting (generation 3)"},
+		{Connected{Head: h, Took: 412 * time.Millisecond, After: 61 * second, Items: [4]int{7}}, "connected (generation 3) in 412ms, 7 tools, 1m1s after the link was lost"},
+		{StartFailed{Head: h, Cause: exit, Next: h.Time.Add(1500 * time.Millisecond)}, "start failed (generation 3): exit 1, next attempt in 1.5s"},
+		{Lost{Head: h, Cause: exit}, "lost (generation 3): exit 1"},
+		{Parked{Head: h, Reason: lifecycle.Auth, Remedy: "run: everline auth login db"}, "parked: a login is needed; run: everline auth login db"},
+		{Parked{Head: h, Reason: lifecycle.Budget, Cause: exit, Next: h.Time.Add(200 * second)}, "parked: the fast attempts are used up: exit 1, next attempt in 3m20s"},
+		{Idled{h}, "stopped after idling (generation 3)"},
+		{Disabled{h}, "disabled"},
+		{Enabled{h}, "enabled"},
+		{Reconfigured{Head: h, NewLife: true}, "reconfigured: a new life is needed"},
+		{Reconfigured{Head: h}, "reconfigured without a restart"},
+		{ListFailed{h, exit}, "listing failed (generation 3), the last good catalog stays: exit 1"},
+		{CloseFailed{h, exit}, "generation 3 would not end in order: exit 1"},
+		{CallReplayed{h, "tools/call", "q", exit}, "tools/call q is sent again (failed on generation 3: exit 1)"},
+		{CallFailed{h, "resources/list", "", exit}, "resources/list failed (generation 3, outcome unknown): exit 1"},
+		{
+			CatalogChanged{h, catalog.Change{Added: [4][]string{many}, Removed: [4][]string{0: {"x"}, 2: {"y"}}, Instructions: true}},
+			"catalog changed (generation 3): tools +t0, t1, t2, t3, t4, t5, t6, t7 and 4 more; tools -x; resources -y; instructions",
+		},
+	} {
+		if got := c.e.String(); got != c.want {
+			t.Errorf("%T: %q, want %q", c.e, got, c.want)
+		}
+		if c.e.About() != h {
+			t.Errorf("%T is about %+v", c.e, c.e.About())
+		}
+	}
+}

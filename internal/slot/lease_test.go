@@ -1,0 +1,137 @@
+package slot
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// ready is a slot on the real clock whose server is up.
+func ready(tb testing.TB) *Slot {
+	tb.Helper()
+	srv := newServer("a")
+	s := New(Options{Server: spec(), Dial: srv.Dial})
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	l, err := s.Acquire(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l.Release(nil)
+	for v := s.View(); !v.State.Proven; v = s.View() {
+		select {
+		case <-v.Changed:
+		case <-time.After(10 * time.Second):
+			tb.Fatal("the good answer did not arrive")
+		}
+	}
+	return s
+}
+
+func TestLeaseAllocations(t *testing.T) {
+	s := ready(t)
+	ctx := context.Background()
+	n := testing.AllocsPerRun(1000, func() {
+		l, _ := s.Acquire(ctx)
+		l.Release(nil)
+	})
+	if n != 0 {
+		t.Errorf("a lease costs %v allocations", n)
+	}
+}
+
+// However leases and the end of a life race, drained is told exactly when the
+// last lease is back, and no lease is given after that.
+func TestLeaseRace(t *testing.T) {
+	for range 200 {
+		l := newLife(1, spec(), context.Background(), make(chan struct{}, 1))
+		var out atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for l.take() {
+					out.Add(1)
+					runtime.Gosched()
+					out.Add(-1)
+					l.give()
+				}
+			})
+		}
+		l.refuse()
+		<-l.drained
+		if n := out.Load(); n != 0 {
+			t.Fatalf("drained with %d leases out", n)
+		}
+		wg.Wait()
+		if l.take() {
+			t.Fatal("a life that is ended gave a lease")
+		}
+		l.cancel()
+	}
+}
+
+func TestMail(t *testing.T) {
+	var m mail
+	check := func(what string, good bool, strikes int) {
+		t.Helper()
+		if g, s := m.take(); g != good || s != strikes {
+			t.Errorf("%s: good %v, %d strikes; want %v, %d", what, g, s, good, strikes)
+		}
+	}
+	check("nothing", false, 0)
+	if !m.good() || m.good() {
+		t.Error("the first good answer wakes the loop, the second does not")
+	}
+	check("good", true, 0)
+	if m.good() {
+		t.Error("what the loop knows is not told again")
+	}
+	m.strike()
+	m.strike()
+	check("strikes", false, 2)
+	if !m.good() {
+		t.Error("a good answer after strikes is news")
+	}
+	m.strike()
+	check("good, then a strike", true, 1)
+	m.strike()
+	m.good()
+	check("a strike, then good", true, 0)
+}
+
+func BenchmarkLease(b *testing.B) {
+	s := ready(b)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := s.Acquire(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release(nil)
+	}
+}
+
+func BenchmarkLeaseParallel(b *testing.B) {
+	s := ready(b)
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l, err := s.Acquire(ctx)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			l.Release(nil)
+		}
+	})
+}

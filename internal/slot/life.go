@@ -1,0 +1,171 @@
+package slot
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/upstream"
+)
+
+// A life is one generation as the slot holds it. Calls reach it through the
+// View alone; what is not atomic is owned as the comments say.
+type life struct {
+	gen    uint64
+	spec   config.Server
+	ctx    context.Context // ends the start, and listings; not calls
+	cancel context.CancelFunc
+	begun  time.Time
+	veil   veil // over what it writes to stderr
+
+	// word is twice the number of leases, plus 1 once new leases are refused.
+	word    atomic.Int64
+	drained chan struct{} // gets a token when the last lease of a refused life is back
+	mail    mail          // what releases have to tell the loop
+	wake    chan struct{} // the slot's own
+	tracked atomic.Bool   // record when leases come back, for idling
+	used    atomic.Int64  // when the last lease came back, counted from begun; valid if tracked
+
+	changed atomic.Uint32               // kinds with a list_changed that the loop has not taken yet
+	lastBad atomic.Pointer[fault.Fault] // the last failure that blamed the link
+	lost    atomic.Bool                 // a call has reported that the link is of no use any more
+
+	over chan struct{} // closed when the start worker has ended; then the three below are final
+	up   Upstream      // nil if the start failed
+	cat  *catalog.Catalog
+	info upstream.Info
+
+	stopping bool // the loop's: a stop worker ends it
+	exited   bool // the loop's: its end has been stepped
+}
+
+func newLife(gen uint64, spec config.Server, parent context.Context, wake chan struct{}) *life {
+	l := &life{gen: gen, spec: spec, begun: time.Now(), veil: veilOf(spec), drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(parent)
+	return l
+}
+
+// take adds a lease, unless the life is being ended. Adding first and looking
+// then costs one atomic operation whatever others do at the same time.
+func (l *life) take() bool {
+	if l.word.Add(2)&1 == 0 {
+		return true
+	}
+	l.give()
+	return false
+}
+
+// give returns a lease. Whoever returns the last one of a refused life says so.
+func (l *life) give() {
+	if l.word.Add(-2) == 1 {
+		l.sayDrained()
+	}
+}
+
+// refuse lets no new lease in. It is called by the loop, before the view that
+// shows it.
+func (l *life) refuse() {
+	if l.word.Or(1) == 0 {
+		l.sayDrained()
+	}
+}
+
+func (l *life) sayDrained() {
+	select {
+	case l.drained <- struct{}{}:
+	default:
+	}
+}
+
+func (l *life) leases() int   { return int(l.word.Load() >> 1) }
+func (l *life) refuses() bool { return l.word.Load()&1 != 0 }
+
+// gone tells whether the link cannot be used any more.
+func (l *life) gone() bool {
+	if l.lost.Load() {
+		return true
+	}
+	select {
+	case <-l.up.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// nudge tells the loop that there is something to take. It never waits.
+func (l *life) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note records how a call went. In the steady state, good answer after good
+// answer, it is one atomic load.
+func (l *life) note(err error) {
+	switch {
+	case err == nil || fault.KindOf(err) == fault.RPC:
+		if l.mail.good() {
+			l.nudge()
+		}
+	case fault.KindOf(err).BlamesLink():
+		l.lastBad.Store(fault.From("call", err))
+		l.mail.strike()
+		l.nudge()
+	}
+	if l.tracked.Load() {
+		l.used.Store(int64(time.Since(l.begun)))
+	}
+}
+
+// A mail holds what releases have to tell the loop, coalesced: whether there
+// was a good answer that the loop does not know of, and how many strikes
+// followed it. So nothing queues up, and the order "good, then bad" is kept.
+type mail struct{ v atomic.Uint32 }
+
+const (
+	mailKnown = 1 << 31 // the loop knows of a good answer, and nothing bad followed
+	mailGood  = 1 << 30 // a good answer that the loop does not know of
+)
+
+// good tells whether the loop has to be woken.
+func (m *mail) good() bool {
+	for {
+		v := m.v.Load()
+		if v == mailKnown || v == mailGood {
+			return false
+		}
+		if m.v.CompareAndSwap(v, mailGood) {
+			return true
+		}
+	}
+}
+
+func (m *mail) strike() {
+	for {
+		v := m.v.Load()
+		if m.v.CompareAndSwap(v, v&^mailKnown+1) {
+			return
+		}
+	}
+}
+
+// take empties the mail: first the good answer, then the strikes.
+func (m *mail) take() (good bool, strikes int) {
+	for {
+		v := m.v.Load()
+		strikes = int(v &^ (mailKnown | mailGood))
+		good = v&mailGood != 0
+		next := uint32(0)
+		if strikes == 0 && v != 0 {
+			next = mailKnown
+		}
+		if m.v.CompareAndSwap(v, next) {
+			return good, strikes
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package slot
+
+import (
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everline/everline/config"
+)
+
+const (
+	logLines = 200      // lines kept over all lives of a server
+	logWidth = 4 << 10  // bytes kept of one line
+	lastSaid = 5        // lines that explain the end of a life
+	cutMark  = " [cut]" // stands where the rest of a long line was
+)
+
+// A Line is one line that a server wrote to stderr.
+type Line struct {
+	Time time.Time
+	Gen  uint64 // the life that wrote it
+	Text string // without the line end; long lines are cut
+}
+
+// A ring keeps the last lines.
+type ring struct {
+	mu   sync.Mutex // guards the rest; held for copying alone
+	kept []Line     // grows to logLines, then is overwritten from next on
+	next int
+}
+
+func (r *ring) add(gen uint64, text string) {
+	line := Line{Time: time.Now(), Gen: gen, Text: cut(text)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.kept) < logLines {
+		r.kept = append(r.kept, line)
+		return
+	}
+	r.kept[r.next] = line
+	r.next = (r.next + 1) % logLines
+}
+
+// lines returns a copy, the oldest first.
+func (r *ring) lines() []Line {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Line, 0, len(r.kept))
+	return append(append(out, r.kept[r.next:]...), r.kept[:r.next]...)
+}
+
+// last returns the text of the last lines of one life.
+func (r *ring) last(gen uint64) []string {
+	var out []string
+	for _, l := range r.lines() {
+		if l.Gen == gen {
+			out = append(out, l.Text)
+		}
+	}
+	return out[max(0, len(out)-lastSaid):]
+}
+
+// A veil hides the secrets of a configuration in what a server writes.
+type veil struct{ r *strings.Replacer }
+
+func veilOf(s config.Server) veil {
+	var pairs []string
+	for _, secret := range s.Secrets() {
+		pairs = append(pairs, secret, config.Hidden)
+	}
+	return veil{strings.NewReplacer(pairs...)}
+}
+
+func (v veil) hide(line string) string { return v.r.Replace(line) }
+
+// cut bounds a line without splitting a character.
+func cut(s string) string {
+	if len(s) <= logWidth {
+		return s
+	}
+	end := logWidth
+	for end > logWidth-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + cutMark
+}

@@ -1,0 +1,444 @@
+package slot
+
+import (
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+// startsKept bounds the memory of recent starts. It is far above any limit on
+// starts in a minute that slows a server down.
+const startsKept = 1024
+
+// loop is what only the loop goroutine reads and writes.
+type loop struct {
+	spec    config.Server
+	policy  lifecycle.Policy
+	state   lifecycle.State
+	enabled bool // by config or an operator
+	owned   bool // wanted by the fleet
+	closing bool
+
+	lives   map[uint64]*life
+	lastUp  *life            // served last, or serves: a late answer on it still counts
+	catalog *catalog.Catalog // last good
+	cause   *fault.Fault
+	closeBy *fault.Fault // why the last life that was ended would not end in order
+	since   time.Time
+	next    time.Time // when retry fires; zero if it is not set
+	began   time.Time // when the newest life was started
+	downAt  time.Time // when the last serving life was lost; zero if one serves or none did
+	recent  []time.Time
+
+	retry, stable, idle alarm
+	stableGen           uint64
+	retryGen            uint64
+	refresh             refresh
+
+	dirty   bool // the view that is out is not true any more
+	changed chan struct{}
+	events  []Event         // to be emitted once the next view is out
+	replies []chan struct{} // closed after that
+}
+
+// An alarm is a timer that can be off.
+type alarm struct{ t *time.Timer }
+
+func newAlarm() alarm {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return alarm{t}
+}
+
+func (a alarm) set(d time.Duration) { a.t.Reset(max(d, 0)) }
+func (a alarm) off()                { a.t.Stop() }
+
+// begin makes the first view; the loop does not run yet.
+func (s *Slot) begin() {
+	lp := &s.loop
+	lp.lives = map[uint64]*life{}
+	lp.state.Gen = s.opts.Gen
+	lp.catalog = s.opts.Last
+	lp.since = time.Now()
+	lp.retry, lp.stable, lp.idle, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm()
+	lp.owned, lp.enabled = true, !s.opts.Server.Disabled
+	s.adopt(s.opts.Server)
+	lp.changed = make(chan struct{})
+	s.view.Store(&View{Server: lp.spec, State: lp.state, Catalog: lp.catalog, Since: lp.since, Changed: lp.changed})
+	s.want()
+	s.settle()
+}
+
+// run is the loop. Nothing in it waits for anybody.
+func (s *Slot) run() {
+	defer close(s.ended)
+	for !s.finished() {
+		s.await()
+		notes, asking := s.inbox.take()
+		s.readMail()
+		for _, n := range notes {
+			s.handle(n)
+		}
+		if asking != nil {
+			s.called()
+			s.loop.replies = append(s.loop.replies, asking)
+		}
+		s.settle()
+	}
+	s.quit()
+}
+
+// await returns when there is something to do, and does what timers and a
+// link's end ask for.
+func (s *Slot) await() {
+	lp := &s.loop
+	serving, done := s.watched()
+	select {
+	case <-s.wake:
+	case e := <-s.said:
+		s.emit(e)
+	case <-done:
+		s.readMail()
+		s.exit(serving, endOf(serving))
+	case <-lp.retry.t.C:
+		lp.next = time.Time{}
+		s.step(lifecycle.RetryDue{Gen: lp.retryGen})
+	case <-lp.stable.t.C:
+		s.readMail()
+		s.proven(lifecycle.Stable{Gen: lp.stableGen})
+	case <-lp.idle.t.C:
+		s.checkIdle()
+	case <-lp.refresh.due.t.C:
+		s.relist()
+	}
+}
+
+// watched is the serving life and what tells that its link has ended.
+func (s *Slot) watched() (*life, <-chan struct{}) {
+	l := s.serving()
+	if l == nil || l.exited || l.stopping {
+		return nil, nil
+	}
+	return l, l.up.Done()
+}
+
+func (s *Slot) serving() *life { return s.loop.lives[s.loop.state.Serving] }
+
+// step is the only place that changes the lifecycle's state.
+func (s *Slot) step(ev lifecycle.Event) {
+	before := s.loop.state
+	next, effects := s.loop.policy.Step(before, ev)
+	s.loop.state = next
+	for _, e := range effects {
+		s.do(e)
+	}
+	if before.Serving != next.Serving {
+		s.handOver(before.Serving)
+	}
+	s.narrate(before, next)
+}
+
+// do runs one effect, or starts the worker that does.
+func (s *Slot) do(e lifecycle.Effect) {
+	lp := &s.loop
+	switch e := e.(type) {
+	case lifecycle.Start:
+		s.startLife(e.Gen)
+	case lifecycle.Stop:
+		s.endLife(e.Gen, e.Drain)
+	case lifecycle.Arm:
+		s.arm(e)
+	case lifecycle.Disarm:
+		if e.Timer == lifecycle.StableTimer {
+			lp.stable.off()
+			return
+		}
+		lp.retry.off()
+		lp.next = time.Time{}
+	case lifecycle.Publish:
+		lp.dirty = true
+	}
+}
+
+// arm sets a timer. The jitter is drawn here: the lifecycle knows no chance.
+func (s *Slot) arm(e lifecycle.Arm) {
+	lp := &s.loop
+	d := e.After
+	if e.Jitter {
+		d = e.Least + time.Duration(s.opts.Rand()*float64(e.After-e.Least))
+	}
+	if e.Timer == lifecycle.StableTimer {
+		lp.stableGen = e.Gen
+		lp.stable.set(d)
+		return
+	}
+	lp.retryGen = e.Gen
+	lp.next = time.Now().Add(d)
+	lp.retry.set(d)
+}
+
+// handOver follows a change of the serving life.
+func (s *Slot) handOver(old uint64) {
+	lp := &s.loop
+	if l := s.serving(); l != nil {
+		lp.lastUp = l
+		s.watchIdle()
+		s.refreshFrom(l)
+		return
+	}
+	lp.idle.off()
+	s.noRefresh()
+	if old != 0 && lp.state.Want {
+		lp.downAt = time.Now()
+	}
+}
+
+// handle reads one note.
+func (s *Slot) handle(n note) {
+	switch n := n.(type) {
+	case started:
+		s.ready(n.l)
+	case failed:
+		s.startFailed(n.l, n.cause)
+	case lost:
+		s.exit(n.l, n.cause)
+	case ended:
+		s.lifeEnded(n.gen, n.err)
+	case listed:
+		s.listDone(n)
+	case *told:
+		n.err = n.op(s)
+		s.loop.replies = append(s.loop.replies, n.done)
+	}
+}
+
+// readMail takes what calls have left on release. The life that served last
+// is asked too: an answer that its end overtook still proves it.
+func (s *Slot) readMail() {
+	l := s.loop.lastUp
+	if l == nil {
+		return
+	}
+	good, strikes := l.mail.take()
+	if good {
+		s.proven(lifecycle.Healthy{Gen: l.gen})
+	}
+	for range strikes {
+		s.struck(l, false, l.lastBad.Load())
+	}
+	if l.changed.Load() != 0 {
+		s.listChanged(l)
+	}
+}
+
+// proven steps an event that proves health. The cause of the last loss is
+// then history.
+func (s *Slot) proven(ev lifecycle.Event) {
+	before := s.loop.state
+	s.step(ev)
+	if after := s.loop.state; after.Proven && !before.Proven && s.loop.cause != nil {
+		s.loop.cause = nil
+		s.loop.dirty = true
+	}
+}
+
+// struck steps a failure that blames the link. If it was one too many, the
+// life was given up, and this failure is why.
+func (s *Slot) struck(l *life, list bool, cause *fault.Fault) {
+	if s.loop.state.Serving != l.gen {
+		return
+	}
+	cause = s.explain(cause, l)
+	s.blame(cause)
+	mark := len(s.loop.events)
+	s.step(lifecycle.Struck{Gen: l.gen, List: list, Recent: s.startsInMinute()})
+	if s.loop.state.Serving != l.gen {
+		s.emitAt(mark, Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	}
+}
+
+// exit steps the end of a link that served.
+func (s *Slot) exit(l *life, cause *fault.Fault) {
+	if l.exited || l.stopping {
+		return
+	}
+	l.exited = true
+	cause = s.explain(cause, l)
+	s.blame(cause)
+	mark := len(s.loop.events)
+	s.step(lifecycle.Exited{
+		Gen: l.gen, Verdict: verdictOf(cause), After: wishOf(cause), Recent: s.startsInMinute(),
+	})
+	s.emitAt(mark, Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+}
+
+// blame remembers why there is trouble.
+func (s *Slot) blame(cause *fault.Fault) {
+	s.loop.cause = cause
+	s.loop.dirty = true
+}
+
+// called is a call's wish for a life.
+func (s *Slot) called() {
+	lp := &s.loop
+	now := time.Now()
+	soon := s.since(now) < s.probeAt.Load()
+	probe := lp.state.Phase == lifecycle.Parked && !soon
+	before := lp.state
+	s.step(lifecycle.Wake{Soon: soon})
+	if probe && before != lp.state {
+		s.settle() // the view comes before the mark; see waiter.probe
+		s.probeAt.Store(s.since(now.Add(lp.policy.WakeEvery)))
+	}
+}
+
+// settle publishes what has changed, then tells of it, then answers those who
+// waited for it.
+func (s *Slot) settle() {
+	lp := &s.loop
+	if lp.dirty {
+		lp.dirty = false
+		s.publish()
+	}
+	for _, e := range lp.events {
+		if s.opts.Emit != nil {
+			s.opts.Emit(e)
+		}
+	}
+	lp.events = nil
+	for _, c := range lp.replies {
+		close(c)
+	}
+	lp.replies = nil
+}
+
+// publish replaces the view: swap, then close.
+func (s *Slot) publish() {
+	lp := &s.loop
+	old, stale := s.view.Load(), lp.changed
+	lp.changed = make(chan struct{})
+	v := &View{
+		Server: lp.spec, State: lp.state, Catalog: lp.catalog, Cause: lp.cause, CloseCause: lp.closeBy,
+		Since: lp.since, Next: lp.next, Checked: lp.refresh.checked, Changed: lp.changed,
+		life: s.serving(), began: lp.began, closed: lp.closing,
+	}
+	if v.life != nil {
+		v.Info = v.life.info
+	}
+	if v.Seen() != old.Seen() {
+		lp.since = time.Now()
+		v.Since = lp.since
+	}
+	s.view.Store(v)
+	close(stale)
+	if s.opts.Published != nil {
+		s.opts.Published(v)
+	}
+}
+
+func (s *Slot) finished() bool { return s.loop.closing && len(s.loop.lives) == 0 }
+
+// quit ends what the loop owns and answers everybody who is left. Workers that
+// still run find their life's context ended.
+func (s *Slot) quit() {
+	lp := &s.loop
+	lp.retry.off()
+	lp.stable.off()
+	lp.idle.off()
+	lp.refresh.due.off()
+	s.give()
+	notes, asking := s.inbox.shut()
+	for _, n := range notes {
+		if t, ok := n.(*told); ok {
+			t.err = s.closedFault("close")
+			close(t.done)
+		}
+	}
+	if asking != nil {
+		close(asking)
+	}
+	s.workers.Wait()
+}
+
+// startsInMinute counts the starts of the last minute and forgets older ones.
+func (s *Slot) startsInMinute() int {
+	lp := &s.loop
+	old := time.Now().Add(-time.Minute)
+	n := 0
+	for n < len(lp.recent) && lp.recent[n].Before(old) {
+		n++
+	}
+	lp.recent = lp.recent[n:]
+	return len(lp.recent)
+}
+
+// keep remembers a life that begins.
+func (s *Slot) keep(l *life) {
+	lp := &s.loop
+	lp.lives[l.gen] = l
+	lp.began = l.begun
+	lp.recent = append(lp.recent, l.begun)
+	if len(lp.recent) > startsKept {
+		lp.recent = lp.recent[1:]
+	}
+	s.starts.Add(1)
+	s.count()
+}
+
+func (s *Slot) drop(gen uint64) {
+	delete(s.loop.lives, gen)
+	s.count()
+}
+
+// count publishes which lives are there, for Counts and Close.
+func (s *Slot) count() {
+	list := make([]*life, 0, len(s.loop.lives))
+	for _, l := range s.loop.lives {
+		list = append(list, l)
+	}
+	s.alive.Store(&list)
+}
+
+// checkIdle stops a lazy server that nobody has used for its idle timeout.
+func (s *Slot) checkIdle() {
+	l := s.serving()
+	if l == nil || !l.tracked.Load() {
+		return
+	}
+	limit := s.loop.spec.IdleTimeout
+	left := limit - (time.Since(l.begun) - time.Duration(l.used.Load()))
+	if l.leases() > 0 {
+		left = limit
+	}
+	if left > 0 {
+		s.loop.idle.set(left)
+		return
+	}
+	s.step(lifecycle.Idled{Gen: l.gen})
+	if s.loop.state.Serving != l.gen {
+		s.loop.downAt = time.Time{}
+		s.emit(Idled{Head: s.head(l.gen)})
+	}
+}
+
+// watchIdle arms the idle timer where the configuration has one.
+func (s *Slot) watchIdle() {
+	lp := &s.loop
+	lp.idle.off()
+	l := s.serving()
+	if l == nil {
+		return
+	}
+	on := lp.spec.Lazy && lp.spec.IdleTimeout > 0
+	if on && !l.tracked.Swap(true) {
+		l.used.Store(int64(time.Since(l.begun)))
+	}
+	if !on {
+		l.tracked.Store(false)
+		return
+	}
+	lp.idle.set(lp.spec.IdleTimeout)
+}

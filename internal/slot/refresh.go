@@ -1,0 +1,277 @@
+package slot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+const (
+	gapFirst   = 100 * time.Millisecond // between listings of a server that announces changes again and again
+	gapMax     = 30 * time.Second
+	quietTime  = 10 * time.Second // without an announcement, after which the next is answered at once
+	busyStreak = 20               // announced listings in a row after which even real changes are looked at less often
+	leastTTL   = 10 * time.Second // ttlMs below that is not obeyed to the letter
+	listRetry  = 250 * time.Millisecond
+	extraLooks = 4 // at an empty list of a server that says it has tools: after 1, 2, 4 and 8 s
+)
+
+// kinds is a set of catalog kinds, a bit for each.
+type kinds uint32
+
+const allKinds kinds = 1<<len(catalog.Kinds) - 1
+
+func (ks kinds) list() []catalog.Kind {
+	var out []catalog.Kind
+	for _, k := range catalog.Kinds {
+		if ks&(1<<k) != 0 {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// refresh is the loop's memory of listings on the serving life. One runs, and
+// whatever is asked for meanwhile is pending: the last announcement of a burst
+// always leads to one more listing.
+type refresh struct {
+	due     alarm
+	running *life // of the listing that runs; nil if none does
+	pending kinds
+	pace    pace
+	fails   int       // listings in a row
+	hold    time.Time // not before then: the last listing failed
+	planned time.Time // the next one that nobody asks for; zero if there is none
+	ttl     time.Duration
+	looks   int // extra looks taken at an empty list
+	checked time.Time
+}
+
+// pace keeps a server that announces a change after each listing from being
+// listed in a tight loop.
+type pace struct {
+	gap    time.Duration // to be kept after last
+	streak int           // announced listings without a quiet time
+	last   time.Time     // when the last listing ended
+}
+
+// asked: an announcement arrived.
+func (p *pace) asked(now time.Time) {
+	if now.Sub(p.last) > max(quietTime, 4*p.gap) {
+		p.gap, p.streak = 0, 0
+	}
+}
+
+// listed: a listing ended well.
+func (p *pace) listed(now time.Time, changed bool) {
+	p.last = now
+	p.streak++
+	if changed && p.streak <= busyStreak {
+		p.gap = gapFirst
+		return
+	}
+	p.gap = min(max(2*p.gap, gapFirst), gapMax)
+}
+
+// refreshFrom begins anew with a life that serves from now on.
+func (s *Slot) refreshFrom(l *life) {
+	r := &s.loop.refresh
+	*r = refresh{due: r.due, pace: r.pace, ttl: l.cat.TTL, checked: time.Now()}
+	r.pace.last = r.checked
+	s.schedule(l.cat)
+	s.listChanged(l)
+}
+
+// noRefresh: no life serves.
+func (s *Slot) noRefresh() {
+	r := &s.loop.refresh
+	*r = refresh{due: r.due, pace: r.pace, checked: r.checked}
+	r.due.off()
+}
+
+// listChanged takes what a life has announced.
+func (s *Slot) listChanged(l *life) {
+	r := &s.loop.refresh
+	if s.loop.state.Serving != l.gen {
+		return
+	}
+	if ks := kinds(l.changed.Swap(0)); ks != 0 {
+		r.pending |= ks
+		r.pace.asked(time.Now())
+	}
+	s.plan()
+}
+
+// schedule says when the next listing is due that nobody asks for.
+func (s *Slot) schedule(cat *catalog.Catalog) {
+	r := &s.loop.refresh
+	var wait time.Duration
+	if every := s.loop.spec.RefreshInterval; every > 0 {
+		wait = time.Duration(float64(every) * (0.9 + 0.2*s.opts.Rand()))
+	}
+	if r.ttl > 0 && (wait == 0 || r.ttl < wait) {
+		wait = max(r.ttl, leastTTL)
+	}
+	switch {
+	case !shouldHaveTools(cat):
+		r.looks = extraLooks
+	case r.looks < extraLooks:
+		look := time.Second << r.looks
+		if r.looks++; wait == 0 || look < wait {
+			wait = look
+		}
+	}
+	r.planned = time.Time{}
+	if wait > 0 {
+		r.planned = time.Now().Add(wait)
+	}
+}
+
+// shouldHaveTools tells whether a server that declares tools lists none: some
+// answer before they have registered them.
+func shouldHaveTools(cat *catalog.Catalog) bool {
+	if len(cat.Items[catalog.Tools]) > 0 || len(cat.Capabilities) == 0 {
+		return false
+	}
+	var caps struct {
+		Tools json.RawMessage `json:"tools"`
+	}
+	return json.Unmarshal(cat.Capabilities, &caps) == nil && len(caps.Tools) > 0
+}
+
+// plan sets the alarm for the next listing.
+func (s *Slot) plan() {
+	r := &s.loop.refresh
+	l := s.serving()
+	if l == nil || l.stopping || r.running == l {
+		r.due.off()
+		return
+	}
+	at := r.planned
+	if r.pending != 0 {
+		at = later(r.pace.last.Add(r.pace.gap), r.hold)
+	} else if !at.IsZero() {
+		at = later(at, r.hold)
+	}
+	if at.IsZero() {
+		r.due.off()
+		return
+	}
+	r.due.set(time.Until(at))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// relist starts the listing whose time has come.
+func (s *Slot) relist() {
+	r := &s.loop.refresh
+	l := s.serving()
+	if l == nil || l.stopping || r.running == l {
+		return
+	}
+	if r.pending == 0 {
+		r.pending = allKinds
+	}
+	ks, old := r.pending, s.loop.catalog
+	r.pending, r.running = 0, l
+	s.workers.Go(func() { s.post(s.list(l, old, ks)) }) // ends with its life's context or in startupTimeout; quit waits
+}
+
+// list is the refresh worker.
+func (s *Slot) list(l *life, old *catalog.Catalog, ks kinds) listed {
+	ctx, cancel := context.WithTimeout(l.ctx, orElse(l.spec.StartupTimeout, defaultWait))
+	defer cancel()
+	cat, err := l.up.List(ctx, old, ks.list()...)
+	if err == nil && emptied(old, cat) && pauseFor(ctx, l.up.Done(), secondLook) {
+		cat, err = l.up.List(ctx, old, ks.list()...)
+	}
+	if err != nil {
+		return listed{l: l, kinds: ks, err: fault.From("list", err).At(s.name, l.gen)}
+	}
+	return listed{l: l, kinds: ks, cat: cat}
+}
+
+// listDone takes the end of a listing. That of an older life means nothing.
+func (s *Slot) listDone(n listed) {
+	r := &s.loop.refresh
+	if n.l != r.running {
+		return
+	}
+	r.running = nil
+	if s.loop.state.Serving != n.l.gen {
+		return
+	}
+	if n.err != nil {
+		s.listFailed(n)
+		return
+	}
+	r.fails, r.hold = 0, time.Time{}
+	r.checked, r.ttl = time.Now(), n.cat.TTL
+	s.step(lifecycle.Healthy{Gen: n.l.gen, List: true})
+	changed := s.take(n.l, n.cat)
+	r.pace.listed(r.checked, changed)
+	s.schedule(s.loop.catalog)
+	s.plan()
+}
+
+// listFailed keeps the catalog, and what was asked for.
+func (s *Slot) listFailed(n listed) {
+	r := &s.loop.refresh
+	r.pending |= n.kinds
+	wait := min(listRetry<<min(r.fails, 10), gapMax)
+	r.fails++
+	if n.err.Kind == fault.RateLimited {
+		wait = pauseOf(n.err, r.fails)
+		s.pause(time.Now().Add(wait))
+	}
+	r.hold = time.Now().Add(wait)
+	s.emit(ListFailed{Head: s.head(n.l.gen), Cause: n.err})
+	switch {
+	case ends(n.err.Kind):
+		s.exit(n.l, n.err)
+	case n.err.Kind == fault.Deadline && n.l.leases() > 0:
+		// A server that works on a call may be too busy to list.
+	case n.err.Kind == fault.Deadline || n.err.Kind.BlamesLink():
+		s.struck(n.l, true, n.err)
+	}
+	s.plan()
+}
+
+// take makes a new listing the last good catalog, if it says something new.
+func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
+	lp := &s.loop
+	diff := catalog.Diff(lp.catalog, cat)
+	changed = !diff.Empty()
+	if !changed && lp.catalog != nil && sameAbout(lp.catalog, cat) {
+		return false
+	}
+	lp.catalog = cat
+	lp.dirty = true
+	if changed {
+		s.emit(CatalogChanged{Head: s.head(l.gen), Change: diff})
+	}
+	return changed
+}
+
+// sameAbout compares what a catalog says beside its items.
+func sameAbout(a, b *catalog.Catalog) bool {
+	if len(a.Warnings) != len(b.Warnings) {
+		return false
+	}
+	for i := range a.Warnings {
+		if a.Warnings[i] != b.Warnings[i] {
+			return false
+		}
+	}
+	return bytes.Equal(a.ServerInfo, b.ServerInfo) && bytes.Equal(a.Capabilities, b.Capabilities)
+}

@@ -1,0 +1,220 @@
+// Package slot is the permanent place of one server: one loop goroutine runs
+// the lifecycle, workers that it owns do the IO, an immutable View is
+// published by pointer swap, and calls take leases without entering the loop.
+// It merges nothing and knows no other slot.
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/upstream"
+)
+
+// Upstream is what a slot needs of one life. *upstream.Upstream is one.
+type Upstream interface {
+	// List fetches all kinds, complete, or returns an error. old is the last
+	// good catalog or nil; kinds that are not asked for are taken from it.
+	List(ctx context.Context, old *catalog.Catalog, kinds ...catalog.Kind) (*catalog.Catalog, error)
+	// Call sends one request and returns the raw result. It returns when ctx ends.
+	Call(ctx context.Context, c *upstream.Call) ([]byte, error)
+	// Ping asks for a sign of life, in the way of the server's era.
+	Ping(ctx context.Context) error
+	Done() <-chan struct{}
+	Err() error
+	Close(ctx context.Context) error
+	Info() upstream.Info
+}
+
+// Hooks are what a life tells its slot. They must not block, and carry the
+// generation by closure.
+type Hooks struct {
+	Changed func(catalog.Kind)
+	Updated func(uri string, params []byte) // left nil by the slot, for whoever wraps the Dial
+	Log     func(params []byte)             // likewise
+	Stderr  func(line string)
+}
+
+// Dial starts one life: it returns after the handshake, or with a
+// *fault.Fault and nothing left alive. ctx bounds the start alone.
+type Dial func(ctx context.Context, s config.Server, gen uint64, h Hooks) (Upstream, error)
+
+// Options make a Slot.
+type Options struct {
+	Server config.Server
+	Dial   Dial             // required
+	Last   *catalog.Catalog // last good catalog from disk; may be nil
+	Gen    uint64           // newest generation of an earlier run; the first life gets the next
+	// Starting bounds the starts over all slots: a worker sends to it before
+	// it dials and receives from it when the start has ended. nil: no bound.
+	Starting chan struct{}
+	// Published is called by the loop after each new view is out; it must not block. May be nil.
+	Published func(*View)
+	// Emit receives events, from the loop; it must not block. May be nil.
+	Emit func(Event)
+	// Rand returns a number in [0,1) for jitter; nil: math/rand.
+	Rand func() float64
+}
+
+// A View is the published picture of a slot. It is never changed; the next
+// one replaces it, and then Changed is closed.
+type View struct {
+	Server  config.Server
+	State   lifecycle.State
+	Catalog *catalog.Catalog // last good; nil if there never was one
+	Cause   *fault.Fault     // why the last life or attempt ended; nil after proven health
+	// CloseCause is why the last life that was ended would not end in order;
+	// nil if it did.
+	CloseCause *fault.Fault
+	Since      time.Time       // when the seen state began
+	Next       time.Time       // when the next attempt is due; zero if none is
+	Checked    time.Time       // when the catalog was last found to be true, as of this view; zero if never in this run
+	Info       upstream.Info   // of the serving life, as of its start
+	Changed    <-chan struct{} // closed when this view is stale
+
+	life   *life     // the serving life; nil if none
+	began  time.Time // when the newest life was started; zero if none was
+	closed bool      // the slot is closing
+}
+
+// Seen is the state in the words that people see: "connected", "reconnecting", …
+func (v *View) Seen() string { return v.State.Seen() }
+
+// Counts are totals of one slot.
+type Counts struct {
+	Out      int    // calls in flight
+	Waiting  int    // calls that wait for the server
+	Replayed uint64 // calls that were sent again
+	Failed   uint64 // calls that failed for another reason than the server's own answer
+	Starts   uint64 // lives started
+}
+
+// A Slot has one long-lived goroutine, the loop. Beside it live, for as long
+// as their work takes, at most one worker that starts a life, one that ends
+// each life that is ending, and one that refreshes the catalog.
+type Slot struct {
+	opts    Options
+	name    string
+	born    time.Time // base of the atomic times below, which count from here
+	view    atomic.Pointer[View]
+	logs    ring
+	gate    gate          // bounds calls at a time
+	paused  atomic.Int64  // the server asked for no calls until then; 0 if it did not
+	probeAt atomic.Int64  // a call may bring a slow probe forward from then on
+	wake    chan struct{} // one slot: the loop has something to do
+	said    chan Event    // what calls have to tell; events that find it full are dropped
+	starts  atomic.Uint64
+	waiting atomic.Int64
+	resent  atomic.Uint64
+	failed  atomic.Uint64
+	alive   atomic.Pointer[[]*life] // the lives that are not gone yet; replaced by the loop
+
+	workers sync.WaitGroup
+	hard    context.Context // ends when a Close ran out of time
+	give    context.CancelFunc
+	hurry   chan struct{} // closed when a Close cannot wait for drains any longer
+	rush    sync.Once
+	ended   chan struct{} // closed when the loop and all workers have ended
+
+	inbox inbox
+	loop  loop // owned by the loop goroutine alone
+}
+
+// New starts the slot's loop, and with it the server unless that is disabled
+// or lazy. The caller must Close the slot.
+func New(o Options) *Slot {
+	if o.Dial == nil {
+		panic("bug: slot without Dial")
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Float64
+	}
+	s := &Slot{
+		opts:  o,
+		name:  o.Server.Name,
+		born:  time.Now(),
+		wake:  make(chan struct{}, 1),
+		said:  make(chan Event, saidMax),
+		hurry: make(chan struct{}),
+		ended: make(chan struct{}),
+	}
+	s.hard, s.give = context.WithCancel(context.Background())
+	s.alive.Store(new([]*life))
+	s.begin()
+	go s.run() // ended by Close, which waits for it
+	return s
+}
+
+// View is the picture that is out now.
+func (s *Slot) View() *View { return s.view.Load() }
+
+// Counts are the totals as of now.
+func (s *Slot) Counts() Counts {
+	c := Counts{
+		Waiting:  int(s.waiting.Load()),
+		Replayed: s.resent.Load(),
+		Failed:   s.failed.Load(),
+		Starts:   s.starts.Load(),
+	}
+	for _, l := range *s.alive.Load() {
+		c.Out += l.leases()
+	}
+	return c
+}
+
+// Logs returns the last lines that the server wrote to stderr, over all its
+// lives, the oldest first.
+func (s *Slot) Logs() []Line { return s.logs.lines() }
+
+// Close refuses calls, ends whatever lives or is starting, and waits for all
+// goroutines. Calls in flight get their drain time, but no more than half of
+// what ctx leaves. When ctx ends first the rest is cut short, and a Closed
+// fault names what would not stop; a later Close waits on. It is idempotent.
+func (s *Slot) Close(ctx context.Context) error {
+	s.post(&told{op: (*Slot).shut, done: make(chan struct{})})
+	if at, ok := ctx.Deadline(); ok {
+		t := time.AfterFunc(time.Until(at)/2, s.hasten)
+		defer t.Stop()
+	}
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		s.hasten()
+		s.give()
+		return s.unstopped(ctx.Err())
+	}
+}
+
+func (s *Slot) hasten() { s.rush.Do(func() { close(s.hurry) }) }
+
+// unstopped names the lives that are still there.
+func (s *Slot) unstopped(err error) error {
+	var gens []string
+	for _, l := range *s.alive.Load() {
+		gens = append(gens, fmt.Sprint(l.gen))
+	}
+	slices.Sort(gens)
+	what := "its last worker"
+	if len(gens) > 0 {
+		what = "generation " + strings.Join(gens, ", ")
+	}
+	return &fault.Fault{
+		Kind: fault.Closed, Op: "close", Server: s.name,
+		Err: fmt.Errorf("%s would not stop in time: %w", what, errors.Join(err)),
+	}
+}
+
+// since is now as a number that an atomic can hold; never 0.
+func (s *Slot) since(t time.Time) int64 { return max(int64(t.Sub(s.born)), 1) }

@@ -1,0 +1,113 @@
+package slot
+
+import (
+	"errors"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+// policyOf is the lifecycle's numbers as configured; what is 0 is as usual.
+func policyOf(r config.Retry) lifecycle.Policy {
+	p := lifecycle.DefaultPolicy()
+	set(&p.Strikes, r.Strikes)
+	set(&p.FastTries, r.FastTries)
+	set(&p.FirstDelay, r.FirstDelay)
+	set(&p.MaxDelay, r.MaxDelay)
+	set(&p.SlowProbe, r.SlowProbe)
+	set(&p.StableAfter, r.StableAfter)
+	set(&p.MaxStarts, r.MaxStarts)
+	switch r.Restart {
+	case "on-failure":
+		p.Restart = lifecycle.OnFailure
+	case "never":
+		p.Restart = lifecycle.Never
+	}
+	return p
+}
+
+func set[T int | time.Duration](to *T, value T) {
+	if value > 0 {
+		*to = value
+	}
+}
+
+// verdictOf says what the end of a life or of an attempt means for the next.
+func verdictOf(f *fault.Fault) lifecycle.Verdict {
+	switch f.Kind {
+	case fault.SessionLost, fault.SessionSuspect:
+		return lifecycle.SessionEnd
+	case fault.Unauthorized:
+		return lifecycle.NeedAuth
+	case fault.Missing:
+		return lifecycle.NotThere
+	case fault.Invalid, fault.NoVersion:
+		return lifecycle.BadConfig
+	default:
+	}
+	if f.Exit == cleanExit || errors.Is(f, errCleanEnd) {
+		return lifecycle.CleanEnd
+	}
+	return lifecycle.Retry
+}
+
+// wishOf is how long the server asked not to be tried.
+func wishOf(f *fault.Fault) time.Duration { return max(f.RetryAfter, 0) }
+
+// cleanExit is how the transport describes a process that ended without an error.
+const cleanExit = "exit 0"
+
+// errCleanEnd is the end of a link that gives no reason.
+var errCleanEnd = errors.New("the server ended the connection in order")
+
+// endOf is why a link that is done has ended; never nil.
+func endOf(l *life) *fault.Fault {
+	if err := l.up.Err(); err != nil {
+		return fault.From("serve", err)
+	}
+	return &fault.Fault{Kind: fault.Broken, Op: "serve", Err: errCleanEnd}
+}
+
+// explain completes a fault with where it happened and what the process said.
+func (s *Slot) explain(f *fault.Fault, l *life) *fault.Fault {
+	f = f.At(s.name, l.gen)
+	lines := f.Stderr
+	if len(lines) == 0 {
+		lines = s.logs.last(l.gen)
+	}
+	f.Stderr = nil
+	for _, line := range lines {
+		f.Stderr = append(f.Stderr, l.veil.hide(line))
+	}
+	return f
+}
+
+// Remedy is what a person can do about the server, as a sentence with a
+// command; "" if nothing needs doing.
+func (v *View) Remedy() string {
+	if v.State.Phase != lifecycle.Parked {
+		return ""
+	}
+	return remedyOf(v.Server.Name, v.State.Parked, v.Cause)
+}
+
+// remedyOf is what a person can do about a parked server.
+func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
+	if cause != nil && cause.Remedy != "" {
+		return cause.Remedy
+	}
+	switch why {
+	case lifecycle.Auth:
+		return "run: everline auth login " + name
+	case lifecycle.Config:
+		return "run: everline doctor " + name
+	case lifecycle.Missing:
+		return "install the command, or run: everline doctor " + name
+	case lifecycle.Ended:
+		return "run: everline reconnect " + name
+	case lifecycle.Budget, lifecycle.None:
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+package everline_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/everline/everline"
+
+// mayImport is the import table of the design: which packages of this module
+// a package may import. A package that is not listed here fails the test, so
+// that a new one gets its line, and its reason, on purpose.
+var mayImport = map[string][]string{
+	"fault":              {},
+	"internal/lifecycle": {},
+	"internal/wire":      {},
+	"config":             {"fault"},
+	"internal/catalog":   {"config", "fault"},
+	"internal/transport": {"internal/wire", "config", "fault"},
+	"internal/upstream":  {"internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
+	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "config", "fault"},
+	"internal/fleet":     {"internal/slot", "internal/catalog", "config", "fault"},
+	".":                  {"internal/fleet", "internal/catalog", "config", "fault"},
+	"internal/gateway":   {".", "internal/wire", "config", "fault"},
+	"internal/admin":     {".", "config", "fault"},
+	"internal/observe":   {"."},
+
+	// The scripted servers and the built-in servers of the demo: peers of
+	// everline on the wire, and no part of a request's path.
+	"internal/mcptest": {"internal/wire"},
+	"internal/demo":    {".", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
+}
+
+// mayImportForeign names the packages outside the standard library that a
+// package may import.
+var mayImportForeign = map[string][]string{
+	"config":             {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/transport": {"golang.org/x/sys"},
+	"internal/admin":     {"golang.org/x/sys"},
+}
+
+// free are folders with their own rules: commands wire everything, and
+// programs that are only run by make.
+var free = []string{"cmd", "internal/lifecycle/mutants", "conformance", "bench"}
+
+func TestImportTable(t *testing.T) {
+	seen := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if path != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"testdata", "node_modules"}, d.Name()) || slices.Contains(free, filepath.ToSlash(path))) {
+				return filepath.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		seen[pkg] = true
+		checkFile(t, pkg, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range []string{"fault", "config", "internal/lifecycle", "internal/slot", "."} {
+		if !seen[pkg] {
+			t.Errorf("package %s was not found: is the walk broken?", pkg)
+		}
+	}
+}
+
+func checkFile(t *testing.T, pkg, path string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	allowed, known := mayImport[pkg]
+	if !known {
+		t.Errorf("%s: package %s is not in the import table", path, pkg)
+	}
+	for _, spec := range f.Imports {
+		name := strings.Trim(spec.Path.Value, `"`)
+		rel, ours := strings.CutPrefix(name, module)
+		switch {
+		case ours:
+			rel = strings.TrimPrefix(rel, "/")
+			if rel == "" {
+				rel = "."
+			}
+			if !slices.Contains(allowed, rel) {
+				t.Errorf("%s imports %s, which the import table forbids", path, rel)
+			}
+		case pkg == "internal/lifecycle" && name != "time" && name != "fmt" && name != "strconv":
+			t.Errorf("%s imports %s: the core imports time, and formatting for its transcripts, alone", path, name)
+		case strings.Contains(strings.SplitN(name, "/", 2)[0], ".") && !foreignAllowed(pkg, name):
+			t.Errorf("%s imports %s, which package %s may not", path, name, pkg)
+		}
+	}
+}
+
+func foreignAllowed(pkg, name string) bool {
+	return slices.ContainsFunc(mayImportForeign[pkg], func(p string) bool {
+		return name == p || strings.HasPrefix(name, p+"/")
+	})
+}

@@ -1,0 +1,86 @@
+// Package everline keeps one supervised connection to every MCP server and
+// offers all of them as one: a Hub. It does not listen on anything; the
+// endpoint for MCP clients is built on this API alone.
+package everline
+
+import (
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/fleet"
+)
+
+// Options make a Hub. The zero value works.
+type Options struct {
+	// StateDir keeps the last good catalogs, so that a restart lists them at
+	// once. "": nothing is kept.
+	StateDir string
+	// Name and Version go into clientInfo toward servers; "everline" and the
+	// module's version by default.
+	Name, Version string
+	// Emit receives every event, in order per server; it must not block. May be nil.
+	Emit func(Event)
+	// Warn hears of state files that could not be read or written; may be nil.
+	Warn func(server, text string)
+}
+
+// A Call is one request of one client to one server.
+type Call struct {
+	Method string // tools/call, prompts/get, resources/read, completion/complete, or an extension method
+	// Name is the exposed name of a tool or prompt, or a resource's URI, and
+	// decides where the call goes.
+	Name   string
+	Params []byte // the raw params object; its name member may still be the exposed one
+	// Server sends the call to this server whatever Name is, with Name as the
+	// server's own. "": Name decides.
+	Server string
+	// Progress gets the params of progress notifications, in order, with the
+	// client's own progressToken; it must not block. nil: not wanted.
+	Progress func(params []byte)
+	// LogLevel is the client's wish for notifications/message during this
+	// call (modern era); "".
+	LogLevel string
+}
+
+// Catalog is the merged, immutable table of all servers.
+type Catalog = catalog.Table
+
+// Kind is a kind of listed item.
+type Kind = catalog.Kind
+
+// The four kinds.
+const (
+	Tools     = catalog.Tools
+	Prompts   = catalog.Prompts
+	Resources = catalog.Resources
+	Templates = catalog.Templates
+)
+
+// Event is one thing that happened; see the types of this package that
+// implement it.
+type Event = fleet.Event
+
+// A Status is what is known about one server now.
+type Status struct {
+	Name       string
+	State      string // as in the lifecycle: connected, reconnecting, disconnected, …
+	Generation uint64
+	Transport  string
+	PID        int
+	URL        string
+	Era        string // "legacy", "modern", "" if not known yet
+	Version    string // negotiated protocol version
+	Counts     [4]int // by Kind
+	CatalogAt  time.Time
+	Since      time.Time
+	Next       time.Time // next attempt; zero if none is due
+	Attempt    int
+	Cause      *fault.Fault // nil if all is well
+	Out        int          // calls in flight
+	Waiting    int          // calls that wait for the server
+	Warnings   []string
+	Origin     config.Origin
+	Remedy     string // a command to type; "" if none is needed
+}

@@ -1,0 +1,133 @@
+package everline
+
+import (
+	"context"
+	"sync"
+)
+
+// A fan hands what happens to everybody who listens. Nothing in it blocks:
+// func listeners must not, and a channel that is full is closed.
+type fan struct {
+	emit func(Event)
+
+	mu      sync.Mutex // guards the rest; listeners are called after it is released
+	closed  bool
+	next    int
+	changes map[int]func([]Kind)
+	logs    map[int]func(server string, params []byte)
+	watches map[int]chan Event
+}
+
+func (f *fan) changed(kinds []Kind) {
+	for _, fn := range snapshot(f, f.changesLocked) {
+		fn(kinds)
+	}
+}
+
+func (f *fan) logged(server string, params []byte) {
+	for _, fn := range snapshot(f, f.logsLocked) {
+		fn(server, params)
+	}
+}
+
+func (f *fan) changesLocked() map[int]func([]Kind)      { return f.changes }
+func (f *fan) logsLocked() map[int]func(string, []byte) { return f.logs }
+
+// snapshot copies the listeners, so that they are called outside the lock.
+func snapshot[F any](f *fan, get func() map[int]F) []F {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fns := make([]F, 0, len(get()))
+	for _, fn := range get() {
+		fns = append(fns, fn)
+	}
+	return fns
+}
+
+func (f *fan) event(e Event) {
+	if f.emit != nil {
+		f.emit(e)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, ch := range f.watches {
+		select {
+		case ch <- e:
+		default: // it does not read: cut off, not waited for
+			delete(f.watches, id)
+			close(ch)
+		}
+	}
+}
+
+func (f *fan) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for id, ch := range f.watches {
+		delete(f.watches, id)
+		close(ch)
+	}
+}
+
+// add registers a listener in the map that field points to.
+func add[F any](f *fan, field *map[int]F, fn F) (cancel func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if *field == nil {
+		*field = map[int]F{}
+	}
+	id := f.next
+	f.next++
+	(*field)[id] = fn
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(*field, id)
+	}
+}
+
+// OnChange calls fn after each new catalog is published, with the kinds whose
+// lists differ. fn must not block. cancel ends it.
+func (h *Hub) OnChange(fn func(kinds []Kind)) (cancel func()) {
+	return add(&h.fan, &h.fan.changes, fn)
+}
+
+// OnLog calls fn with the params of every notifications/message of a server.
+// fn must not block. cancel ends it.
+func (h *Hub) OnLog(fn func(server string, params []byte)) (cancel func()) {
+	return add(&h.fan, &h.fan.logs, fn)
+}
+
+// watchBuffer is how many events a reader of Watch may fall behind.
+const watchBuffer = 1024
+
+// Watch returns the events from now on, until ctx ends or the hub is closed;
+// then the channel is closed. A reader that falls 1,024 events behind is cut
+// off: its channel is closed.
+func (h *Hub) Watch(ctx context.Context) <-chan Event {
+	ch := make(chan Event, watchBuffer)
+	f := &h.fan
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		close(ch)
+		return ch
+	}
+	if f.watches == nil {
+		f.watches = map[int]chan Event{}
+	}
+	id := f.next
+	f.next++
+	f.watches[id] = ch
+	f.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if _, open := f.watches[id]; open {
+			delete(f.watches, id)
+			close(ch)
+		}
+	})
+	return ch
+}

@@ -1,0 +1,254 @@
+package everline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/fleet"
+)
+
+// A Hub keeps one supervised connection to every configured server. All its
+// methods may be called by many goroutines at once.
+type Hub struct {
+	fleet *fleet.Fleet
+	fan   fan
+}
+
+// Open starts a hub for the servers of cfg. It returns at once: servers come
+// up behind it, and their last good catalogs are listed from the start. The
+// caller must Close the hub. ctx bounds nothing but Open itself.
+func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fault.From("open", err)
+	}
+	if opts.Name == "" {
+		opts.Name = "everline"
+	}
+	if opts.Version == "" {
+		opts.Version = moduleVersion()
+	}
+	h := &Hub{}
+	h.fan.emit = opts.Emit
+	h.fleet = fleet.New(cfg, fleet.Options{
+		StateDir: opts.StateDir,
+		Name:     opts.Name,
+		Version:  opts.Version,
+		Emit:     h.fan.event,
+		Changed:  h.fan.changed,
+		Log:      h.fan.logged,
+		Warn:     opts.Warn,
+	})
+	return h, nil
+}
+
+// moduleVersion is what the build knows of itself: the module's version where
+// everline is a dependency or was installed, "devel" elsewhere.
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	if info.Main.Path == modulePath && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == modulePath {
+			return d.Version
+		}
+	}
+	return "devel"
+}
+
+const modulePath = "github.com/everline/everline"
+
+// Catalog is the merged table that is published now: one atomic load.
+func (h *Hub) Catalog() *Catalog { return h.fleet.Table() }
+
+// Config is the configuration that is applied now.
+func (h *Hub) Config() *config.Config { return h.fleet.Config() }
+
+// WaitFirst lets the very first list of a hub that has just been opened be
+// complete: it waits for servers that have never had a catalog, until
+// config.FirstListWait after Open. Later it returns at once.
+func (h *Hub) WaitFirst(ctx context.Context) { h.fleet.WaitFirst(ctx) }
+
+// Call sends one request to the server that owns its name and returns the raw
+// result. While the server is away the call waits for it as long as that can
+// help. Every error is a *fault.Fault: Kind RPC holds the server's own error,
+// and Outcome says what is known about the execution of any other.
+func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
+	t, err := h.target(c)
+	if err != nil {
+		return nil, err
+	}
+	s := h.fleet.Slot(t.Server)
+	if s == nil {
+		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+t.Server)
+	}
+	return s.Call(ctx, &fleet.Request{
+		Method:   c.Method,
+		Name:     t.Name,
+		Params:   c.Params,
+		Headers:  t.Headers,
+		Progress: c.Progress,
+		LogLevel: c.LogLevel,
+	}, mayRepeat(c.Method, t))
+}
+
+// target finds where a call goes: a pure lookup in the table that is out now.
+func (h *Hub) target(c *Call) (catalog.Target, error) {
+	table := h.Catalog()
+	name, ok := c.Name, true
+	if c.Server != "" {
+		if name, ok = h.exposed(c); !ok && c.Method != "tools/call" && c.Method != "prompts/get" {
+			return catalog.Target{Server: c.Server, Name: c.Name}, nil // a request about no item
+		}
+	}
+	var t catalog.Target
+	if ok {
+		t, ok = find(table, c.Method, name)
+	}
+	if !ok {
+		return t, h.unknown(c)
+	}
+	return t, nil
+}
+
+// unknown says why a name is not found: its server is disabled, has never been
+// up, or there is no such name.
+func (h *Hub) unknown(c *Call) *fault.Fault {
+	server := c.Server
+	if server == "" && (c.Method == "tools/call" || c.Method == "prompts/get") {
+		server, _ = h.Catalog().Server(c.Name)
+	}
+	f := fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
+	f.Server, f.Outcome = server, fault.NotSent
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return f
+	}
+	switch v := s.View(); {
+	case v.Seen() == "disabled" || v.Seen() == "disabling":
+		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+server
+	case v.Catalog == nil:
+		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
+	}
+	return f
+}
+
+func find(table *Catalog, method, name string) (catalog.Target, bool) {
+	switch method {
+	case "tools/call":
+		return table.Tool(name)
+	case "prompts/get":
+		return table.Prompt(name)
+	case "completion/complete":
+		if t, ok := table.Prompt(name); ok {
+			return t, true
+		}
+		return table.Resource(name)
+	default:
+		return table.Resource(name)
+	}
+}
+
+// exposed finds the published name of what a server itself calls c.Name.
+func (h *Hub) exposed(c *Call) (string, bool) {
+	kind := Tools
+	if c.Method != "tools/call" {
+		kind = Prompts
+	}
+	for l := range h.Catalog().Items(kind) {
+		if l.Server == c.Server && l.Item.Name == c.Name {
+			return l.Exposed, true
+		}
+	}
+	return "", false
+}
+
+// mayRepeat tells whether a call whose outcome is unknown may be sent again.
+func mayRepeat(method string, t catalog.Target) bool {
+	switch method {
+	case "prompts/get", "resources/read", "completion/complete":
+		return true
+	case "tools/call":
+		switch t.Replay {
+		case config.ReplayAlways:
+			return true
+		case config.ReplayNever:
+			return false
+		default:
+			return t.Hints.ReadOnly || t.Hints.Idempotent
+		}
+	default:
+		return false
+	}
+}
+
+// Subscribe asks for the updates of a resource until cancel is called, over
+// all lives of its server. fn gets the params of each notification, in order,
+// and one more after a life was replaced; it must not block.
+func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
+	return h.fleet.Subscribe(ctx, uri, fn)
+}
+
+// SetLevel asks all servers for log messages from this level on ("debug" to
+// "emergency"); "" asks for nothing.
+func (h *Hub) SetLevel(level string) { h.fleet.SetLevel(level) }
+
+// Apply makes cfg the configuration. Only what changed is touched; the plan
+// says what that was. It returns once the new catalog is published.
+func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
+	return h.fleet.Apply(ctx, cfg)
+}
+
+// Enable lets a disabled server run again. Enabling an enabled one changes nothing.
+func (h *Hub) Enable(ctx context.Context, server string) error {
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Enable(ctx) })
+}
+
+// Disable unpublishes a server and refuses its calls at once, and ends it
+// behind that, whatever closing it does. Disabling a disabled one changes nothing.
+func (h *Hub) Disable(ctx context.Context, server string) error {
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Disable(ctx) })
+}
+
+// Reconnect replaces a server's life by a new one now, whatever timer runs.
+// A disabled server is refused with kind Conflict.
+func (h *Hub) Reconnect(ctx context.Context, server string) error {
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Reconnect(ctx) })
+}
+
+// Await returns when the server is connected by a life newer than gen, or has
+// come to a state that waits for a person, or when ctx ends.
+func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, error) {
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return Status{}, fault.New(fault.NotFound, "wait", "no server is called "+server)
+	}
+	for {
+		v := s.View()
+		st := h.status(v)
+		if v.Settled(gen) {
+			return st, h.fleet.Flush(ctx) // what it offers is published, too
+		}
+		select {
+		case <-v.Changed:
+		case <-ctx.Done():
+			return st, fault.From("wait", ctx.Err())
+		}
+	}
+}
+
+// Close refuses all calls, ends every server, and waits, bounded by ctx. It is
+// idempotent, and names what would not stop.
+func (h *Hub) Close(ctx context.Context) error {
+	err := h.fleet.Close(ctx)
+	h.fan.close()
+	return err
+}

@@ -1,0 +1,246 @@
+// Package fleet is the set of slots: it applies configurations, merges what
+// the slots publish into one table, and keeps last good catalogs on disk. It
+// decides nothing about a server's life, and knows no clients.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/slot"
+)
+
+// Options make a Fleet. The func fields must not block; nil is allowed.
+type Options struct {
+	StateDir      string // where last good catalogs are kept; "": nowhere
+	Name, Version string // what servers are told of us
+
+	Emit    func(slot.Event)                           // every event of every slot
+	Changed func([]catalog.Kind)                       // after a new table is out: the kinds that differ
+	Log     func(server string, params []byte)         // notifications/message of a server
+	Warn    func(server, text string)                  // a state file that could not be read or written
+	Dial    func(server string, d slot.Dial) slot.Dial // wraps the real dial; for tests
+}
+
+// A Fleet has two long-lived goroutines, the merger and the saver, and those
+// of its slots.
+type Fleet struct {
+	opts    Options
+	started time.Time
+	store   *catalog.Store
+	wishes  wishes
+
+	gate     chan struct{} // held by the one Apply that runs; a channel, so that waiting for it ends with ctx
+	roster   atomic.Pointer[roster]
+	out      atomic.Pointer[published]
+	trigger  chan struct{} // one slot: something that is merged has changed
+	save     chan struct{} // one slot: something that is kept on disk has changed
+	asked    atomic.Uint64 // merges asked for
+	starting chan struct{} // bounds the starts over all slots
+	stop     chan struct{}
+	stopped  sync.Once
+	loops    sync.WaitGroup // merger and saver
+	workers  sync.WaitGroup // closings of removed slots, and what new lives are told
+
+	mu      sync.Mutex               // guards the two below; nothing waits under it
+	closed  bool                     // no more workers
+	leaving map[string]chan struct{} // removed servers whose slot is still closing
+}
+
+// A roster is the immutable set of members; Apply replaces it.
+type roster struct {
+	cfg    *config.Config
+	order  []*member
+	byName map[string]*member
+}
+
+// published is the table that is out. changed is closed when the next one is.
+type published struct {
+	table   *catalog.Table
+	merged  uint64 // the value of Fleet.asked that this table reflects
+	changed chan struct{}
+}
+
+// New starts a slot for every server of cfg. It returns at once: servers come
+// up behind it. The caller must Close the fleet.
+func New(cfg *config.Config, opts Options) *Fleet {
+	f := &Fleet{
+		opts:     opts,
+		started:  time.Now(),
+		gate:     make(chan struct{}, 1),
+		trigger:  make(chan struct{}, 1),
+		save:     make(chan struct{}, 1),
+		starting: make(chan struct{}, max(cfg.MaxStarting, 1)),
+		stop:     make(chan struct{}),
+		leaving:  map[string]chan struct{}{},
+	}
+	f.wishes.init()
+	if opts.StateDir != "" {
+		f.store = &catalog.Store{Dir: opts.StateDir}
+	}
+	r := &roster{cfg: cfg, byName: map[string]*member{}}
+	for _, s := range cfg.Servers {
+		r.add(f.newMember(s, nil))
+	}
+	f.roster.Store(r)
+	m := newMerger(cfg)
+	f.out.Store(&published{table: m.merge(r), changed: make(chan struct{})})
+	f.loops.Go(func() { f.mergeLoop(m) })
+	f.loops.Go(f.saveLoop)
+	f.poke()
+	return f
+}
+
+// pending tells whether a server may still get its first catalog by itself.
+func (r *roster) pending() bool {
+	return slices.ContainsFunc(r.order, func(m *member) bool { return m.slot.View().Pending() })
+}
+
+func (r *roster) add(m *member) {
+	r.order = append(r.order, m)
+	r.byName[m.name] = m
+}
+
+// Table is the merged table that is out now.
+func (f *Fleet) Table() *catalog.Table { return f.out.Load().table }
+
+// Config is the configuration that is applied now.
+func (f *Fleet) Config() *config.Config { return f.roster.Load().cfg }
+
+// Views returns the views of all slots, in the order of the configuration.
+func (f *Fleet) Views() []*slot.View {
+	r := f.roster.Load()
+	views := make([]*slot.View, len(r.order))
+	for i, m := range r.order {
+		views[i] = m.slot.View()
+	}
+	return views
+}
+
+// Slot returns the slot of a server; nil if no such server is configured.
+func (f *Fleet) Slot(name string) *slot.Slot {
+	if m := f.roster.Load().byName[name]; m != nil {
+		return m.slot
+	}
+	return nil
+}
+
+// Names returns the names of all servers, in the order of the configuration.
+func (f *Fleet) Names() []string {
+	r := f.roster.Load()
+	names := make([]string, len(r.order))
+	for i, m := range r.order {
+		names[i] = m.name
+	}
+	return names
+}
+
+// Do runs an operation on one server's slot and returns once the table
+// reflects what it did.
+func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *slot.Slot) error) error {
+	s := f.Slot(name)
+	if s == nil {
+		return fault.New(fault.NotFound, "server", "no server is called "+name)
+	}
+	if err := op(ctx, s); err != nil {
+		return err
+	}
+	return f.Flush(ctx)
+}
+
+// Apply makes cfg the configuration: new servers get a slot, changed ones a
+// new life, removed ones are unpublished at once and closed behind it. Servers
+// that did not change are not touched. It returns once the new table is out.
+func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
+	select {
+	case f.gate <- struct{}{}:
+		defer func() { <-f.gate }()
+	case <-ctx.Done():
+		return config.Plan{}, fault.From("apply", ctx.Err())
+	}
+	old := f.roster.Load()
+	plan := config.Diff(old.cfg, cfg)
+	next := &roster{cfg: cfg, byName: map[string]*member{}}
+	var errs []error
+	for _, s := range cfg.Servers {
+		m := old.byName[s.Name]
+		switch {
+		case m == nil:
+			m = f.newMember(s, f.predecessor(s.Name))
+		case slices.Contains(plan.Change, s.Name):
+			m = m.with(s)
+			errs = append(errs, m.slot.Apply(ctx, s))
+		}
+		next.add(m)
+	}
+	f.roster.Store(next)
+	for _, name := range plan.Remove {
+		f.retire(old.byName[name])
+	}
+	errs = append(errs, f.Flush(ctx))
+	return plan, errors.Join(errs...)
+}
+
+// WaitFirst returns when every server that may still get its first catalog
+// has one, or FirstListWait after the start of the fleet, or when ctx ends.
+// Later than that it returns at once.
+func (f *Fleet) WaitFirst(ctx context.Context) {
+	left := f.Config().FirstListWait - time.Since(f.started)
+	if left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for {
+		out := f.out.Load()
+		if !f.roster.Load().pending() {
+			_ = f.Flush(ctx) // the catalog is there; so must the table be
+			return
+		}
+		select {
+		case <-out.changed:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-f.stop:
+			return
+		}
+	}
+}
+
+// Close refuses all calls, ends every server side by side, and waits for all
+// goroutines, bounded by ctx. It is idempotent, and names what would not stop.
+func (f *Fleet) Close(ctx context.Context) error {
+	r := f.roster.Load()
+	errs := make([]error, len(r.order))
+	var wg sync.WaitGroup
+	for i, m := range r.order {
+		wg.Go(func() { errs[i] = m.slot.Close(ctx) })
+	}
+	wg.Wait()
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.stopped.Do(func() { close(f.stop) })
+	f.loops.Wait()
+	f.workers.Wait()
+	return errors.Join(errs...)
+}
+
+// spawn runs fn in a worker that Close waits for; after Close it does nothing.
+// fn must bound itself.
+func (f *Fleet) spawn(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.workers.Go(fn)
+	}
+}

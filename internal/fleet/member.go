@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/slot"
+)
+
+// A member is one server's place in the fleet. It is immutable but for what
+// its own lives found out.
+type member struct {
+	name string
+	spec config.Server
+	slot *slot.Slot
+	*memory
+}
+
+// memory is what outlives a member's spec.
+type memory struct {
+	era  atomic.Pointer[slot.Era]
+	told atomic.Uint64 // the newest life that was told of the clients' wishes
+}
+
+// with returns the member with a new spec and the same slot.
+func (m *member) with(s config.Server) *member {
+	return &member{name: m.name, spec: s, slot: m.slot, memory: m.memory}
+}
+
+// newMember makes the slot of a server. before, if not nil, is closed when an
+// earlier slot of the same name is gone; the first life waits for that.
+func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
+	m := &member{name: s.Name, spec: s, memory: &memory{}}
+	saved := f.load(s)
+	var era slot.Era
+	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil {
+		m.era.Store(&era)
+	}
+	m.slot = slot.New(slot.Options{
+		Server:    s,
+		Dial:      f.dial(m, before),
+		Last:      saved.Catalog,
+		Gen:       saved.Gen,
+		Starting:  f.starting,
+		Published: func(*slot.View) { f.poke() },
+		Emit:      f.opts.Emit,
+	})
+	return m
+}
+
+// dial is the member's way to a new life.
+func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
+	real := slot.NewDial(f.opts.Name, f.opts.Version, func() slot.Era {
+		if e := m.era.Load(); e != nil {
+			return *e
+		}
+		return slot.Era{}
+	})
+	if f.opts.Dial != nil {
+		real = f.opts.Dial(m.name, real)
+	}
+	return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.name, uri, params) }
+		h.Log = func(params []byte) {
+			if f.opts.Log != nil {
+				f.opts.Log(m.name, params)
+			}
+		}
+		return real(ctx, s, gen, h)
+	}
+}
+
+// retire closes a removed server's slot behind the caller's back; Close waits for it.
+func (f *Fleet) retire(m *member) {
+	gone := make(chan struct{})
+	f.mu.Lock()
+	f.leaving[m.name] = gone
+	f.mu.Unlock()
+	f.wishes.forget(m.name)
+	f.spawn(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.spec.DrainTimeout+closeLimit)
+		defer cancel()
+		if err := m.slot.Close(ctx); err != nil {
+			f.warn(m.name, "closing the removed server: "+err.Error())
+		}
+		f.mu.Lock()
+		if f.leaving[m.name] == gone {
+			delete(f.leaving, m.name)
+		}
+		f.mu.Unlock()
+		close(gone)
+	})
+}
+
+// predecessor returns a channel that is closed when the last retired slot of
+// that name is gone; nil if none is on its way out.
+func (f *Fleet) predecessor(name string) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.leaving[name]; ok {
+		return c
+	}
+	return nil
+}
+
+// entry is what the member adds to the table.
+func (m *member) entry(v *slot.View) catalog.Entry {
+	e := catalog.Entry{
+		Server:    m.name,
+		Rules:     m.spec.Tools,
+		Replay:    m.spec.Replay,
+		Catalog:   v.Catalog,
+		Published: v.Published(),
+	}
+	if e.Published && v.Away() {
+		e.Away = &catalog.Away{State: v.Seen(), Since: v.Since}
+		if v.Cause != nil {
+			e.Away.Cause = v.Cause.Text()
+		}
+	}
+	return e
+}

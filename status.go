@@ -1,0 +1,116 @@
+package everline
+
+import (
+	"fmt"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/fleet"
+)
+
+// LogLine is one line that a server's process wrote to stderr.
+type LogLine = fleet.Line
+
+// Status returns what is known about every server, in the order of the
+// configuration.
+func (h *Hub) Status() []Status {
+	views := h.fleet.Views()
+	all := make([]Status, len(views))
+	for i, v := range views {
+		all[i] = h.status(v)
+	}
+	return all
+}
+
+// Server returns what is known about one server; ok is false if none is
+// called so.
+func (h *Hub) Server(name string) (st Status, ok bool) {
+	s := h.fleet.Slot(name)
+	if s == nil {
+		return Status{}, false
+	}
+	return h.status(s.View()), true
+}
+
+// Logs returns the last lines that a server's processes wrote to stderr,
+// oldest first, over all its lives.
+func (h *Hub) Logs(server string) ([]LogLine, error) {
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return nil, fault.New(fault.NotFound, "logs", "no server is called "+server)
+	}
+	return s.Logs(), nil
+}
+
+func (h *Hub) status(v *fleet.View) Status {
+	st := Status{
+		Name:       v.Server.Name,
+		State:      v.Seen(),
+		Generation: v.State.Gen,
+		Transport:  v.Server.Transport,
+		URL:        v.Server.URL,
+		Since:      v.Since,
+		Next:       v.Next,
+		Attempt:    v.State.Attempt,
+		Cause:      v.Cause,
+		Origin:     v.Server.Origin,
+		Remedy:     remedy(v),
+	}
+	if v.State.Serving != 0 {
+		st.PID = v.Info.PID
+		st.Transport = v.Info.Kind.String()
+		st.Version = v.Info.Era.Version
+		st.Era = "legacy"
+		if v.Info.Era.Modern {
+			st.Era = "modern"
+		}
+	}
+	if c := v.Catalog; c != nil {
+		for _, k := range catalog.Kinds {
+			st.Counts[k] = len(c.Items[k])
+		}
+		st.CatalogAt = c.At
+		st.Warnings = append(st.Warnings, c.Warnings...)
+	}
+	if s := h.fleet.Slot(st.Name); s != nil {
+		n := s.Counts()
+		st.Out, st.Waiting = n.Out, n.Waiting
+	}
+	for _, c := range h.Catalog().Conflicts() {
+		if c.Server == st.Name {
+			st.Warnings = append(st.Warnings, conflictText(c))
+		}
+	}
+	return st
+}
+
+func conflictText(c catalog.Conflict) string {
+	if c.Exposed == "" {
+		return fmt.Sprintf("%s %q is shadowed by server %s: neither listed nor reachable", c.Kind, c.Name, c.Winner)
+	}
+	return fmt.Sprintf("%s %q is published as %q: server %s has the plain name", c.Kind, c.Name, c.Exposed, c.Winner)
+}
+
+// remedy is what a person can type about the state that the view shows.
+func remedy(v *fleet.View) string {
+	name := v.Server.Name
+	switch v.Seen() {
+	case "disabled":
+		return "everline enable " + name
+	case "auth_required", "misconfigured":
+		if v.Cause != nil && v.Cause.Remedy != "" {
+			return v.Cause.Remedy
+		}
+		return "everline reconnect " + name
+	case "failed", "disconnected":
+		if v.Cause != nil && v.Cause.Remedy != "" {
+			return v.Cause.Remedy
+		}
+		if len(v.Server.Command) > 0 {
+			return "everline logs " + name
+		}
+		return "everline reconnect " + name
+	default:
+		return ""
+	}
+}

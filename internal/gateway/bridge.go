@@ -1,0 +1,332 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Bounds of a bridge.
+const (
+	bridgeWait    = 30 * time.Second // how long a request waits for a daemon that is away
+	bridgeRetry   = 100 * time.Millisecond
+	bridgeMaxStep = 2 * time.Second
+	bridgeNotice  = 10 * time.Second // one notification
+	bridgeLimit   = 30 * time.Minute // one request; the daemon's own limits are below
+	bridgeBody    = 256 << 20        // bytes of one answer
+	bridgeTries   = 2                // how often one request opens a new session
+)
+
+// A bridge speaks stdio with a client and Streamable HTTP with a running
+// daemon. It keeps the client's initialize, so that a daemon that was started
+// anew gets a new session without the client's doing. It serves nothing itself.
+type bridge struct {
+	url  string
+	web  *http.Client
+	life context.Context // ends with the bridge
+	feed *feed
+	lane *lane
+
+	renew chan struct{} // one slot: held while a session is being opened
+
+	mu      sync.Mutex        // guards the rest; nothing waits under it
+	hello   []byte            // the client's initialize
+	wishes  map[string][]byte // its subscriptions by raw URI, and its log level under ""
+	session link
+	stand   func()              // ends the standing stream of session, and waits for it
+	flying  map[string]flown    // requests in flight, by raw id
+	mirrors map[string][]mirror // by tool
+}
+
+// A flown is a request that is with the daemon.
+type flown struct {
+	rq     *request
+	cancel context.CancelFunc
+}
+
+// Bridge connects the client on in and out with the daemon at url until in
+// ends, out cannot be written to, or ctx ends. The end of in is a clean end.
+// Files are ended as by ServeStdio.
+func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error {
+	opts := Options{}.filled()
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	calls, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b := &bridge{
+		url: url, web: &http.Client{Transport: tr}, life: calls, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
+		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
+		stand: func() {}, flying: map[string]flown{},
+	}
+	defer tr.CloseIdleConnections()
+	defer b.feed.close()
+
+	lines := &lineSink{w: out, timeout: opts.WriteTimeout, stuck: make(chan struct{})}
+	quiet := make(chan struct{}) // closed: write what is left, and end
+	reading, writing := make(chan error, 1), make(chan error, 1)
+	go func() { reading <- b.read(calls, in, opts.MaxBody) }()       // ends with in; settle waits for it
+	go func() { writing <- drainLines(ctx, b.feed, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
+
+	var err error
+	select {
+	case err = <-reading:
+		reading = nil
+		defer time.AfterFunc(eofGrace, cancel).Stop()
+	case err = <-writing:
+		writing = nil
+	case <-lines.stuck:
+		err = errSlow
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+	}
+	b.lane.drain()
+	b.endStanding()
+	b.goodbye()
+	close(quiet)
+	if err == nil {
+		select {
+		case err = <-writing:
+			writing = nil
+		case <-lines.stuck:
+			err = errSlow
+		}
+	}
+	return errors.Join(err, settle(reading, in, "read"), settle(writing, out, "write"))
+}
+
+// drainLines writes what is put into the feed until quiet is closed, and then
+// what is left.
+func drainLines(ctx context.Context, f *feed, out sink, quiet <-chan struct{}) error {
+	for {
+		frames, ok := f.take()
+		if !ok {
+			return errSlow
+		}
+		if len(frames) > 0 {
+			if err := out.write(frames); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-f.wake:
+		case <-quiet:
+			if frames, _ := f.take(); len(frames) > 0 {
+				return out.write(frames)
+			}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// read takes messages until in ends.
+func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(r, limit)
+		if len(line) > 0 {
+			b.take(ctx, line)
+		}
+		switch {
+		case errors.Is(err, errLongLine):
+			b.feed.answer(refuse(nil, codeInvalidRequest, "The message is too large").frame())
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fault.From("read", err)
+		}
+	}
+}
+
+// take passes one message on.
+func (b *bridge) take(ctx context.Context, line []byte) {
+	rq, bad := parse(line)
+	if bad != nil {
+		b.feed.answer(bad.frame())
+		return
+	}
+	rq.modern = rq.isModern("")
+	if !rq.msg.IsRequest() {
+		b.notice(ctx, rq, line)
+		return
+	}
+	if bad := b.lane.enter(rq); bad != nil {
+		b.feed.answer(bad.frame())
+		return
+	}
+	call, cancel := context.WithCancel(ctx)
+	b.mu.Lock()
+	b.flying[string(rq.msg.ID)] = flown{rq, cancel}
+	b.mu.Unlock()
+	go func() { // ends with its request; the lane's drain waits for it
+		defer b.lane.leave(rq)
+		defer cancel()
+		b.serve(call, rq, line)
+		b.mu.Lock()
+		delete(b.flying, string(rq.msg.ID))
+		b.mu.Unlock()
+	}()
+}
+
+// serve sends one request and passes on what comes back. One that the client
+// canceled is not answered.
+func (b *bridge) serve(ctx context.Context, rq *request, line []byte) {
+	if rq.msg.Method != methodListen {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, bridgeLimit)
+		defer cancel()
+	}
+	err := b.deliver(ctx, rq, line)
+	if err == nil || rq.muted.Load() || b.life.Err() != nil {
+		return
+	}
+	a := rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
+	b.feed.answer(a.frame())
+}
+
+// deliver sends a request, and again where it certainly was not executed and a
+// daemon that starts anew, or a tool that changed, explains why. It is nil once
+// an answer was passed on.
+func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) error {
+	deadline := time.Now().Add(bridgeWait)
+	step := bridgeRetry
+	for tries := 0; ; tries++ {
+		session := b.current()
+		err := b.post(ctx, rq, line, session)
+		if err == nil {
+			return nil
+		}
+		again := false
+		switch fault.KindOf(err) {
+		case fault.SessionLost:
+			again = tries < bridgeTries && b.reopen(ctx, session) == nil
+		case fault.Conflict: // the headers do not fit the tool
+			again = tries < bridgeTries && b.learn(ctx) == nil
+		case fault.Dial, fault.Broken:
+			safe := fault.From("", err).Outcome == fault.NotSent || repeatable(rq.msg.Method)
+			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
+			step = min(2*step, bridgeMaxStep)
+			tries--
+		}
+		if !again {
+			return err
+		}
+	}
+}
+
+// repeatable tells whether a request may be sent again whatever became of it.
+func repeatable(method string) bool {
+	return method != methodCall && method != methodListen
+}
+
+// pause waits; false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A link is the daemon's session for the client; the zero value is none.
+type link struct{ id, version string }
+
+func (b *bridge) current() link {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.session
+}
+
+// notice passes a notification on. Canceling a modern request is ending it.
+func (b *bridge) notice(ctx context.Context, rq *request, line []byte) {
+	if rq.msg.Method == notifyCanceled {
+		b.mu.Lock()
+		f, ok := b.flying[string(rq.fields.requestID)]
+		b.mu.Unlock()
+		if ok {
+			f.rq.muted.Store(true)
+		}
+		if ok && f.rq.modern {
+			f.cancel()
+			return
+		}
+	}
+	if !b.lane.admit() {
+		return
+	}
+	go func() { // ends with its time; the lane's drain waits for it
+		defer b.lane.work.Done()
+		ctx, cancel := context.WithTimeout(ctx, bridgeNotice)
+		defer cancel()
+		_ = b.post(ctx, rq, line, b.current()) // nobody waits for its outcome
+	}()
+}
+
+// remember keeps what a new session has to be told again.
+func (b *bridge) remember(rq *request, line []byte) {
+	if rq.muted.Load() {
+		return // it is being told again
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch rq.msg.Method {
+	case methodInitialize:
+		b.hello, b.wishes = line, map[string][]byte{}
+	case "logging/setLevel":
+		b.wishes[""] = line
+	case methodSubscribe:
+		b.wishes[string(rq.fields.uri)] = line
+	case "resources/unsubscribe":
+		delete(b.wishes, string(rq.fields.uri))
+	}
+}
+
+// reopen replaces a session that the daemon does not know any more. Requests
+// that lose the same session share one initialize.
+func (b *bridge) reopen(ctx context.Context, lost link) error {
+	select {
+	case b.renew <- struct{}{}:
+		defer func() { <-b.renew }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	b.mu.Lock()
+	hello := b.hello
+	wishes := slices.Collect(maps.Values(b.wishes))
+	done := b.session != lost || hello == nil
+	b.mu.Unlock()
+	if done {
+		return nil
+	}
+	for i, line := range append([][]byte{hello, initializedNote}, wishes...) {
+		rq, bad := parse(line)
+		if bad != nil {
+			continue
+		}
+		rq.muted.Store(true)
+		if err := b.post(ctx, rq, line, b.current()); err != nil && i == 0 {
+			return err
+		}
+	}
+	// What was listed before may have changed while there was no session.
+	allChanged.each(func(method string) { b.feed.answer(plainNote(method)) })
+	return nil
+}
+
+var initializedNote = wire.AppendNotification(nil, "notifications/initialized", nil)

@@ -1,0 +1,303 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// post sends one message to the daemon and passes on what comes back. The
+// fault's kind says what can be done: Dial and SessionLost were not executed,
+// and Conflict are headers that do not fit the tool.
+func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) error {
+	b.remember(rq, line)
+	resp, err := b.send(ctx, rq, line, s)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if !rq.msg.IsRequest() {
+		return nil
+	}
+	if resp.StatusCode == http.StatusNotFound && !rq.modern && s.id != "" && rq.msg.Method != methodInitialize {
+		return &fault.Fault{Kind: fault.SessionLost, Op: "bridge", Outcome: fault.NotSent, Status: resp.StatusCode}
+	}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return b.passEvents(ctx, rq, resp)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
+	if err != nil {
+		return linkFault(ctx, err)
+	}
+	return b.passBody(rq, resp, body)
+}
+
+// send makes the HTTP request.
+func (b *bridge) send(ctx context.Context, rq *request, line []byte, s link) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "bridge", Outcome: fault.NotSent, Err: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	b.setHeaders(req.Header, rq, s)
+	resp, err := b.web.Do(req)
+	if err != nil {
+		return nil, linkFault(ctx, err)
+	}
+	return resp, nil
+}
+
+// ask sends a request of the bridge's own and returns the whole JSON answer.
+func (b *bridge) ask(ctx context.Context, rq *request, line []byte) ([]byte, error) {
+	resp, err := b.send(ctx, rq, line, link{})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
+	if err != nil {
+		return nil, linkFault(ctx, err)
+	}
+	return body, nil
+}
+
+// setHeaders sets what the era of a request asks for.
+func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
+	if !rq.modern {
+		if rq.msg.Method != methodInitialize && s.id != "" {
+			h.Set(sessionHeader, s.id)
+			h.Set(versionHeader, s.version)
+		}
+		return
+	}
+	version, _ := wire.Text(rq.fields.meta.version)
+	h.Set(versionHeader, version)
+	h.Set("Mcp-Method", rq.msg.Method)
+	switch rq.msg.Method {
+	case methodCall, methodGet, methodRead:
+		name, _ := rq.target()
+		h.Set("Mcp-Name", encodeHeader(name))
+		b.mu.Lock()
+		mirrors := b.mirrors[name]
+		b.mu.Unlock()
+		for _, m := range mirrors {
+			m.set(h, rq.fields.arguments)
+		}
+	}
+}
+
+// passBody passes on a JSON answer.
+func (b *bridge) passBody(rq *request, resp *http.Response, body []byte) error {
+	msg, err := wire.Parse(body)
+	if err != nil || !msg.IsResponse() {
+		return &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
+	}
+	code, text := wire.DecodeError(msg.Error)
+	if msg.Error != nil && code == codeHeaderMismatch && rq.msg.Method == methodCall {
+		return &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
+	}
+	if msg.Error != nil && wire.IsNull(msg.ID) {
+		body = wire.AppendRawError(nil, rq.msg.ID, msg.Error) // refused before its id was read
+	}
+	b.answered(rq, resp, &msg)
+	if !rq.muted.Load() {
+		b.feed.answer(body)
+	}
+	return nil
+}
+
+// passEvents passes on a stream of events up to the answer.
+func (b *bridge) passEvents(ctx context.Context, rq *request, resp *http.Response) error {
+	done := false
+	err := events(resp.Body, func(data []byte) bool {
+		msg, err := wire.Parse(data)
+		if err != nil {
+			return true
+		}
+		done = msg.IsResponse()
+		if done {
+			b.answered(rq, resp, &msg)
+		}
+		if !rq.muted.Load() {
+			b.feed.answer(data)
+		}
+		return !done
+	})
+	if done {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return linkFault(ctx, err)
+}
+
+// answered takes what a new session needs from the answer to initialize.
+func (b *bridge) answered(rq *request, resp *http.Response, msg *wire.Message) {
+	id := resp.Header.Get(sessionHeader)
+	if rq.msg.Method != methodInitialize || msg.Result == nil || id == "" {
+		return
+	}
+	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
+	b.endStanding()
+	ctx, cancel := context.WithCancel(b.life)
+	ended := make(chan struct{})
+	s := link{id: id, version: version}
+	b.mu.Lock()
+	b.session = s
+	b.stand = func() { cancel(); <-ended }
+	b.mu.Unlock()
+	go func() { // ends with endStanding, which waits for it
+		defer close(ended)
+		b.listen(ctx, s)
+	}()
+}
+
+func (b *bridge) endStanding() {
+	b.mu.Lock()
+	stand := b.stand
+	b.stand = func() {}
+	b.mu.Unlock()
+	stand()
+}
+
+// listen keeps the standing stream of one session open. It is opened again
+// with a growing delay, until the daemon does not know the session any more:
+// then a new session is opened, so that the client hears of changes without
+// having to ask.
+func (b *bridge) listen(ctx context.Context, s link) {
+	step := bridgeRetry
+	for ctx.Err() == nil {
+		status, heard := b.listenOnce(ctx, s)
+		if status == http.StatusNotFound {
+			b.lostStanding(s)
+			return
+		}
+		if status != 0 && status != http.StatusOK && status < 500 {
+			return // there is none
+		}
+		if heard {
+			step = bridgeRetry
+		}
+		if !pause(ctx, step) {
+			return
+		}
+		step = min(2*step, bridgeMaxStep)
+	}
+}
+
+// listenOnce returns the HTTP status, 0 if there was none, and whether
+// anything came.
+func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+	if err != nil {
+		return http.StatusBadRequest, false
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set(sessionHeader, s.id)
+	req.Header.Set(versionHeader, s.version)
+	resp, err := b.web.Do(req)
+	if err != nil {
+		return 0, false
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		_ = events(resp.Body, func(data []byte) bool { // its end is followed by another attempt
+			heard = true
+			b.feed.answer(bytes.Clone(data))
+			return true
+		})
+	}
+	return resp.StatusCode, heard
+}
+
+// lostStanding opens a new session in place of s, beside the standing stream
+// that found out, which ends.
+func (b *bridge) lostStanding(s link) {
+	if !b.lane.admit() {
+		return
+	}
+	go func() { // ends with its time; the lane's drain waits for it
+		defer b.lane.work.Done()
+		ctx, cancel := context.WithTimeout(b.life, bridgeNotice)
+		defer cancel()
+		_ = b.reopen(ctx, s) // the client's next request tries again
+	}()
+}
+
+// goodbye ends the daemon's session, within a second.
+func (b *bridge) goodbye() {
+	s := b.current()
+	if s.id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, b.url, nil)
+	if err != nil {
+		return
+	}
+	req.Header.Set(sessionHeader, s.id)
+	req.Header.Set(versionHeader, s.version)
+	if resp, err := b.web.Do(req); err == nil {
+		resp.Body.Close()
+	}
+}
+
+// linkFault says what is known about a request whose exchange broke.
+func linkFault(ctx context.Context, err error) error {
+	f := &fault.Fault{Kind: fault.Broken, Op: "bridge", Err: err}
+	var dial *net.OpError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		f.Kind = fault.Deadline
+	case ctx.Err() != nil:
+		f.Kind = fault.Canceled
+	case errors.As(err, &dial) && dial.Op == "dial":
+		f.Kind, f.Outcome = fault.Dial, fault.NotSent
+	}
+	return f
+}
+
+// events calls fn with the data of each event of a stream until fn is false
+// or the stream ends.
+func events(r io.Reader, fn func(data []byte) bool) error {
+	br := bufio.NewReaderSize(r, 32<<10)
+	var data []byte
+	some := false
+	for {
+		line, err := br.ReadBytes('\n')
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if some {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+			some = true
+			continue
+		}
+		if len(line) == 0 && some {
+			if !fn(data) {
+				return nil
+			}
+			data, some = nil, false
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Methods that are looked at in more than one place.
+const (
+	methodInitialize = "initialize"
+	methodDiscover   = "server/discover"
+	methodListen     = "subscriptions/listen"
+	methodCall       = "tools/call"
+	methodGet        = "prompts/get"
+	methodRead       = "resources/read"
+	methodSubscribe  = "resources/subscribe"
+	methodComplete   = "completion/complete"
+
+	notifyUpdated  = "notifications/resources/updated"
+	notifyCanceled = "notifications/cancelled"
+)
+
+// serve answers one request. ctx ends when the request is to be given up, and
+// for no other reason: the transport decides whether that includes the loss of
+// the client.
+func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
+	defer g.rescue(rq, &a)
+	switch rq.msg.Method {
+	case "tools/list":
+		return g.list(ctx, rq, everline.Tools)
+	case "prompts/list":
+		return g.list(ctx, rq, everline.Prompts)
+	case "resources/list":
+		return g.list(ctx, rq, everline.Resources)
+	case "resources/templates/list":
+		return g.list(ctx, rq, everline.Templates)
+	case methodCall, methodGet, methodRead:
+		name, ok := rq.target()
+		if !ok {
+			return *rq.errorAnswer(codeInvalidParams, "Invalid params: the name or uri is missing", nil)
+		}
+		return g.call(ctx, rq, name)
+	case methodComplete:
+		return g.complete(ctx, rq)
+	case methodDiscover:
+		if rq.modern {
+			return g.discover(rq)
+		}
+	}
+	if !rq.modern {
+		return g.serveLegacy(ctx, rq)
+	}
+	return rq.noMethod()
+}
+
+func (rq *request) noMethod() answer {
+	return *rq.errorAnswer(codeMethodNotFound, "Method not found: "+rq.msg.Method, nil)
+}
+
+// call hands a request to the server that owns name and answers with what came
+// back.
+func (g *Gateway) call(parent context.Context, rq *request, name string) answer {
+	c := &everline.Call{Method: rq.msg.Method, Name: name, Params: rq.msg.Params}
+	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
+		rank := severity(raw)
+		if rank == 0 {
+			return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+		}
+		c.LogLevel = severities[rank]
+	}
+	if rq.fields.meta.progressToken != nil && rq.emit != nil {
+		c.Progress = rq.progress
+	}
+	ctx, end, err := g.depart(parent, rq)
+	if err != nil {
+		return rq.failure(fault.From(rq.msg.Method, err))
+	}
+	defer end()
+	result, err := g.backend.Call(ctx, c)
+	if err != nil {
+		return rq.failed(ctx, err)
+	}
+	return rq.result(result)
+}
+
+// depart registers a request that waits for a server, unless its transport has
+// done so.
+func (g *Gateway) depart(parent context.Context, rq *request) (ctx context.Context, end func(), err error) {
+	if rq.flying {
+		return parent, func() {}, nil
+	}
+	ctx, fl, err := g.flights.begin(parent, rq)
+	return ctx, func() { g.flights.end(fl) }, err
+}
+
+// failed answers a call that ended in an error. Why our own context ended
+// decides where the backend can only say that it did.
+func (rq *request) failed(ctx context.Context, err error) answer {
+	f := fault.From(rq.msg.Method, err)
+	if f.Kind != fault.Canceled {
+		return rq.failure(f)
+	}
+	c := *f
+	switch context.Cause(ctx) {
+	case errClosing:
+		c.Kind = fault.Closed
+	case errCanceled:
+		a := rq.failure(&c)
+		a.silent = true
+		return a
+	}
+	return rq.failure(&c)
+}
+
+// progress forwards one progress notification. It carries the client's own
+// token, whatever is in params: two clients may have chosen the same one.
+func (rq *request) progress(params []byte) {
+	params = wire.Set(params, rq.fields.meta.progressToken, "progressToken")
+	rq.emit(wire.AppendNotification(nil, "notifications/progress", params))
+}
+
+// complete routes completion/complete by what it refers to.
+func (g *Gateway) complete(ctx context.Context, rq *request) answer {
+	var kind, name string
+	for key, val := range wire.Members(rq.fields.ref) {
+		switch key {
+		case "type":
+			kind, _ = wire.Text(val)
+		case "name":
+			if kind != "ref/resource" {
+				name, _ = wire.Text(val)
+			}
+		case "uri":
+			if kind != "ref/prompt" {
+				name, _ = wire.Text(val)
+			}
+		}
+	}
+	if name == "" || kind != "ref/prompt" && kind != "ref/resource" {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
+	}
+	return g.call(ctx, rq, name)
+}
+
+// cancelNamed cancels the request that a notifications/cancelled names, within
+// the session that it came in.
+func (rq *request) cancelNamed() {
+	if rq.sess != nil && rq.fields.requestID != nil {
+		rq.sess.cancel(rq.fields.requestID)
+	}
+}

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// JSON-RPC and MCP error codes.
+const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+
+	codeNoResource         = -32002 // legacy only; modern clients get codeInvalidParams
+	codeURLElicitation     = -32042 // legacy only, from servers
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+)
+
+// Codes of our own, outside the range that JSON-RPC reserves (basic/index,
+// Error Codes): they cannot be mistaken for a server's.
+const (
+	codeCanceled     = -32800
+	codeDeadline     = -31001
+	codeUnavailable  = -31002
+	codeOverloaded   = -31003
+	codeDisabled     = -31004
+	codeLinkLost     = -31005
+	codeLogin        = -31006
+	codeRateLimited  = -31007
+	codeBadPeer      = -31008
+	codeTooLarge     = -31009
+	codeConflict     = -31010
+	codeShuttingDown = -31011
+	codeNeedsURL     = -31042 // a server's -32042, which modern clients must not see
+)
+
+// A verdict is what a kind of fault means to a client.
+type verdict struct {
+	code int64
+	// readable: a tools/call that fails so is answered by a result that a model
+	// can read. Otherwise the request itself was wrong, or nobody reads the
+	// answer, and it is a JSON-RPC error.
+	readable bool
+	words    string // what happened; %s is the server. See tell
+}
+
+// verdicts is the one table from faults to what clients see. RPC is not in
+// it: a server's own error goes through as it is.
+var verdicts = [...]verdict{
+	fault.Internal:       {codeInternal, false, "everline failed on this request"},
+	fault.Canceled:       {codeCanceled, false, "the request was canceled"},
+	fault.Deadline:       {codeDeadline, true, "%s did not answer in time"},
+	fault.Unavailable:    {codeUnavailable, true, "%s is not available now"},
+	fault.Disabled:       {codeDisabled, true, "%s is disabled"},
+	fault.Overloaded:     {codeOverloaded, true, "too many requests wait for %s already"},
+	fault.NotFound:       {codeInvalidParams, false, "not found"},
+	fault.Invalid:        {codeInvalidParams, false, "invalid params"},
+	fault.Missing:        {codeUnavailable, true, "%s cannot be started, because its command was not found"},
+	fault.Spawn:          {codeUnavailable, true, "%s could not be started"},
+	fault.Dial:           {codeUnavailable, true, "%s could not be reached"},
+	fault.Broken:         {codeLinkLost, true, "the connection to %s was lost"},
+	fault.Exited:         {codeLinkLost, true, "the process of %s ended"},
+	fault.Wedged:         {codeLinkLost, true, "%s stopped responding"},
+	fault.SessionLost:    {codeLinkLost, true, "%s has forgotten everline's session"},
+	fault.SessionSuspect: {codeLinkLost, true, "%s may have forgotten everline's session"},
+	fault.Unauthorized:   {codeLogin, true, "%s needs a login"},
+	fault.Forbidden:      {codeLogin, true, "%s does not allow this"},
+	fault.RateLimited:    {codeRateLimited, true, "%s takes no more requests for now"},
+	fault.HTTPStatus:     {codeBadPeer, true, "%s answered with an HTTP error"},
+	fault.Protocol:       {codeBadPeer, true, "%s broke the protocol"},
+	fault.TooLarge:       {codeTooLarge, true, "a message was larger than allowed for %s"},
+	fault.NoVersion:      {codeBadPeer, true, "%s speaks no protocol version that everline knows"},
+	fault.Unsupported:    {codeMethodNotFound, false, "the server does not offer this"},
+	fault.RPC:            {codeInternal, false, "the server answered with an error"},
+	fault.Conflict:       {codeConflict, true, "%s is not in a state for this"},
+	fault.Closed:         {codeShuttingDown, true, "everline is shutting down"},
+}
+
+// failure is the answer to a request that failed with f.
+func (rq *request) failure(f *fault.Fault) answer {
+	if f.RPC != nil {
+		return rq.serverError(f.RPC)
+	}
+	v := verdicts[fault.Internal]
+	if int(f.Kind) < len(verdicts) {
+		v = verdicts[f.Kind]
+	}
+	if v.readable && rq.msg.Method == methodCall {
+		return rq.readable(f, v)
+	}
+	return *rq.errorAnswer(rq.codeOf(f, v), rq.message(f, v), dataOf(f))
+}
+
+// codeOf is the verdict's code, but for a resource that does not exist: there
+// the eras differ (server/resources, Error Handling).
+func (rq *request) codeOf(f *fault.Fault, v verdict) int64 {
+	resource := rq.msg.Method == methodRead || rq.msg.Method == methodSubscribe
+	if f.Kind == fault.NotFound && resource && !rq.modern {
+		return codeNoResource
+	}
+	return v.code
+}
+
+func (rq *request) message(f *fault.Fault, v verdict) string {
+	switch f.Kind {
+	case fault.NotFound:
+		return rq.unknown()
+	case fault.Invalid:
+		return "Invalid params: " + f.Text()
+	case fault.Unsupported:
+		return "Method not found: the server does not offer " + rq.msg.Method
+	case fault.Internal:
+		return "Internal error: everline failed on this request"
+	default:
+		return tell(f, v, rq.msg.Method)
+	}
+}
+
+// unknown names what was asked for and is not there, in the words of the
+// specification's examples.
+func (rq *request) unknown() string {
+	switch rq.msg.Method {
+	case methodCall:
+		name, _ := rq.target()
+		return "Unknown tool: " + name
+	case methodGet:
+		name, _ := rq.target()
+		return "Unknown prompt: " + name
+	case methodComplete:
+		return "Unknown reference"
+	default:
+		return "Resource not found"
+	}
+}
+
+// serverError passes a server's own error on, verbatim, data included. Only
+// codes that modern clients must never see get another number.
+func (rq *request) serverError(e *fault.RPCError) answer {
+	raw, code := e.Raw, e.Code
+	if rq.modern {
+		switch code {
+		case codeNoResource:
+			code = codeInvalidParams
+		case codeURLElicitation:
+			code = codeNeedsURL
+		}
+		if code != e.Code {
+			raw = wire.Set(raw, wire.AppendInt(nil, code), "code")
+		}
+	}
+	return answer{status: rq.statusOf(code), head: wire.AppendRawError(nil, rq.msg.ID, raw)}
+}
+
+// errorAnswer is a JSON-RPC error of our own.
+func (rq *request) errorAnswer(code int64, text string, data []byte) *answer {
+	return &answer{status: rq.statusOf(code), head: wire.AppendError(nil, rq.msg.ID, code, text, data)}
+}
+
+// statusOf is the HTTP status that goes with an error code. Legacy revisions
+// answer a request that was understood with 200 whatever became of it.
+func (rq *request) statusOf(code int64) int {
+	if code == codeShuttingDown {
+		return http.StatusServiceUnavailable
+	}
+	if !rq.modern {
+		return http.StatusOK
+	}
+	switch code {
+	case codeMethodNotFound:
+		return http.StatusNotFound
+	case codeInvalidRequest, codeInvalidParams, codeHeaderMismatch, codeUnsupportedVersion:
+		return http.StatusBadRequest
+	default:
+		return http.StatusOK
+	}
+}
+
+// dataOf says what is known about a request that failed on the way.
+func dataOf(f *fault.Fault) []byte {
+	switch f.Kind {
+	case fault.Internal, fault.NotFound, fault.Invalid, fault.Unsupported:
+		return nil
+	default:
+		return outcome(f)
+	}
+}
+
+// outcome encodes what is known about a call that could not be completed:
+// {"outcome","server","generation","kind","cause","retryAfterMs"}; what is not known
+// is left out.
+func outcome(f *fault.Fault) []byte {
+	b := append([]byte(`{"outcome":"`), f.Outcome.String()...)
+	b = append(b, '"')
+	if f.Server != "" {
+		b = wire.AppendString(append(b, `,"server":`...), f.Server)
+	}
+	if f.Gen != 0 {
+		b = strconv.AppendUint(append(b, `,"generation":`...), f.Gen, 10)
+	}
+	b = wire.AppendString(append(b, `,"kind":`...), f.Kind.String())
+	cause := causeOf(f)
+	if cause == "" {
+		cause = f.Text()
+	}
+	b = wire.AppendString(append(b, `,"cause":`...), cause)
+	if f.RetryAfter > 0 {
+		b = wire.AppendInt(append(b, `,"retryAfterMs":`...), f.RetryAfter.Milliseconds())
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// TestErrorTable compares what every kind of fault becomes with a golden file:
+// the texts are read by models and people, so each change of one is seen.
+func TestErrorTable(t *testing.T) {
+	var out bytes.Buffer
+	for kind := fault.Internal; kind <= fault.Closed; kind++ {
+		for _, outcome := range []fault.Outcome{fault.NotSent, fault.Unknown, fault.Answered} {
+			f := &fault.Fault{Kind: kind, Op: "tools/call", Server: "github", Gen: 7, Outcome: outcome}
+			decorate(f)
+			describe(&out, f)
+		}
+	}
+	golden(t, "testdata/errors.golden", out.Bytes())
+}
+
+// decorate adds what usually comes with a kind.
+func decorate(f *fault.Fault) {
+	switch f.Kind {
+	case fault.Exited:
+		f.Exit, f.Stderr = "exit 1", []string{"one", "two", "three", "FATAL: \"four\""}
+	case fault.Unavailable:
+		f.Err, f.RetryAfter = errors.New("exit 1 after 0.4 s."), 27*time.Second
+	case fault.RateLimited:
+		f.Status, f.RetryAfter = 429, 1500*time.Millisecond
+	case fault.HTTPStatus:
+		f.Status = 502
+	case fault.Unauthorized:
+		f.Remedy = "everline auth login github"
+	case fault.Disabled:
+		f.Remedy = "everline enable github"
+	case fault.Dial:
+		f.Err = errors.New("dial tcp 127.0.0.1:1: connection refused")
+	case fault.RPC:
+		f.RPC = &fault.RPCError{Code: -5, Message: "m", Raw: []byte(`{"code":-5,"message":"m"}`)}
+	}
+}
+
+func describe(out *bytes.Buffer, f *fault.Fault) {
+	fmt.Fprintf(out, "== %s, %s\n", f.Kind, f.Outcome)
+	for _, method := range []string{methodCall, methodGet} {
+		rq := &request{msg: wire.Message{ID: []byte("1"), Method: method}, fields: fields{name: []byte(`"n"`)}, modern: true}
+		a := rq.failure(f)
+		status := a.status
+		if status == 0 {
+			status = 200
+		}
+		fmt.Fprintf(out, "%s %d %s\n", method, status, a.frame())
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; run with -rewrite to accept:\n%s", file, got)
+	}
+}
+
+func TestErrorTableIsWhole(t *testing.T) {
+	if n := int(fault.Closed) + 1; len(verdicts) != n {
+		t.Fatalf("%d verdicts for %d kinds", len(verdicts), n)
+	}
+	for kind, v := range verdicts {
+		if v.words == "" || v.code == 0 {
+			t.Errorf("%s has no verdict", fault.Kind(kind))
+		}
+		standard := v.code == codeMethodNotFound || v.code == codeInvalidParams || v.code == codeInternal
+		if v.code >= -32768 && v.code <= -32000 && !standard {
+			t.Errorf("%s has a code in the reserved range: %d", fault.Kind(kind), v.code)
+		}
+	}
+}
+
+func TestOutcomeIsJSON(t *testing.T) {
+	f := refusal(fault.Broken, fault.Unknown)
+	f.Err, f.RetryAfter = errors.New("a \"quoted\"\ncause"), time.Second
+	wantJSON(t, string(outcome(f)), `{"outcome":"unknown","server":"only","generation":3,"kind":"broken","cause":"a \"quoted\"\ncause","retryAfterMs":1000}`)
+	rq := &request{msg: wire.Message{ID: []byte("1"), Method: methodCall}}
+	a := rq.failure(f)
+	if !json.Valid(a.frame()) {
+		t.Errorf("not JSON: %s", a.frame())
+	}
+}

@@ -1,0 +1,175 @@
+// Package gateway is the endpoint toward MCP clients: sessions, streams, both
+// protocol eras, and the one table from faults to JSON-RPC errors. It knows no
+// server: everything that it serves comes from a Backend, and params and
+// results pass through it as raw bytes.
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+)
+
+// Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
+// methods are called by many goroutines at once.
+type Backend interface {
+	// Call sends one request to the server that owns its name and returns the
+	// raw result, or a *fault.Fault.
+	Call(ctx context.Context, c *everline.Call) ([]byte, error)
+	// Catalog is what is published now. It does not wait.
+	Catalog() *everline.Catalog
+	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
+	WaitFirst(ctx context.Context)
+	// Subscribe asks for the updates of a resource until cancel is called; fn
+	// gets the params of each notification and does not block.
+	Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error)
+	// OnChange calls fn, which does not block, after what is published changed.
+	OnChange(fn func(kinds []everline.Kind)) (cancel func())
+	// OnLog calls fn, which does not block, with each notifications/message.
+	OnLog(fn func(server string, params []byte)) (cancel func())
+	// SetLevel asks all servers for log messages from this level on; "" for
+	// none. It does not wait.
+	SetLevel(level string)
+}
+
+// Options make a Gateway. The zero value works and serves loopback names only.
+type Options struct {
+	Name, Version string // serverInfo; "everline" and "devel" by default
+
+	// Hosts are names, besides the loopback ones, under which the endpoint may
+	// be reached: "gw.example.com", with ":port" to allow that port alone.
+	// "*" allows every name.
+	Hosts []string
+	// Origins are web origins, besides loopback ones, whose pages may use the
+	// endpoint: "https://app.example.com". "*" allows every origin.
+	Origins []string
+
+	MaxBody      int64         // bytes of one message from a client; 64 MiB
+	MaxSessions  int           // legacy sessions; 10,000
+	MaxInFlight  int           // requests at a time on one stdio or HTTP+SSE connection; 1,024
+	SessionIdle  time.Duration // a legacy session without a request or a stream ends after this; 30 min
+	KeepAlive    time.Duration // silence on a stream after which a comment is sent; 15 s
+	ReadTimeout  time.Duration // how long a client may take to send a body; 60 s
+	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s
+	ListTTL      time.Duration // how long modern clients may cache a list; 0: not at all
+
+	// Warn hears of panics in a request, with the stack; may be nil. It must
+	// not block.
+	Warn func(text string)
+}
+
+func (o Options) filled() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&o.SessionIdle, 30*time.Minute)
+	def(&o.KeepAlive, 15*time.Second)
+	def(&o.ReadTimeout, time.Minute)
+	def(&o.WriteTimeout, 30*time.Second)
+	if o.Name == "" {
+		o.Name = "everline"
+	}
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 64 << 20
+	}
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = 10_000
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 1024
+	}
+	return o
+}
+
+// A Gateway serves MCP clients from one Backend. It has no goroutine of its
+// own; a request runs on the goroutine that its transport gives it.
+type Gateway struct {
+	backend Backend
+	opts    Options
+	info    []byte // serverInfo, encoded
+	envs    [len(listMembers)]listEnvelope
+	guard   guard
+	news    news
+	levels  levels
+	table   sessionTable
+	flights flights
+
+	stop     chan struct{} // closed by Close: streams end in order
+	stopOnce sync.Once
+	unhook   [2]func()
+}
+
+// New returns a gateway on b. The caller must Close it.
+func New(b Backend, opts Options) *Gateway {
+	g := &Gateway{backend: b, opts: opts.filled(), stop: make(chan struct{})}
+	g.info = implementation(g.opts.Name, g.opts.Version)
+	g.guard = newGuard(g.opts.Hosts, g.opts.Origins)
+	g.levels.set = b.SetLevel
+	g.envs = listEnvelopes(g.info, g.opts.ListTTL)
+	g.news.init()
+	g.flights.init()
+	g.table.init(g.opts.MaxSessions, g.opts.SessionIdle)
+	g.unhook = [2]func(){b.OnChange(g.news.publish), b.OnLog(g.forwardLog)}
+	return g
+}
+
+// Close refuses new requests, ends the streams in order, and waits for the
+// requests that are in flight until ctx ends; those that are left then are
+// canceled and answered with what is known about them. It is idempotent. The
+// error tells how many had to be canceled.
+func (g *Gateway) Close(ctx context.Context) error {
+	g.stopOnce.Do(func() {
+		close(g.stop)
+		for _, cancel := range g.unhook {
+			cancel()
+		}
+	})
+	err := g.flights.drain(ctx)
+	g.table.close()
+	return err
+}
+
+func (g *Gateway) closing() bool {
+	select {
+	case <-g.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Handler serves /mcp for Streamable HTTP of both eras, and /sse and /messages
+// for clients of HTTP+SSE. Origin and Host are checked on every route.
+func (g *Gateway) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/mcp", g.serveMCP)
+	mux.HandleFunc("GET /sse", g.serveSSE)
+	mux.HandleFunc("POST /messages", g.serveMessages)
+	return g.guard.wrap(mux)
+}
+
+// errClosing is why a request is canceled by Close.
+var errClosing = fault.New(fault.Closed, "close", "everline is shutting down")
+
+// rescue turns a panic of this request into its answer; the others go on.
+func (g *Gateway) rescue(rq *request, a *answer) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if g.opts.Warn != nil {
+		g.opts.Warn(fmt.Sprintf("panic in %s: %v\n%s", rq.msg.Method, p, debug.Stack()))
+	}
+	*a = rq.failure(fault.New(fault.Internal, rq.msg.Method, "a panic"))
+}

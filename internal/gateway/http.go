@@ -1,0 +1,299 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/internal/wire"
+)
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+)
+
+// serveMCP serves Streamable HTTP of both eras on one URL.
+func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
+	modern := r.Header.Get(versionHeader) == modernVersion // which has POST alone
+	switch {
+	case r.Method == http.MethodPost:
+		g.servePost(w, r)
+	case r.Method == http.MethodGet && !modern:
+		g.serveGet(w, r)
+	case r.Method == http.MethodDelete && !modern:
+		g.serveDelete(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		g.reject(w, http.StatusMethodNotAllowed, codeInvalidRequest, "Method not allowed")
+	}
+}
+
+// reject answers an HTTP request that is refused before, or whatever, its body
+// says: a JSON-RPC error with id null.
+func (g *Gateway) reject(w http.ResponseWriter, status int, code int64, text string) {
+	g.writeJSON(w, &answer{status: status, head: wire.AppendError(nil, nil, code, text, nil)})
+}
+
+func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
+	accept := readAccept(r.Header["Accept"])
+	if !accept.json && !accept.events {
+		g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept application/json and text/event-stream")
+		return
+	}
+	body, ok := g.body(w, r)
+	if !ok {
+		return
+	}
+	version := r.Header.Get(versionHeader)
+	if batch, ok := wire.Batch(body); ok {
+		g.postBatch(w, r, batch, accept)
+		return
+	}
+	rq, bad := parse(body)
+	if bad != nil {
+		g.writeJSON(w, bad)
+		return
+	}
+	p := &post{g: g, w: w, accept: accept}
+	if rq.isModern(version) {
+		rq.modern = true
+		g.postModern(r, rq, p)
+		return
+	}
+	g.postLegacy(r, rq, p)
+}
+
+// postModern serves a request of the 2026-07-28 revision: it ends with its
+// response stream (basic/patterns/cancellation).
+func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
+	if !rq.msg.IsRequest() {
+		p.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if bad := g.checkRequest(rq, r.Header); bad != nil {
+		g.writeJSON(p.w, bad)
+		return
+	}
+	if rq.msg.Method == methodListen {
+		g.listenHTTP(r, rq, p.w)
+		return
+	}
+	g.exchange(r.Context(), rq, p)
+}
+
+// checkRequest validates body and headers of a modern request: first what era
+// and version it is of, then the rest.
+func (g *Gateway) checkRequest(rq *request, h http.Header) *answer {
+	if rq.fields.meta.version != nil {
+		version, _ := wire.Text(rq.fields.meta.version)
+		if bad := rq.checkHeader(h, "MCP-Protocol-Version", version, false); bad != nil {
+			return bad
+		}
+	}
+	if bad := rq.checkModern(); bad != nil {
+		return bad
+	}
+	return g.checkHeaders(rq, h)
+}
+
+// postLegacy serves a message of a session, or the initialize that opens one.
+func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
+	if rq.msg.Method == methodInitialize && rq.msg.IsRequest() {
+		g.openSession(rq, p)
+		return
+	}
+	s := g.sessionOf(p.w, r)
+	if s == nil {
+		return
+	}
+	defer g.table.unpin(s)
+	rq.sess = s
+	if !rq.msg.IsRequest() {
+		g.notice(rq)
+		p.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	// The loss of the client is no cancel: the call goes on to its end.
+	g.exchange(context.WithoutCancel(r.Context()), rq, p)
+}
+
+// exchange serves one request and writes its response.
+func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
+	if p.accept.events {
+		rq.emit = p.emit
+		if rq.fields.meta.progressToken != nil {
+			p.keepAlive()
+		}
+	}
+	p.finish(g.serve(ctx, rq))
+}
+
+func (g *Gateway) openSession(rq *request, p *post) {
+	if g.closing() {
+		g.writeJSON(p.w, rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil))
+		return
+	}
+	version := negotiate(rq.msg.Params)
+	s := g.newSession(version)
+	if !g.table.add(s) {
+		a := rq.errorAnswer(codeOverloaded, "Too many sessions are in use", nil)
+		a.status = http.StatusServiceUnavailable
+		g.writeJSON(p.w, a)
+		return
+	}
+	defer g.table.unpin(s)
+	p.w.Header()[sessionHeader] = []string{s.id}
+	p.finish(g.initialized(rq, version))
+}
+
+// sessionOf returns the pinned session of a request, or refuses the request
+// and returns nil (2025-11-25 basic/transports, Session Management).
+func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+	version := r.Header.Get(versionHeader)
+	if version != "" && !slices.Contains(supported, version) {
+		rq := &request{}
+		g.writeJSON(w, rq.unsupported(version))
+		return nil
+	}
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the "+sessionHeader+" header is missing; send initialize first")
+		return nil
+	}
+	s := g.table.pin(id)
+	if s != nil && s.lane != nil { // of /sse, where everything goes out on one stream
+		g.table.unpin(s)
+		s = nil
+	}
+	if s == nil {
+		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
+		return nil
+	}
+	return s
+}
+
+func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
+	s := g.sessionOf(w, r)
+	if s == nil {
+		return
+	}
+	defer g.table.unpin(s)
+	g.table.remove(s)
+	s.cancelAll()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveGet is the standing stream of a legacy session. A newer one takes over
+// from an older, which may be of a connection that died unseen.
+func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
+	if !readAccept(r.Header["Accept"]).events {
+		g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept text/event-stream")
+		return
+	}
+	s := g.sessionOf(w, r)
+	if s == nil {
+		return
+	}
+	defer g.table.unpin(s)
+	st := &standing{over: make(chan struct{})}
+	out := s.out()
+	if g.closing() || !s.attach(st) {
+		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
+		return
+	}
+	defer s.detach(st)
+	events := g.events(w)
+	defer events.done()
+	if events.open() != nil {
+		return
+	}
+	t := &teller{
+		g: g, out: events, feed: out, want: everything, told: s.announced(),
+		note: plainNote, save: s.setAnnounced, over: st.over, stop: g.stop,
+	}
+	_ = t.run(r.Context()) // whatever ended it, the session lives on
+}
+
+// accepted is what a client can read as the response to a POST.
+type accepted struct{ json, events bool }
+
+// readAccept is lenient: a client that says nothing can read everything.
+func readAccept(values []string) accepted {
+	if len(values) == 0 {
+		return accepted{json: true, events: true}
+	}
+	var a accepted
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			kind, _, _ := strings.Cut(part, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				return accepted{json: true, events: true}
+			case "application/json", "application/*":
+				a.json = true
+			case "text/event-stream", "text/*":
+				a.events = true
+			}
+		}
+	}
+	return a
+}
+
+// trusted is how much memory a body's declared length alone may claim.
+const trusted = 1 << 20
+
+// body reads the body of a POST, or refuses the request. Anything but JSON is
+// refused, because a web page may send other types without asking first.
+func (g *Gateway) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if ct := r.Header.Get("Content-Type"); ct != "" && ct != "application/json" {
+		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
+			g.reject(w, http.StatusUnsupportedMediaType, codeInvalidRequest, "Unsupported media type: send application/json")
+			return nil, false
+		}
+	}
+	if r.ContentLength > g.opts.MaxBody {
+		g.tooLarge(w)
+		return nil, false
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(g.opts.ReadTimeout)) // a reader without deadlines is bounded by its server
+	body, err := readBody(http.MaxBytesReader(w, r.Body, g.opts.MaxBody), r.ContentLength)
+	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		return body, true
+	}
+	if errors.As(err, new(*http.MaxBytesError)) {
+		g.tooLarge(w)
+	} else {
+		g.reject(w, http.StatusBadRequest, codeParse, "Bad request: the body ended early")
+	}
+	return nil, false
+}
+
+func (g *Gateway) tooLarge(w http.ResponseWriter) {
+	g.reject(w, http.StatusRequestEntityTooLarge, codeInvalidRequest, "The message is too large")
+}
+
+// readBody reads into a buffer of the declared length; a large one grows with
+// what really arrives.
+func readBody(r io.Reader, length int64) ([]byte, error) {
+	if length >= 0 && length <= trusted {
+		buf := make([]byte, length)
+		_, err := io.ReadFull(r, buf)
+		return buf, err
+	}
+	var buf bytes.Buffer
+	buf.Grow(trusted)
+	_, err := buf.ReadFrom(r)
+	if err == nil && length > 0 && int64(buf.Len()) < length {
+		err = io.ErrUnexpectedEOF
+	}
+	return buf.Bytes(), err
+}

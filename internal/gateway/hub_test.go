@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcptest"
+)
+
+var _ Backend = (*everline.Hub)(nil)
+
+// whole runs servers, a hub and a gateway, and returns the endpoint's URL.
+func whole(t *testing.T, servers map[string]*mcptest.Server) *site {
+	t.Helper()
+	cfg := config.New()
+	for name, s := range servers {
+		c := config.NewServer(name)
+		c.Transport, c.URL = "http", mcptest.Web(t, s).URL+"/mcp"
+		cfg.Servers = append(cfg.Servers, c)
+	}
+	h, err := everline.Open(t.Context(), cfg, everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(h, Options{})
+	srv := httptest.NewServer(g.Handler())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		err := errors.Join(g.Close(ctx), h.Close(ctx))
+		srv.Client().CloseIdleConnections()
+		srv.Close()
+		if err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return &site{t: t, g: g, url: srv.URL, web: srv.Client()}
+}
+
+func TestWholePathInEveryPairOfEras(t *testing.T) {
+	for _, front := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
+		for name, era := range map[string]mcptest.Era{"legacy": mcptest.Legacy, "modern": mcptest.Modern} {
+			t.Run(front+" over "+name, func(t *testing.T) {
+				up := mcptest.New(mcptest.Config{Era: era, Instructions: "Use it well."})
+				s := whole(t, map[string]*mcptest.Server{"srv": up})
+				c := connect(t, &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp", HTTPClient: s.web}, front)
+				defer c.Close()
+				tools, err := c.ListTools(t.Context(), nil) // the very first list is complete
+				if err != nil || len(tools.Tools) != 3 {
+					t.Fatalf("tools %+v %v", tools, err)
+				}
+				params := &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"id": "a", "steps": 2}}
+				params.SetProgressToken("tok")
+				res, err := c.CallTool(t.Context(), params)
+				if err != nil || res.IsError || up.Executions("a") != 1 {
+					t.Fatalf("call %+v %v, %d executions", res, err, up.Executions("a"))
+				}
+				if got := within(t, "progress", c.progress); got != "tok" {
+					t.Errorf("progress of %s", got)
+				}
+				up.SetTools(`{"name":"fresh","inputSchema":{"type":"object"}}`)
+				eventually(t, "the change is announced and listed", func() bool {
+					up.Notify("notifications/tools/list_changed", "")
+					select {
+					case <-c.tools:
+					case <-time.After(20 * time.Millisecond): // a stream may not be attached yet
+						return false
+					}
+					tools, err = c.ListTools(t.Context(), nil)
+					return err == nil && len(tools.Tools) == 1 && tools.Tools[0].Name == "fresh"
+				})
+			})
+		}
+	}
+}
+
+func TestFaultA1WholePathSurvivesLostSessions(t *testing.T) {
+	a, b := mcptest.New(mcptest.Config{}), mcptest.New(mcptest.Config{Era: mcptest.Modern})
+	s := whole(t, map[string]*mcptest.Server{"a": a, "b": b})
+	id := s.initialize("2025-11-25")
+	for round := range 5 {
+		r := s.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, id)
+		if n := strings.Count(r.body, `"inputSchema"`); n != 6 {
+			t.Fatalf("round %d: %d tools: %s", round, n, r.body)
+		}
+		want(t, s.post(call("2", "a__echo", ""), id), 200, `"result":`)
+		want(t, s.modern("3", "tools/call", "b__echo", `,"name":"b__echo","arguments":{}`), 200, `"resultType":"complete"`)
+		a.DropSessions()
+	}
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Protocol versions.
+const (
+	modernVersion = "2026-07-28"
+	latestLegacy  = "2025-11-25"
+	firstVersion  = "2024-11-05"
+	batchVersion  = "2025-03-26" // the one revision whose HTTP transport takes batches
+)
+
+// legacyVersions are those that initialize can agree on, newest first.
+var legacyVersions = []string{latestLegacy, "2025-06-18", batchVersion, firstVersion}
+
+// capabilities are the same for every client, and always all of them: servers
+// come and go, and a client that was told once that there are no prompts would
+// never ask again. A list that nobody fills is empty.
+const (
+	legacyCapabilities = `{"completions":{},"logging":{},"prompts":{"listChanged":true},` +
+		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
+	modernCapabilities = `{"completions":{},"prompts":{"listChanged":true},` +
+		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
+)
+
+// negotiate is the version that a legacy session will speak: the client's, if
+// we know it, else the newest that we know (2025-11-25 basic/lifecycle,
+// Version Negotiation).
+func negotiate(params []byte) string {
+	wanted, _ := wire.Text(wire.Get(params, "protocolVersion"))
+	if slices.Contains(legacyVersions, wanted) {
+		return wanted
+	}
+	return latestLegacy
+}
+
+// initialized is the answer to initialize.
+func (g *Gateway) initialized(rq *request, version string) answer {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
+	b = wire.AppendString(append(b, `,"result":{"protocolVersion":`...), version)
+	b = append(b, `,"capabilities":`+legacyCapabilities+`,"serverInfo":`...)
+	b = append(b, g.info...)
+	if text := g.backend.Catalog().Instructions(); text != "" {
+		b = wire.AppendString(append(b, `,"instructions":`...), text)
+	}
+	return answer{head: append(b, "}}"...)}
+}
+
+// serveLegacy answers the methods that only the older revisions have.
+func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
+	switch rq.msg.Method {
+	case methodInitialize:
+		version := negotiate(rq.msg.Params)
+		if rq.sess != nil {
+			rq.sess.agree(version)
+		}
+		return g.initialized(rq, version)
+	case "ping":
+		return rq.result(nil)
+	case "logging/setLevel":
+		return g.setLevel(rq)
+	case methodSubscribe:
+		return g.subscribe(ctx, rq)
+	case "resources/unsubscribe":
+		uri, ok := wire.Text(rq.fields.uri)
+		if !ok {
+			return *rq.errorAnswer(codeInvalidParams, "Invalid params: the uri is missing", nil)
+		}
+		if rq.sess != nil {
+			rq.sess.unsubscribe(uri)
+		}
+		return rq.result(nil)
+	default:
+		return rq.noMethod()
+	}
+}
+
+func (g *Gateway) setLevel(rq *request) answer {
+	rank := severity(rq.fields.level)
+	if rank == 0 {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+	}
+	if s := rq.sess; s != nil {
+		s.out() // log messages go into the feed
+		s.mu.Lock()
+		from := s.level
+		if !s.ended {
+			s.level = rank
+		}
+		to := s.level
+		s.mu.Unlock()
+		g.levels.change(s, from, to)
+	}
+	return rq.result(nil)
+}
+
+func (g *Gateway) subscribe(parent context.Context, rq *request) answer {
+	uri, ok := wire.Text(rq.fields.uri)
+	if !ok || rq.sess == nil {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid params: the uri is missing", nil)
+	}
+	ctx, end, err := g.depart(parent, rq)
+	if err != nil {
+		return rq.failure(fault.From(rq.msg.Method, err))
+	}
+	defer end()
+	ok, err = rq.sess.subscribe(ctx, uri)
+	switch {
+	case err != nil:
+		return rq.failed(ctx, err)
+	case !ok:
+		return rq.failure(fault.New(fault.Overloaded, rq.msg.Method, "too many subscriptions of one client"))
+	default:
+		return rq.result(nil)
+	}
+}
+
+// notice takes a notification, or a response that answers nothing of ours:
+// the gateway sends no requests. It does not wait.
+func (g *Gateway) notice(rq *request) {
+	if rq.sess != nil {
+		rq.sess.heard(rq.msg.Method)
+	}
+	if rq.msg.Method == notifyCanceled {
+		rq.cancelNamed()
+	}
+}

@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"sync"
+
+	"github.com/everline/everline/internal/wire"
+)
+
+// severities are the log levels of RFC 5424, lowest first, with "" for none.
+var severities = [...]string{"", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// severity is the rank of a raw log level, 0 if it is none.
+func severity(raw []byte) int {
+	name, _ := wire.Text(raw)
+	for i, s := range severities[1:] {
+		if s == name {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// levels knows which sessions want log messages, and keeps the servers at the
+// lowest level that any of them wants.
+type levels struct {
+	set func(level string) // Backend.SetLevel, which does not wait
+
+	mu   sync.Mutex // guards the rest and the order of calls of set
+	want map[*session]int
+	now  int
+}
+
+// change records that s wants messages from rank to on; 0 for none.
+func (l *levels) change(s *session, from, to int) {
+	if from == to {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.want == nil {
+		l.want = map[*session]int{}
+	}
+	if to == 0 {
+		delete(l.want, s)
+	} else {
+		l.want[s] = to
+	}
+	lowest := 0
+	for _, rank := range l.want {
+		if lowest == 0 || rank < lowest {
+			lowest = rank
+		}
+	}
+	if lowest != l.now {
+		l.now = lowest
+		l.set(severities[lowest])
+	}
+}
+
+// wanting are the sessions that want a message of this rank.
+func (l *levels) wanting(rank int) []*session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*session
+	for s, from := range l.want {
+		if rank >= from {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// forwardLog hands a server's log message to the sessions that asked for its
+// level, and to no other client.
+func (g *Gateway) forwardLog(_ string, params []byte) {
+	rank := severity(wire.Get(params, "level"))
+	if rank == 0 {
+		return
+	}
+	sessions := g.levels.wanting(rank)
+	if len(sessions) == 0 {
+		return
+	}
+	frame := wire.AppendNotification(nil, "notifications/message", params)
+	for _, s := range sessions {
+		if emit := s.logSink(); emit != nil {
+			emit(frame)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// subscribeLimit is how long the acknowledgement of a listen waits for servers
+// to accept subscriptions. A resource whose server did not answer by then is
+// left out of it.
+const subscribeLimit = 5 * time.Second
+
+// A listener is one subscriptions/listen (basic/patterns/subscriptions).
+type listener struct {
+	g      *Gateway
+	id     []byte // raw id of the request, which is the subscription's id
+	want   listChanged
+	uris   []string
+	feed   *feed
+	told   [kindCount]uint64
+	cancel []func()
+}
+
+// newListener reads the filter of a listen. Whatever changes from here on is
+// heard.
+func (g *Gateway) newListener(rq *request) (*listener, *answer) {
+	if !wire.IsObject(rq.fields.notifications) {
+		return nil, rq.errorAnswer(codeInvalidParams, "Invalid params: notifications is missing", nil)
+	}
+	l := &listener{g: g, id: rq.msg.ID, feed: newFeed(), told: g.news.now.Load().count}
+	seen := map[string]bool{}
+	for key, val := range wire.Members(rq.fields.notifications) {
+		on, _ := wire.Bool(val)
+		switch {
+		case key == "toolsListChanged" && on:
+			l.want |= toolsChanged
+		case key == "promptsListChanged" && on:
+			l.want |= promptsChanged
+		case key == "resourcesListChanged" && on:
+			l.want |= resourcesChanged
+		case key == "resourceSubscriptions":
+			for raw := range wire.Elements(val) {
+				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < maxSubscribed {
+					seen[uri] = true
+					l.uris = append(l.uris, uri)
+				}
+			}
+		}
+	}
+	return l, nil
+}
+
+// subscribe asks the servers for updates, all at the same time, and keeps the
+// resources that were accepted.
+func (l *listener) subscribe(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, subscribeLimit)
+	defer stop()
+	cancels := make([]func(), len(l.uris))
+	var all sync.WaitGroup
+	for i, uri := range l.uris {
+		all.Go(func() {
+			cancel, err := l.g.backend.Subscribe(ctx, uri, func(params []byte) {
+				l.feed.update(uri, l.tagged(notifyUpdated, params))
+			})
+			if err == nil {
+				cancels[i] = cancel
+			}
+		})
+	}
+	all.Wait()
+	kept := l.uris[:0]
+	for i, cancel := range cancels {
+		if cancel != nil {
+			l.cancel = append(l.cancel, cancel)
+			kept = append(kept, l.uris[i])
+		}
+	}
+	l.uris = kept
+}
+
+// run acknowledges, and then tells until the client or the gateway ends it.
+// When it was the gateway, the request is answered.
+func (l *listener) run(ctx context.Context, out sink) error {
+	defer l.close()
+	l.subscribe(ctx)
+	if err := out.write([][]byte{l.ack()}); err != nil {
+		return err
+	}
+	t := &teller{
+		g: l.g, out: out, feed: l.feed, want: func() listChanged { return l.want }, told: l.told,
+		note: func(m string) []byte { return l.tagged(m, nil) }, stop: l.g.stop,
+	}
+	err := t.run(ctx)
+	if errors.Is(err, errStopped) {
+		return out.write([][]byte{l.farewell()})
+	}
+	return err
+}
+
+func (l *listener) close() {
+	for _, cancel := range l.cancel {
+		cancel()
+	}
+	l.feed.close()
+}
+
+// tagged is a notification that names its subscription.
+func (l *listener) tagged(method string, params []byte) []byte {
+	return wire.AppendNotification(nil, method, wire.Set(params, l.id, "_meta", metaSubscription))
+}
+
+func (l *listener) ack() []byte {
+	b := append([]byte(`{"_meta":{"`+metaSubscription+`":`), l.id...)
+	b = append(b, `},"notifications":{`...)
+	comma := func() {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+	}
+	for i, name := range [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		if l.want&(1<<i) != 0 {
+			comma()
+			b = append(b, `"`+name+`":true`...)
+		}
+	}
+	if len(l.uris) > 0 {
+		comma()
+		b = append(b, `"resourceSubscriptions":[`...)
+		for i, uri := range l.uris {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = wire.AppendString(b, uri)
+		}
+		b = append(b, ']')
+	}
+	return wire.AppendNotification(nil, "notifications/subscriptions/acknowledged", append(b, "}}"...))
+}
+
+// farewell is the response that ends a subscription in order.
+func (l *listener) farewell() []byte {
+	b := append([]byte(`{"resultType":"complete","_meta":{"`+metaSubscription+`":`), l.id...)
+	b = append(append(b, `,"`+metaServerInfo+`":`...), l.g.info...)
+	return wire.AppendResult(nil, l.id, append(b, "}}"...))
+}
+
+// canceled is the notification that ends a subscription on stdio (basic/
+// patterns/cancellation); the response, which the page on subscriptions asks
+// for instead, has gone before.
+func (l *listener) canceled() []byte {
+	return wire.AppendNotification(nil, notifyCanceled, append(append([]byte(`{"requestId":`), l.id...), '}'))
+}
+
+// listenHTTP serves a listen on its own response stream.
+func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter) {
+	l, bad := g.newListener(rq)
+	if bad != nil {
+		g.writeJSON(w, bad)
+		return
+	}
+	ctx, fl, err := g.flights.begin(r.Context(), rq)
+	if err != nil {
+		a := rq.failure(fault.From(methodListen, err))
+		g.writeJSON(w, &a)
+		return
+	}
+	defer g.flights.end(fl)
+	events := g.events(w)
+	defer events.done()
+	if events.open() != nil {
+		return
+	}
+	_ = l.run(ctx, events) // the end of the stream is all that there is to tell
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A post is the response to one POST. It is plain JSON, unless something has
+// to be said before the answer: then it becomes a stream, which one goroutine
+// writes until finish has handed it the answer.
+type post struct {
+	g      *Gateway
+	w      http.ResponseWriter
+	accept accepted
+
+	mu       sync.Mutex // guards the rest; nothing waits under it
+	finished bool
+	feed     *feed       // nil while nothing has been said
+	last     chan answer // the answer, for the goroutine
+	ended    chan struct{}
+	timer    *time.Timer
+}
+
+// emit says something before the answer. It does not block, and what comes
+// after the answer is dropped.
+func (p *post) emit(frame []byte) {
+	if p.begin() {
+		p.feed.log(frame)
+	}
+}
+
+// keepAlive makes the response a stream when the answer takes long, so that
+// nothing in between gives the connection up.
+func (p *post) keepAlive() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(p.g.opts.KeepAlive, func() { p.begin() })
+}
+
+// begin makes the response a stream; false if the answer is out already.
+func (p *post) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.finished {
+		return false
+	}
+	if p.feed == nil {
+		p.feed = newFeed()
+		p.last = make(chan answer, 1)
+		p.ended = make(chan struct{})
+		go p.run() // ends when finish sends the answer; finish waits for it
+	}
+	return true
+}
+
+// run writes the stream. A client that is gone or does not read ends the
+// writing, not the request.
+func (p *post) run() {
+	defer close(p.ended)
+	out := p.g.events(p.w)
+	defer out.done()
+	err := out.open()
+	idle := time.NewTicker(p.g.opts.KeepAlive)
+	defer idle.Stop()
+	for {
+		select {
+		case <-p.feed.wake:
+			if frames, _ := p.feed.take(); len(frames) > 0 && err == nil {
+				err = out.write(frames)
+			}
+		case <-idle.C:
+			if err == nil {
+				err = out.alive()
+			}
+		case a := <-p.last:
+			frames, _ := p.feed.take()
+			if err == nil {
+				_ = out.write(append(frames, a.frame()))
+			}
+			return
+		}
+	}
+}
+
+// finish sends the answer and ends the response.
+func (p *post) finish(a answer) {
+	p.mu.Lock()
+	p.finished = true
+	streaming := p.feed != nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.mu.Unlock()
+	switch {
+	case streaming:
+		p.last <- a
+		<-p.ended
+	case p.accept.json || a.status >= 400:
+		p.g.writeJSON(p.w, &a)
+	default:
+		out := p.g.events(p.w)
+		defer out.done()
+		if out.open() == nil {
+			_ = out.write([][]byte{a.frame()}) // a client that is gone hears nothing
+		}
+	}
+}
+
+const (
+	joinBelow  = 16 << 10 // an answer below is written at once, which saves more than copying it costs
+	sureToPass = 32 << 10 // what a connection's own buffers take without the client reading
+)
+
+// writeJSON writes an answer with its length.
+func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
+	h := w.Header()
+	size := a.size()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(size)}
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	if size < joinBelow {
+		buf := make([]byte, 0, size)
+		_, _ = w.Write(append(append(append(buf, a.head...), a.body...), a.tail...)) // a client that is gone hears nothing
+		return
+	}
+	rc := http.NewResponseController(w)
+	if size > sureToPass {
+		_ = rc.SetWriteDeadline(time.Now().Add(g.opts.WriteTimeout)) // a writer without deadlines is bounded by its server
+		defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
+	}
+	for _, part := range [][]byte{a.head, a.body, a.tail} {
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	_ = rc.Flush() // under the deadline
+}

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/everline/everline/internal/wire"
+)
+
+// The _meta keys of the 2026-07-28 revision (basic/index, Reserved keys).
+const (
+	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaLogLevel     = "io.modelcontextprotocol/logLevel"
+	metaSubscription = "io.modelcontextprotocol/subscriptionId"
+	metaServerInfo   = "io.modelcontextprotocol/serverInfo"
+)
+
+// A request is one message of a client on its way through the gateway. Its
+// byte slices are views into the frame that it came in.
+type request struct {
+	msg    wire.Message
+	fields fields
+	modern bool     // of the 2026-07-28 revision: everything that matters is in the request
+	sess   *session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
+	// emit takes a frame that belongs to this request and goes out before its
+	// answer; it does not block. nil: the client takes none.
+	emit   func(frame []byte)
+	muted  atomic.Bool // of a bridge: the client wants no answer
+	flying bool        // the transport has registered it in flights, before the next message was read
+}
+
+// fields are the members of params that the gateway itself reads, raw; nil
+// where absent.
+type fields struct {
+	name, uri, ref, cursor, level, requestID, notifications, arguments []byte
+
+	meta struct {
+		version, capabilities, logLevel, progressToken []byte
+	}
+}
+
+// readFields looks at each member of params once.
+func readFields(params []byte) fields {
+	var f fields
+	for key, val := range wire.Members(params) {
+		switch key {
+		case "name":
+			f.name = val
+		case "uri":
+			f.uri = val
+		case "ref":
+			f.ref = val
+		case "cursor":
+			f.cursor = val
+		case "level":
+			f.level = val
+		case "requestId":
+			f.requestID = val
+		case "notifications":
+			f.notifications = val
+		case "arguments":
+			f.arguments = val
+		case "_meta":
+			f.readMeta(val)
+		}
+	}
+	return f
+}
+
+func (f *fields) readMeta(meta []byte) {
+	for key, val := range wire.Members(meta) {
+		switch key {
+		case metaVersion:
+			f.meta.version = val
+		case metaCapabilities:
+			f.meta.capabilities = val
+		case metaLogLevel:
+			f.meta.logLevel = val
+		case "progressToken":
+			f.meta.progressToken = val
+		}
+	}
+}
+
+// target is the value of params that a header mirrors and that a call is
+// routed by: the name of a tool or prompt, or the URI of a resource.
+func (rq *request) target() (string, bool) {
+	raw := rq.fields.name
+	if rq.msg.Method == methodRead {
+		raw = rq.fields.uri
+	}
+	return wire.Text(raw)
+}
+
+// parse decodes one frame. On failure it returns the answer to it: -32700 for
+// what is no JSON, -32600 for what is no message, both with id null, because
+// nothing in such a frame can be trusted to be an id.
+func parse(frame []byte) (*request, *answer) {
+	msg, err := wire.Parse(frame)
+	if err != nil {
+		if errors.As(err, new(*wire.SyntaxError)) {
+			return nil, refuse(nil, codeParse, "Parse error: "+err.Error())
+		}
+		return nil, refuse(nil, codeInvalidRequest, "Invalid request: "+err.Error())
+	}
+	switch {
+	case msg.Method == "" && !msg.IsResponse():
+		return nil, refuse(nil, codeInvalidRequest, "Invalid request: neither a request, a notification nor a response")
+	case msg.IsRequest() && wire.IsNull(msg.ID):
+		return nil, refuse(nil, codeInvalidRequest, "Invalid request: the id is null")
+	case msg.Params != nil && !wire.IsObject(msg.Params) && msg.Method != "":
+		return nil, refuse(msg.ID, codeInvalidParams, "Invalid params: not an object")
+	}
+	return &request{msg: msg, fields: readFields(msg.Params)}, nil
+}
+
+// refuse is an answer of the transport's own: status 400 and a JSON-RPC error.
+func refuse(id []byte, code int64, text string) *answer {
+	return &answer{status: http.StatusBadRequest, head: wire.AppendError(nil, id, code, text, nil)}
+}
+
+// An answer is one JSON-RPC response in three parts that are written one after
+// the other, so that a large result is never copied.
+type answer struct {
+	status           int // HTTP status; 0 is 200
+	head, body, tail []byte
+	silent           bool // nothing is sent, where the transport lets a request go unanswered
+}
+
+func (a *answer) size() int { return len(a.head) + len(a.body) + len(a.tail) }
+
+// frame joins the parts to one line.
+func (a *answer) frame() []byte {
+	out := make([]byte, 0, a.size()+1)
+	out = append(append(append(out, a.head...), a.body...), a.tail...)
+	return wire.OneLine(out)
+}
+
+var closeOne, closeTwo = []byte("}"), []byte("}}")
+
+// result answers with a raw result. For a modern client an absent resultType
+// is filled in, and for what it may cache an absent ttlMs and cacheScope:
+// results of older servers have neither. Nothing else is touched.
+func (rq *request) result(raw []byte) answer {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	head := make([]byte, 0, 96+len(rq.msg.ID))
+	head = append(append(head, `{"jsonrpc":"2.0","id":`...), rq.msg.ID...)
+	head = append(head, `,"result":`...)
+	if !rq.modern {
+		return answer{head: head, body: raw, tail: closeOne}
+	}
+	head, body := rq.splice(head, raw)
+	return answer{head: head, body: body, tail: closeOne}
+}
+
+// splice writes the opening brace and the missing members to head, and returns
+// what of raw comes behind them.
+func (rq *request) splice(head, raw []byte) (newHead, body []byte) {
+	extra := missing(raw, rq.msg.Method == methodRead)
+	if extra == "" || !wire.IsObject(raw) {
+		return head, raw
+	}
+	at := bytes.IndexByte(raw, '{')
+	head = append(append(head, '{'), extra...)
+	for body = raw[at+1:]; len(body) > 0 && isSpace(body[0]); body = body[1:] {
+	}
+	if len(body) > 0 && body[0] == '}' {
+		head = head[:len(head)-1] // the comma
+	}
+	return head, body
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+// missing are the members that a modern result must have and raw has not, each
+// with a comma behind it.
+func missing(raw []byte, cacheable bool) string {
+	s := ""
+	if kind, ok := wire.Text(memberOf(raw, "resultType")); !ok {
+		s = `"resultType":"complete",`
+	} else if kind != "complete" {
+		return "" // an interim result carries no caching hints
+	}
+	if !cacheable {
+		return s
+	}
+	if memberOf(raw, "ttlMs") == nil {
+		s += `"ttlMs":0,`
+	}
+	if memberOf(raw, "cacheScope") == nil {
+		s += `"cacheScope":"private",`
+	}
+	return s
+}

@@ -1,0 +1,277 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/internal/wire"
+)
+
+// A session is one legacy client between its initialize and its end: its
+// DELETE, its idle expiry, or the end of its connection. It has no goroutine.
+// Everything that belongs to the client is freed with it.
+type session struct {
+	g  *Gateway
+	id string // over HTTP: unguessable, visible ASCII; "" on stdio
+
+	mu      sync.Mutex        // guards the fields down to ended; nothing waits under it
+	told    [kindCount]uint64 // what of the news the client was told; see teller
+	version string            // negotiated protocol version
+	level   int               // lowest severity of log messages that are wanted; 0 none
+	flights []*flight
+	subs    map[string]func() // cancel of each subscription, by URI; nil while it is being made
+	feed    *feed             // nil until something can be told
+	stream  *standing         // the open standing stream; nil if none
+	greeted bool              // initialize was answered
+	ready   bool              // the handshake is over: lists may be announced
+	ended   bool
+
+	lane *lane // what is in flight, where answers go out on the session's own stream; else nil
+
+	// Of the table, guarded by its lock.
+	prev, next *session
+	pins       int // exchanges and streams that are open
+	used       time.Time
+}
+
+// A standing is one open GET stream.
+type standing struct {
+	over chan struct{} // closed when a newer stream took over, or the session ended
+}
+
+func (s *session) addFlight(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flights = append(s.flights, f)
+}
+
+func (s *session) dropFlight(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range s.flights {
+		if other == f {
+			last := len(s.flights) - 1
+			s.flights[i] = s.flights[last]
+			s.flights[last] = nil
+			s.flights = s.flights[:last]
+			return
+		}
+	}
+}
+
+// cancel cancels the requests of this session with this raw id. An id that is
+// not in flight is ignored: the answer may have crossed the cancel.
+func (s *session) cancel(rawID []byte) {
+	s.mu.Lock()
+	var hit []*flight
+	for _, f := range s.flights {
+		if f.id == string(rawID) {
+			hit = append(hit, f)
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range hit {
+		f.cancel(errCanceled)
+	}
+}
+
+// out is the session's feed; it is made when there is first something to tell.
+func (s *session) out() *feed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feed == nil {
+		s.feed = newFeed()
+		if s.ended {
+			s.feed.close()
+		}
+	}
+	return s.feed
+}
+
+// logSink is where a log message for this client goes now: its standing
+// stream or connection, else the stream of its newest request; nil if it can
+// hear nothing.
+func (s *session) logSink() func(frame []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil && s.feed != nil {
+		return s.feed.log
+	}
+	if n := len(s.flights); n > 0 {
+		return s.flights[n-1].emit
+	}
+	return nil
+}
+
+// attach makes st the session's standing stream. An older one ends.
+func (s *session) attach(st *standing) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	if s.stream != nil {
+		close(s.stream.over)
+	}
+	s.stream = st
+	return true
+}
+
+func (s *session) detach(st *standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream == st {
+		s.stream = nil
+	}
+}
+
+// end frees everything of the session. It is idempotent. What is in flight goes
+// on: the loss of a client is no cancel.
+func (s *session) end() {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.ended = true
+	subs, level := s.subs, s.level
+	s.subs, s.level = nil, 0
+	if s.feed != nil && s.lane == nil {
+		s.feed.close()
+	}
+	if s.stream != nil {
+		close(s.stream.over)
+		s.stream = nil
+	}
+	s.mu.Unlock()
+	for _, cancel := range subs {
+		if cancel != nil {
+			cancel()
+		}
+	}
+	s.g.levels.change(s, level, 0)
+}
+
+// cancelAll cancels everything that the session has in flight.
+func (s *session) cancelAll() {
+	s.mu.Lock()
+	hit := slices.Clone(s.flights)
+	s.mu.Unlock()
+	for _, f := range hit {
+		f.cancel(errCanceled)
+	}
+}
+
+// heard notes a message of the client. After the first one behind the
+// handshake, changed lists are announced where everything shares one stream;
+// a client that only sends modern requests hears nothing unasked.
+func (s *session) heard(method string) {
+	if method == methodInitialize || method == "ping" {
+		return
+	}
+	s.mu.Lock()
+	first := s.greeted && !s.ready
+	s.ready = s.greeted
+	out := s.feed
+	s.mu.Unlock()
+	if first && out != nil {
+		out.signal()
+	}
+}
+
+// wants is which changed lists are announced now.
+func (s *session) wants() listChanged {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready {
+		return allChanged
+	}
+	return 0
+}
+
+// subscribe asks for the updates of a resource once, however often the client
+// asks. ok is false if the client has too many subscriptions.
+func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error) {
+	s.mu.Lock()
+	_, have := s.subs[uri]
+	full := len(s.subs) >= maxSubscribed
+	if !have && !full && !s.ended {
+		if s.subs == nil {
+			s.subs = map[string]func(){}
+		}
+		s.subs[uri] = nil
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if have || full || ended {
+		return have || !full, nil
+	}
+	out := s.out()
+	cancel, err := s.g.backend.Subscribe(ctx, uri, func(params []byte) {
+		out.update(uri, wire.AppendNotification(nil, notifyUpdated, params))
+	})
+	s.mu.Lock()
+	_, wanted := s.subs[uri]
+	switch {
+	case err != nil:
+		delete(s.subs, uri)
+	case wanted:
+		s.subs[uri] = cancel
+		cancel = nil
+	}
+	s.mu.Unlock()
+	if err == nil && cancel != nil {
+		cancel() // unsubscribed or ended while it was being made
+	}
+	return true, err
+}
+
+func (s *session) unsubscribe(uri string) {
+	s.mu.Lock()
+	cancel := s.subs[uri]
+	delete(s.subs, uri)
+	out := s.feed
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	if out != nil {
+		out.forget(uri)
+	}
+}
+
+// newSession returns a session that is not in the table.
+func (g *Gateway) newSession(version string) *session {
+	return &session{g: g, version: version, told: g.news.now.Load().count}
+}
+
+func (s *session) announced() [kindCount]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
+func (s *session) setAnnounced(told [kindCount]uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = told
+}
+
+// protocol is the version that the client and we agreed on.
+func (s *session) protocol() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+func (s *session) agree(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.greeted = version, true
+}
+
+// sessionID returns an id of 130 random bits.
+func sessionID() string { return rand.Text() }

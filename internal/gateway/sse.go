@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/everline/everline/fault"
+)
+
+// HTTP+SSE is the transport of the 2024-11-05 revision: a GET opens a session
+// and carries everything from us, POSTs carry everything to us.
+
+// serveSSE opens a session and serves its stream; its end ends the session.
+func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
+	s := g.newSession(firstVersion)
+	s.lane = &lane{limit: g.opts.MaxInFlight}
+	st := &standing{over: make(chan struct{})}
+	out := s.out()
+	if g.closing() || !s.attach(st) || !g.table.add(s) {
+		g.reject(w, http.StatusServiceUnavailable, codeOverloaded, "Too many sessions are in use, or everline is shutting down")
+		return
+	}
+	defer g.table.unpin(s)
+	defer out.close()
+	defer s.lane.drain()
+	defer g.table.remove(s)
+	events := g.events(w)
+	defer events.done()
+	if events.open() != nil {
+		return
+	}
+	// Relative, so that it stays right behind a proxy that adds a prefix.
+	if events.named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
+		return
+	}
+	t := &teller{g: g, out: events, feed: out, want: s.wants, told: s.announced(), note: plainNote, over: st.over, stop: g.stop}
+	if err := t.run(r.Context()); errors.Is(err, errStopped) || errors.Is(err, errOver) {
+		t.rest(r.Context(), s.lane)
+	}
+}
+
+// serveMessages takes one message of an HTTP+SSE session. The answer goes out
+// on the session's stream.
+func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
+	body, ok := g.body(w, r)
+	if !ok {
+		return
+	}
+	s := g.table.pin(r.URL.Query().Get("sessionId"))
+	if s == nil {
+		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: open /sse again")
+		return
+	}
+	defer g.table.unpin(s)
+	if s.lane == nil {
+		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: this one is not of /sse")
+		return
+	}
+	rq, bad := parse(body)
+	if bad != nil {
+		g.writeJSON(w, bad)
+		return
+	}
+	rq.sess = s
+	if !rq.msg.IsRequest() {
+		g.notice(rq)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	// The answer is not that of this POST, so the call does not end with it.
+	if bad := g.serveOn(context.WithoutCancel(r.Context()), rq, s.lane, s.out()); bad != nil {
+		g.writeJSON(w, bad)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// serveOn serves a request whose answer goes out on its connection's stream,
+// or returns the answer that refuses it.
+func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) *answer {
+	if rq.sess != nil {
+		rq.sess.heard(rq.msg.Method)
+	}
+	if bad := l.enter(rq); bad != nil {
+		return bad
+	}
+	rq.emit, rq.flying = out.log, true
+	// Registered here, so that a cancel that comes right behind finds it.
+	ctx, fl, err := g.flights.begin(ctx, rq)
+	if err != nil {
+		l.leave(rq)
+		a := rq.failure(fault.From(rq.msg.Method, err))
+		return &a
+	}
+	go func() { // ends with its request; the lane's drain waits for it
+		defer l.leave(rq)
+		defer g.flights.end(fl)
+		if a := g.serve(ctx, rq); !a.silent {
+			out.answer(a.frame())
+		}
+	}()
+	return nil
+}
+
+// A lane counts what is in flight on one connection that answers out of order,
+// where two requests with one id could not be told apart by the client.
+type lane struct {
+	limit int
+
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	ids    map[string]struct{}
+	closed bool
+	work   sync.WaitGroup // one for each of ids, and for each batch
+}
+
+// enter admits a request, or returns the answer that refuses it. That has no
+// id: one with the id would be taken for the answer of the other request.
+func (l *lane) enter(rq *request) *answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := string(rq.msg.ID)
+	if _, dup := l.ids[id]; dup {
+		return refuse(nil, codeInvalidRequest, "Invalid request: a request with this id is in flight")
+	}
+	if l.closed {
+		return rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil)
+	}
+	if len(l.ids) >= l.limit {
+		return rq.errorAnswer(codeOverloaded, "Too many requests are in flight on this connection", nil)
+	}
+	if l.ids == nil {
+		l.ids = map[string]struct{}{}
+	}
+	l.ids[id] = struct{}{}
+	l.work.Add(1)
+	return nil
+}
+
+// admit admits work that has no id of its own; its end is work.Done.
+func (l *lane) admit() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.work.Add(1)
+	}
+	return !l.closed
+}
+
+func (l *lane) leave(rq *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.ids, string(rq.msg.ID))
+	l.work.Done()
+}
+
+// drain admits nothing more and waits for what is in flight.
+func (l *lane) drain() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.work.Wait()
+}

@@ -1,0 +1,285 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+const (
+	eofGrace  = 2 * time.Second // what is in flight when the client closes its side may take so long
+	stopGrace = time.Second     // what a reader or writer may take to end once its file is closed
+)
+
+// A pipe is one client on a pair of byte streams, a message a line. It speaks
+// both eras: each message says which it is of. Its long-lived goroutines are a
+// reader and a writer; each request in flight is one more.
+type pipe struct {
+	g      *Gateway
+	sess   *session // of the legacy era; it also keeps the ids of modern requests, for cancels
+	lane   *lane
+	feed   *feed
+	listen context.Context // ends the listens
+}
+
+// ServeStdio serves the one client whose messages come in on in and go out on
+// out, until in ends, out cannot be written to, or ctx or the gateway ends.
+// The end of in is a clean end. What does not stop by itself is made to: in and
+// out are closed if they are io.Closers. A file whose Close does not end a Read
+// or a Write that waits is given up after a second, with an error that says so.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	calls, cancelCalls := context.WithCancelCause(ctx)
+	defer cancelCalls(nil)
+	listen, stopListens := context.WithCancel(calls)
+	defer stopListens()
+	p := &pipe{g: g, sess: g.newSession(latestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, feed: newFeed(), listen: listen}
+	p.sess.feed, p.sess.lane = p.feed, p.lane
+	p.sess.stream = &standing{over: make(chan struct{})}
+	defer p.feed.close()
+	defer p.sess.end()
+
+	lines := &lineSink{w: out, timeout: g.opts.WriteTimeout, stuck: make(chan struct{})}
+	quiet := make(chan struct{}) // closed: write what is left, and end
+	reading, writing := make(chan error, 1), make(chan error, 1)
+	go func() { reading <- p.read(calls, in) }()          // ends with in; settle waits for it
+	go func() { writing <- p.write(ctx, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
+
+	var err error
+	select {
+	case err = <-reading:
+		reading = nil
+		stopListens()
+		defer time.AfterFunc(eofGrace, func() { cancelCalls(errCanceled) }).Stop()
+	case <-g.stop: // Close bounds what is in flight
+	case err = <-writing:
+		writing = nil
+	case <-lines.stuck:
+		err = errSlow
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancelCalls(err)
+	}
+	p.lane.drain()
+	close(quiet)
+	if err == nil {
+		select {
+		case err = <-writing:
+			writing = nil
+		case <-lines.stuck:
+			err = errSlow
+		}
+	}
+	return errors.Join(err, settle(reading, in, "read"), settle(writing, out, "write"))
+}
+
+// settle makes a reader or writer end; nil if it did, or has ended before.
+func settle(done <-chan error, file any, op string) error {
+	if done == nil {
+		return nil
+	}
+	if c, ok := file.(io.Closer); ok {
+		_ = c.Close() // whether it ended anything is seen below
+	}
+	select {
+	case <-done:
+		return nil
+	case <-time.After(stopGrace):
+		return fault.New(fault.Wedged, op, "did not stop")
+	}
+}
+
+// write tells the client what there is to tell until quiet is closed, and then
+// what is left.
+func (p *pipe) write(ctx context.Context, out sink, quiet <-chan struct{}) error {
+	t := &teller{g: p.g, out: out, feed: p.feed, want: p.sess.wants, told: p.sess.announced(), note: plainNote, over: quiet}
+	err := t.run(ctx)
+	if !errors.Is(err, errOver) {
+		return err
+	}
+	if frames, _ := p.feed.take(); len(frames) > 0 {
+		return out.write(frames)
+	}
+	return nil
+}
+
+// read takes messages until in ends.
+func (p *pipe) read(ctx context.Context, in io.Reader) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(r, p.g.opts.MaxBody)
+		switch {
+		case errors.Is(err, errLongLine):
+			p.feed.answer(refuse(nil, codeInvalidRequest, "The message is too large").frame())
+		case err == nil || len(line) > 0:
+			p.take(ctx, line)
+		}
+		if err != nil && !errors.Is(err, errLongLine) {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fault.From("read", err)
+		}
+	}
+}
+
+var errLongLine = errors.New("the line is too long")
+
+// readLine returns the next line without its end, in a buffer of its own. A
+// line over the limit is passed over.
+func readLine(r *bufio.Reader, limit int64) ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || int64(len(line)+len(part)) > limit+1; !long {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if long && err == nil {
+			return nil, errLongLine
+		}
+		return trimEnd(line), err
+	}
+}
+
+func trimEnd(line []byte) []byte {
+	for len(line) > 0 && isSpace(line[len(line)-1]) {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// take serves one line. Only requests that wait for something run beside it.
+func (p *pipe) take(ctx context.Context, line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	if frames, ok := wire.Batch(line); ok {
+		p.takeBatch(ctx, frames)
+		return
+	}
+	rq, bad := parse(line)
+	if bad == nil {
+		bad = p.takeRequest(ctx, rq)
+	}
+	if bad != nil {
+		p.feed.answer(bad.frame())
+	}
+}
+
+func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
+	rq.sess = p.sess
+	if !rq.msg.IsRequest() {
+		p.g.notice(rq)
+		return nil
+	}
+	if rq.modern = rq.isModern(""); !rq.modern {
+		if rq.msg.Method == methodDiscover {
+			// A modern probe without _meta: its sender is told what it lacks.
+			return rq.checkModern()
+		}
+		return p.g.serveOn(ctx, rq, p.lane, p.feed)
+	}
+	if bad := rq.checkModern(); bad != nil {
+		return bad
+	}
+	if rq.msg.Method == methodListen {
+		return p.startListen(rq)
+	}
+	return p.g.serveOn(ctx, rq, p.lane, p.feed)
+}
+
+// startListen runs a listen beside the others; all of them share out.
+func (p *pipe) startListen(rq *request) *answer {
+	l, bad := p.g.newListener(rq)
+	if bad != nil {
+		return bad
+	}
+	if bad := p.lane.enter(rq); bad != nil {
+		return bad
+	}
+	ctx, fl, err := p.g.flights.begin(p.listen, rq)
+	if err != nil {
+		p.lane.leave(rq)
+		a := rq.failure(fault.From(methodListen, err))
+		return &a
+	}
+	go func() { // ends with the listen; the lane's drain waits for it
+		defer p.lane.leave(rq)
+		defer p.g.flights.end(fl)
+		_ = l.run(ctx, feedSink{p.feed}) // its end is in what it wrote
+		if p.g.closing() {
+			p.feed.answer(l.canceled())
+		}
+	}()
+	return nil
+}
+
+// takeBatch serves a batch, which revisions up to 2025-03-26 have.
+func (p *pipe) takeBatch(ctx context.Context, frames [][]byte) {
+	v := p.sess.protocol()
+	if len(frames) == 0 || len(frames) > p.g.opts.MaxInFlight || v != batchVersion && v != firstVersion {
+		p.feed.answer(refuse(nil, codeInvalidRequest, "Invalid request: no batch is allowed, or it is empty or too large").frame())
+		return
+	}
+	if !p.lane.admit() {
+		return
+	}
+	go func() { // ends with its requests; the lane's drain waits for it
+		defer p.lane.work.Done()
+		if answers := p.g.serveBatch(ctx, p.sess, frames); len(answers) > 0 {
+			p.feed.answer(joinBatch(answers))
+		}
+	}()
+}
+
+// A feedSink is a sink that passes frames on to another stream's feed.
+type feedSink struct{ feed *feed }
+
+func (s feedSink) write(frames [][]byte) error {
+	for _, f := range frames {
+		s.feed.answer(f)
+	}
+	return nil
+}
+
+func (feedSink) alive() error { return nil }
+
+// A lineSink writes frames as lines. A Write that takes longer than the
+// timeout closes stuck.
+type lineSink struct {
+	w       io.Writer
+	timeout time.Duration
+	stuck   chan struct{}
+	once    sync.Once
+	buf     []byte
+}
+
+func (s *lineSink) write(frames [][]byte) error {
+	s.buf = s.buf[:0]
+	for _, f := range frames {
+		s.buf = append(append(s.buf, wire.OneLine(f)...), '\n')
+	}
+	late := time.AfterFunc(s.timeout, func() { s.once.Do(func() { close(s.stuck) }) })
+	_, err := s.w.Write(s.buf)
+	late.Stop()
+	if cap(s.buf) > bufferKept {
+		s.buf = nil
+	}
+	if err != nil {
+		return &fault.Fault{Kind: fault.Broken, Op: "write", Err: err}
+	}
+	return nil
+}
+
+func (*lineSink) alive() error { return nil }

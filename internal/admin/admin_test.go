@@ -1,0 +1,335 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/slot"
+)
+
+// fakeHub answers from fields and notes what was asked of it.
+type fakeHub struct {
+	cfg    *config.Config
+	states []everline.Status
+	logs   []everline.LogLine
+	asked  []string
+	fail   error
+	gen    uint64
+	call   everline.Call
+}
+
+func (h *fakeHub) Config() *config.Config     { return h.cfg }
+func (h *fakeHub) Status() []everline.Status  { return h.states }
+func (h *fakeHub) Catalog() *everline.Catalog { return nil }
+func (h *fakeHub) Server(name string) (everline.Status, bool) {
+	for _, s := range h.states {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return everline.Status{}, false
+}
+func (h *fakeHub) Logs(string) ([]everline.LogLine, error) { return h.logs, nil }
+func (h *fakeHub) Call(_ context.Context, c *everline.Call) ([]byte, error) {
+	h.call = *c
+	return []byte(`{"content":[],"n":1.0}`), h.fail
+}
+func (h *fakeHub) did(op, server string) error {
+	h.asked = append(h.asked, op+" "+server)
+	return h.fail
+}
+func (h *fakeHub) Enable(_ context.Context, s string) error    { return h.did("enable", s) }
+func (h *fakeHub) Disable(_ context.Context, s string) error   { return h.did("disable", s) }
+func (h *fakeHub) Reconnect(_ context.Context, s string) error { return h.did("reconnect", s) }
+func (h *fakeHub) Await(ctx context.Context, s string, gen uint64) (everline.Status, error) {
+	h.gen = gen
+	st, _ := h.Server(s)
+	return st, h.did("await", s)
+}
+
+var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newFake(t *testing.T) *fakeHub {
+	cfg, err := config.Parse("everline.json", []byte(`{"mcpServers": {
+		"up": {"command": "x", "env": {"K": "secret-value"}, "everline": {"required": true}, "bogus": 1},
+		"down": {"url": "http://h/", "everline": {"required": true}}}}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeHub{cfg: cfg, states: []everline.Status{
+		{Name: "up", State: "connected", Generation: 3, Transport: "stdio", PID: 42, Era: "legacy", Version: "2025-06-18", Counts: [4]int{1, 2, 3, 4}, CatalogAt: since, Since: since, Origin: cfg.Servers[0].Origin},
+		{
+			Name: "down", State: "disconnected", Generation: 9, Transport: "auto", URL: "http://h/", Next: since, Attempt: 2, Origin: cfg.Servers[1].Origin, Remedy: "everline logs down",
+			Cause: &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Stderr: []string{"key is secret-value"}, Err: errors.New("exit 1 with secret-value")},
+		},
+	}}
+}
+
+// serve runs the API on a real socket and returns its client.
+func serve(t *testing.T, h *fakeHub, j *Journal) *Client {
+	dir := t.TempDir()
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, end := context.WithCancel(context.Background())
+	s := &http.Server{
+		Handler:     New(Options{Hub: h, Journal: j, Version: "v1", Endpoint: "http://127.0.0.1:1/mcp", StateDir: dir}).Handler(),
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }() // ends with the cleanup
+	t.Cleanup(func() {
+		end()
+		s.Shutdown(context.Background())
+		<-done
+		l.Close()
+	})
+	return NewClient(dir)
+}
+
+func TestStatus(t *testing.T) {
+	st, err := serve(t, newFake(t), NewJournal()).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.PID != os.Getpid() || st.Endpoint != "http://127.0.0.1:1/mcp" || len(st.Servers) != 2 || len(st.Warnings) != 1 {
+		t.Fatalf("status %+v", st)
+	}
+	up, err := json.Marshal(st.Servers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":42,"era":"legacy",` +
+		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"catalogAt":"2026-01-02T03:04:05Z",` +
+		`"since":"2026-01-02T03:04:05Z","nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[]}`
+	if string(up) != want {
+		t.Errorf("got  %s\nwant %s", up, want)
+	}
+	down := st.Servers[1]
+	if *down.Cause != "exit 1 with ***" || down.Stderr[0] != "key is ***" || *down.CauseKind != "exited" || *down.Exit != "exit 1" || !down.NextAttempt.Equal(since) {
+		t.Errorf("down: %+v", down)
+	}
+}
+
+func TestOperations(t *testing.T) {
+	h := newFake(t)
+	c := serve(t, h, NewJournal())
+	for op, want := range map[string][]string{
+		"restart": {"reconnect up"}, "reconnect": {"reconnect up"}, "enable": {"enable up"}, "disable": {"disable up"},
+	} {
+		h.asked = nil
+		if s, err := c.Operate(t.Context(), "up", op, 0); err != nil || s.Name != "up" || !slices.Equal(h.asked, want) {
+			t.Errorf("%s: %v, asked %q", op, err, h.asked)
+		}
+	}
+	h.asked = nil
+	if _, err := c.Operate(t.Context(), "up", "restart", time.Minute); err != nil || h.gen != 3 || !slices.Equal(h.asked, []string{"reconnect up", "await up"}) {
+		t.Errorf("wait: %v, gen %d, asked %q", err, h.gen, h.asked)
+	}
+	if _, err := c.Operate(t.Context(), "up", "enable", time.Minute); err != nil || h.gen != 2 {
+		t.Errorf("enable of a connected server waits for a life after %d, %v", h.gen, err)
+	}
+	_, err := c.Operate(t.Context(), "upp", "restart", 0)
+	if f := fault.From("", err); f.Kind != fault.NotFound || f.Remedy != "did you mean up?" {
+		t.Errorf("near miss: %+v", f)
+	}
+	h.fail = &fault.Fault{Kind: fault.Disabled, Server: "up", Gen: 3, Remedy: "everline enable up", Outcome: fault.NotSent, Err: errors.New("it holds secret-value")}
+	_, err = c.Operate(t.Context(), "up", "reconnect", 0)
+	if f := fault.From("", err); f.Kind != fault.Disabled || f.Server != "up" || f.Gen != 3 || f.Remedy != "everline enable up" || f.Outcome != fault.NotSent || f.Text() != "it holds ***" {
+		t.Errorf("fault %+v", f)
+	}
+}
+
+func TestCall(t *testing.T) {
+	h := newFake(t)
+	c := serve(t, h, NewJournal())
+	got, err := c.Call(t.Context(), CallRequest{Server: "up", Tool: "t", Arguments: json.RawMessage(`{"a":1.0}`)})
+	if err != nil || string(got) != `{"content":[],"n":1.0}` {
+		t.Errorf("call: %s, %v", got, err)
+	}
+	if h.call.Method != "tools/call" || h.call.Server != "up" || h.call.Name != "t" || string(h.call.Params) != `{"name":"t","arguments":{"a":1.0}}` {
+		t.Errorf("hub got %+v, %s", h.call, h.call.Params)
+	}
+	if _, err := c.Call(t.Context(), CallRequest{Server: "down"}); err == nil || fault.KindOf(err) != fault.Invalid {
+		t.Errorf("no tool: %v", err)
+	}
+}
+
+func connected(server string, gen uint64) everline.Event {
+	e := slot.Connected{}
+	e.Head.Server, e.Head.Gen, e.Head.Time = server, gen, since
+	return e
+}
+
+func TestEventsFollow(t *testing.T) {
+	j := NewJournal()
+	c := serve(t, newFake(t), j)
+	j.Record(connected("up", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stop := errors.New("seen enough")
+	var got []Event
+	err := c.Events(ctx, true, func(e Event) error {
+		got = append(got, e)
+		if len(got) == 2 {
+			return stop
+		}
+		j.Record(connected("secret-value", 2))
+		return nil
+	})
+	if err != stop || len(got) != 2 || got[0].Kind != "connected" || got[0].Seq != 1 || got[1].Generation != 2 {
+		t.Errorf("%v, %+v", err, got)
+	}
+	got = nil
+	if err := c.Events(ctx, false, func(e Event) error { got = append(got, e); return nil }); err != nil || len(got) != 2 {
+		t.Errorf("without follow: %v, %+v", err, got)
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	j := NewJournal()
+	for range 2*journalSize + 7 {
+		j.Record(connected("up", 1))
+	}
+	events, _ := j.After(0)
+	if len(events) != journalSize || events[0].Seq != journalSize+8 || events[journalSize-1].Seq != 2*journalSize+7 {
+		t.Errorf("%d events from %d", len(events), events[0].Seq)
+	}
+	events, more := j.After(2*journalSize + 6)
+	if len(events) != 1 {
+		t.Errorf("%d events after the last but one", len(events))
+	}
+	select {
+	case <-more:
+		t.Error("more is closed already")
+	default:
+	}
+	j.Record(connected("up", 1))
+	<-more
+}
+
+func TestLogsFollow(t *testing.T) {
+	h := newFake(t)
+	h.logs = []everline.LogLine{{Time: since, Gen: 1, Text: "one secret-value"}, {Time: since.Add(1), Gen: 1, Text: "two"}}
+	c := serve(t, h, NewJournal())
+	var got []string
+	if err := c.Logs(t.Context(), "up", false, func(l LogLine) error { got = append(got, l.Text); return nil }); err != nil || !slices.Equal(got, []string{"one ***", "two"}) {
+		t.Errorf("%v, %q", err, got)
+	}
+	if err := c.Logs(t.Context(), "nobody", false, nil); err == nil || fault.KindOf(err) != fault.NotFound {
+		t.Errorf("no server: %v", err)
+	}
+	if n := newer(h.logs, h.logs[0]); len(n) != 1 || n[0].Text != "two" {
+		t.Errorf("newer: %+v", n)
+	}
+	if n := newer(h.logs, everline.LogLine{Text: "gone"}); len(n) != 2 {
+		t.Errorf("newer than what left the ring: %+v", n)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	h := newFake(t)
+	a := New(Options{Hub: h, Journal: NewJournal()})
+	get := func(f http.HandlerFunc) (int, string) {
+		w := httptest.NewRecorder()
+		f(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Code, strings.TrimSpace(w.Body.String())
+	}
+	if code, body := get(a.Healthz); code != 200 || body != `{"status":"ok"}` {
+		t.Error(code, body)
+	}
+	if code, body := get(a.Readyz); code != 503 || body != `{"status":"not ready","missing":["down"]}` {
+		t.Error(code, body)
+	}
+	h.states[1].State = "idle"
+	if code, body := get(a.Readyz); code != 200 || body != `{"status":"ok"}` {
+		t.Error(code, body)
+	}
+}
+
+func TestOneOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Listen(dir)
+	if f := fault.From("", err); err == nil || f.Kind != fault.Conflict || !strings.Contains(f.Text(), "pid") {
+		t.Errorf("second owner: %v", err)
+	}
+	if runtime.GOOS != "windows" {
+		info, err := os.Stat(filepath.Join(dir, socketName))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("socket: %v, %v", info, err)
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	again, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
+// TestStaleSocket is what kill -9 leaves: a socket file that nobody serves.
+func TestStaleSocket(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := os.Stat(filepath.Join(dir, socketName)); err != nil {
+		t.Fatalf("the socket is not left over: %v", err)
+	}
+	_, err = NewClient(dir).Status(t.Context())
+	if f := fault.From("", err); !errors.Is(err, ErrNotRunning) || f.Kind != fault.Unavailable || f.Remedy == "" {
+		t.Errorf("stale socket: %v", err)
+	}
+	if l, err = Listen(dir); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestDeepStateDir(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := socketPath(dir)
+	if len(path) > maxSocket || path != l.Addr().String() {
+		t.Errorf("socket at %q, client looks at %q", l.Addr(), path)
+	}
+	l.Close()
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the runtime folder is left: %v", err)
+	}
+	if _, err := NewClient(dir).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -1,0 +1,295 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+)
+
+// Hub is what the API needs; *everline.Hub is one.
+type Hub interface {
+	Config() *config.Config
+	Status() []everline.Status
+	Server(name string) (everline.Status, bool)
+	Logs(server string) ([]everline.LogLine, error)
+	Catalog() *everline.Catalog
+	Call(ctx context.Context, c *everline.Call) ([]byte, error)
+	Enable(ctx context.Context, server string) error
+	Disable(ctx context.Context, server string) error
+	Reconnect(ctx context.Context, server string) error
+	Await(ctx context.Context, server string, gen uint64) (everline.Status, error)
+}
+
+// Options make an API. Hub and Journal are required.
+type Options struct {
+	Hub      Hub
+	Journal  *Journal
+	Endpoint string // the URL for MCP clients
+	Version  string
+	StateDir string
+	Config   []string // the configuration files
+}
+
+// An API answers the admin requests. It has no goroutine of its own.
+type API struct {
+	opts    Options
+	started time.Time
+	hider   atomic.Pointer[hider]
+	broken  atomic.Pointer[string] // why the configuration is not reloaded; nil if it is
+	stop    chan struct{}          // closed by EndStreams
+	end     func()
+}
+
+// A hider belongs to one configuration.
+type hider struct {
+	cfg  *config.Config
+	hide func(string) string
+}
+
+// New returns an API on the hub; the process counts as started now.
+func New(o Options) *API {
+	stop := make(chan struct{})
+	return &API{opts: o, started: time.Now(), stop: stop, end: sync.OnceFunc(func() { close(stop) })}
+}
+
+// EndStreams ends everything that follows events or logs, so that a server
+// that shuts down waits for calls alone. It is idempotent.
+func (a *API) EndStreams() { a.end() }
+
+// Hide takes the secrets of the present configuration out of a text.
+func (a *API) Hide(text string) string { return a.hide()(text) }
+
+// hide makes the replacer anew only after the configuration was replaced.
+func (a *API) hide() func(string) string {
+	cfg := a.opts.Hub.Config()
+	if h := a.hider.Load(); h != nil && h.cfg == cfg {
+		return h.hide
+	}
+	h := &hider{cfg, cfg.Hider()}
+	a.hider.Store(h)
+	return h.hide
+}
+
+// ConfigError makes status say that the configuration on disk is not applied,
+// and why; nil says that it is.
+func (a *API) ConfigError(err error) {
+	if err == nil {
+		a.broken.Store(nil)
+		return
+	}
+	text := err.Error()
+	a.broken.Store(&text)
+}
+
+// Handler serves the API. It checks no identity: whoever can open the socket
+// is the user. It must not be mounted where others can reach it.
+func (a *API) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", a.status)
+	mux.HandleFunc("GET /v1/version", a.version)
+	mux.HandleFunc("GET /v1/tools", a.tools)
+	mux.HandleFunc("GET /v1/events", a.events)
+	mux.HandleFunc("GET /v1/servers/{name}/logs", a.logs)
+	mux.HandleFunc("POST /v1/servers/{name}/{op}", a.operate)
+	mux.HandleFunc("POST /v1/call", a.call)
+	return mux
+}
+
+func (a *API) status(w http.ResponseWriter, _ *http.Request) {
+	cfg := a.opts.Hub.Config()
+	hide := a.hide()
+	st := Status{
+		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
+		Config: a.opts.Config, ConfigError: a.broken.Load(), Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
+	}
+	for _, warning := range cfg.Warnings {
+		st.Warnings = append(st.Warnings, warning.String())
+	}
+	required := map[string]bool{}
+	for _, s := range cfg.Servers {
+		required[s.Name] = s.Required
+	}
+	for _, s := range a.opts.Hub.Status() {
+		st.Servers = append(st.Servers, shapeServer(s, required[s.Name], hide))
+	}
+	answer(w, http.StatusOK, st)
+}
+
+func (a *API) version(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, Version{a.opts.Version, os.Getpid()})
+}
+
+func (a *API) tools(w http.ResponseWriter, _ *http.Request) {
+	tools := []Tool{}
+	for l := range a.opts.Hub.Catalog().Items(everline.Tools) {
+		tools = append(tools, Tool{
+			Name: l.Exposed, Server: l.Server, Tool: l.Item.Name, Hidden: l.Hidden,
+			ReadOnly: l.Item.ReadOnly, Idempotent: l.Item.Idempotent, Definition: l.Item.Raw,
+		})
+	}
+	answer(w, http.StatusOK, tools)
+}
+
+// maxWait bounds how long ?wait may hold a request.
+const maxWait = 10 * time.Minute
+
+// operate runs restart, reconnect, enable or disable; with ?wait=30s the
+// answer comes once the server has settled.
+func (a *API) operate(w http.ResponseWriter, r *http.Request) {
+	name, op := r.PathValue("name"), r.PathValue("op")
+	was, ok := a.opts.Hub.Server(name)
+	if !ok {
+		a.fail(w, a.noServer(op, name))
+		return
+	}
+	do := map[string]func(context.Context, string) error{
+		"restart": a.opts.Hub.Reconnect, "reconnect": a.opts.Hub.Reconnect,
+		"enable": a.opts.Hub.Enable, "disable": a.opts.Hub.Disable,
+	}[op]
+	if do == nil {
+		a.fail(w, fault.New(fault.NotFound, op, "no such operation; known are restart, reconnect, enable, disable"))
+		return
+	}
+	ctx := r.Context()
+	if text := r.URL.Query().Get("wait"); text != "" {
+		wait, err := time.ParseDuration(text)
+		if err != nil || wait <= 0 || wait > maxWait {
+			a.fail(w, fault.New(fault.Invalid, op, "wait must be a time of at most 10 minutes"))
+			return
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	if err := do(ctx, name); err != nil {
+		a.fail(w, err)
+		return
+	}
+	if _, bounded := ctx.Deadline(); bounded {
+		if _, err := a.opts.Hub.Await(ctx, name, oldLife(was, op)); err != nil {
+			a.fail(w, err)
+			return
+		}
+	}
+	a.answerServer(w, op, name)
+}
+
+// oldLife is the life that a waiter has seen enough of: enabling a server that
+// serves already is done with the life that there is.
+func oldLife(was everline.Status, op string) uint64 {
+	if op == "enable" && was.Generation > 0 && was.State == "connected" {
+		return was.Generation - 1
+	}
+	return was.Generation
+}
+
+func (a *API) answerServer(w http.ResponseWriter, op, name string) {
+	st, ok := a.opts.Hub.Server(name)
+	if !ok {
+		a.fail(w, a.noServer(op, name))
+		return
+	}
+	s, _ := a.opts.Hub.Config().Server(name)
+	answer(w, http.StatusOK, shapeServer(st, s.Required, a.hide()))
+}
+
+func (a *API) noServer(op, name string) *fault.Fault {
+	var names []string
+	for _, s := range a.opts.Hub.Config().Servers {
+		names = append(names, s.Name)
+	}
+	f := fault.New(fault.NotFound, op, "no server is called "+name)
+	f.Remedy = "everline status"
+	if near := config.Nearest(name, names); near != "" {
+		f.Remedy = "did you mean " + near + "?"
+	}
+	f.Outcome = fault.NotSent
+	return f
+}
+
+// maxCall bounds the body of a call in bytes.
+const maxCall = 64 << 20
+
+func (a *API) call(w http.ResponseWriter, r *http.Request) {
+	var req CallRequest
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
+	if err != nil {
+		a.fail(w, &fault.Fault{Kind: fault.TooLarge, Op: "call", Outcome: fault.NotSent, Err: err})
+		return
+	}
+	if err := json.Unmarshal(body, &req); err != nil || req.Tool == "" {
+		a.fail(w, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: errors.New(`the body must be {"server","tool","arguments"}`)})
+		return
+	}
+	if len(req.Arguments) == 0 {
+		req.Arguments = json.RawMessage("{}")
+	}
+	params, err := json.Marshal(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}{req.Tool, req.Arguments})
+	if err != nil {
+		a.fail(w, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err})
+		return
+	}
+	if req.Server != "" {
+		if _, ok := a.opts.Hub.Server(req.Server); !ok {
+			a.fail(w, a.noServer("call", req.Server))
+			return
+		}
+	}
+	result, err := a.opts.Hub.Call(r.Context(), &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(result)
+}
+
+// answer writes v, all of which can be encoded, as JSON.
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.Encode(v) // the error is the client's going away
+}
+
+func (a *API) fail(w http.ResponseWriter, err error) {
+	f := fault.From("admin", err)
+	answer(w, httpStatus(f.Kind), shapeError(f, a.hide()))
+}
+
+func httpStatus(k fault.Kind) int {
+	switch k {
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Invalid:
+		return http.StatusBadRequest
+	case fault.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case fault.Disabled, fault.Conflict:
+		return http.StatusConflict
+	case fault.Overloaded, fault.RateLimited:
+		return http.StatusTooManyRequests
+	case fault.Unavailable, fault.Closed:
+		return http.StatusServiceUnavailable
+	case fault.Deadline, fault.Canceled:
+		return http.StatusGatewayTimeout
+	case fault.Internal:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusBadGateway
+	}
+}

@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// ErrNotRunning is in the chain of every error of a client whose everline does
+// not answer at all.
+var ErrNotRunning = errors.New("everline is not running")
+
+// A Client talks to the everline that runs on a state folder.
+type Client struct {
+	http     *http.Client
+	stateDir string
+}
+
+// dialTimeout bounds the connect to a local socket.
+const dialTimeout = 5 * time.Second
+
+// NewClient returns a client for the state folder. It connects with its first
+// request.
+func NewClient(stateDir string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		d := net.Dialer{Timeout: dialTimeout}
+		return d.DialContext(ctx, "unix", socketPath(stateDir))
+	}
+	return &Client{
+		http:     &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+		stateDir: stateDir,
+	}
+}
+
+// Status is GET /v1/status.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var st Status
+	return st, c.get(ctx, "/v1/status", &st)
+}
+
+// Version is GET /v1/version.
+func (c *Client) Version(ctx context.Context) (Version, error) {
+	var v Version
+	return v, c.get(ctx, "/v1/version", &v)
+}
+
+// Tools is GET /v1/tools.
+func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
+	var tools []Tool
+	return tools, c.get(ctx, "/v1/tools", &tools)
+}
+
+// Operate runs restart, reconnect, enable or disable, and waits until the
+// server has settled if wait is not 0, at most so long.
+func (c *Client) Operate(ctx context.Context, server, op string, wait time.Duration) (Server, error) {
+	path := "/v1/servers/" + url.PathEscape(server) + "/" + op
+	if wait > 0 {
+		path += "?wait=" + wait.String()
+	}
+	var s Server
+	body, err := c.do(ctx, http.MethodPost, path, nil)
+	if err != nil {
+		return s, err
+	}
+	defer body.Close()
+	return s, decode(body, &s)
+}
+
+// Call is POST /v1/call: the tool's raw result.
+func (c *Client) Call(ctx context.Context, r CallRequest) (json.RawMessage, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err}
+	}
+	body, err := c.do(ctx, http.MethodPost, "/v1/call", data)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	result, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fault.From("call", err)
+	}
+	return result, nil
+}
+
+// Logs gives the kept stderr lines of a server to fn, and with follow those to
+// come until ctx ends.
+func (c *Client) Logs(ctx context.Context, server string, follow bool, fn func(LogLine) error) error {
+	return stream(ctx, c, "/v1/servers/"+url.PathEscape(server)+"/logs", follow, fn)
+}
+
+// Events gives the kept events to fn, and with follow those to come until ctx ends.
+func (c *Client) Events(ctx context.Context, follow bool, fn func(Event) error) error {
+	return stream(ctx, c, "/v1/events", follow, fn)
+}
+
+func stream[T any](ctx context.Context, c *Client, path string, follow bool, fn func(T) error) error {
+	if follow {
+		path += "?follow=1"
+	}
+	body, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(bufio.NewReader(body))
+	for {
+		var v T
+		switch err := dec.Decode(&v); {
+		case errors.Is(err, io.EOF) && follow && ctx.Err() == nil:
+			return failedStream(errors.New("everline ended the stream"))
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return fault.From("read", ctx.Err())
+		case err != nil:
+			return failedStream(err)
+		}
+		if err := fn(v); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) get(ctx context.Context, path string, v any) error {
+	body, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return decode(body, v)
+}
+
+func decode(r io.Reader, v any) error {
+	if err := json.NewDecoder(r).Decode(v); err != nil {
+		return &fault.Fault{Kind: fault.Protocol, Op: "read the answer", Err: err}
+	}
+	return nil
+}
+
+// do sends one request and returns the body of a good answer. Every error is a
+// *fault.Fault.
+func (c *Client) do(ctx context.Context, method, path string, data []byte) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://everline"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "ask everline", Outcome: fault.NotSent, Err: err}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unanswered(ctx, err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var e Error
+	if err := decode(resp.Body, &e); err != nil {
+		return nil, err
+	}
+	return nil, e.Error.Fault()
+}
+
+func (c *Client) unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fault.From("ask everline", ctx.Err())
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return &fault.Fault{
+			Kind: fault.Unavailable, Op: "ask everline", Outcome: fault.NotSent, Remedy: "everline serve",
+			Err: notRunning{c.stateDir},
+		}
+	}
+	return &fault.Fault{Kind: fault.Broken, Op: "ask everline", Err: err}
+}
+
+type notRunning struct{ stateDir string }
+
+func (e notRunning) Error() string        { return "no everline runs on the state folder " + e.stateDir }
+func (e notRunning) Is(target error) bool { return target == ErrNotRunning }

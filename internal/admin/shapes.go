@@ -1,0 +1,211 @@
+// Package admin is the API by which people and their tools look at a running
+// everline and act on it: JSON over HTTP on a socket that only the same user
+// can open, the client for it, and the health handlers. It decides nothing:
+// every answer is what the hub says.
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+)
+
+// The types of this file are the API's JSON. Times are RFC 3339, null where
+// there is none to tell; members are added, never renamed or removed.
+
+// Status is the answer of GET /v1/status.
+type Status struct {
+	Endpoint  string    `json:"endpoint"` // the URL for MCP clients; "" if there is none
+	PID       int       `json:"pid"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"startedAt"`
+	StateDir  string    `json:"stateDir"`
+	Config    []string  `json:"config"` // the files
+	// ConfigError is why the files, as they are now, are not applied; null if they are.
+	ConfigError *string  `json:"configError"`
+	Warnings    []string `json:"warnings"` // of the configuration that is applied
+	Servers     []Server `json:"servers"`
+}
+
+// Server is what is known about one server now.
+type Server struct {
+	Name            string     `json:"name"`
+	State           string     `json:"state"`
+	Generation      uint64     `json:"generation"` // newest life ever started; 0 if none was
+	Transport       string     `json:"transport"`
+	URL             *string    `json:"url"`             // without credentials
+	PID             *int       `json:"pid"`             // of the serving life's process
+	Era             *string    `json:"era"`             // "legacy" or "modern"
+	ProtocolVersion *string    `json:"protocolVersion"` // as negotiated
+	Tools           int        `json:"tools"`           // in the last good catalog, as the three below
+	Prompts         int        `json:"prompts"`
+	Resources       int        `json:"resources"`
+	Templates       int        `json:"templates"`
+	CatalogAt       *time.Time `json:"catalogAt"` // when that catalog was listed
+	Since           *time.Time `json:"since"`     // when the state began
+	NextAttempt     *time.Time `json:"nextAttempt"`
+	Attempt         int        `json:"attempt"` // lives lost in a row
+	Cause           *string    `json:"cause"`
+	CauseKind       *string    `json:"causeKind"` // see fault.Kind
+	Exit            *string    `json:"exit"`      // how the process ended: "exit 1"
+	Stderr          []string   `json:"stderr"`    // its last lines
+	Out             int        `json:"out"`       // calls in flight
+	Waiting         int        `json:"waiting"`   // calls that wait for the server
+	Required        bool       `json:"required"`
+	Origin          string     `json:"origin"` // file:line
+	Remedy          *string    `json:"remedy"` // what to type
+	Warnings        []string   `json:"warnings"`
+}
+
+// Event is one line of GET /v1/events.
+type Event struct {
+	Seq        uint64    `json:"seq"` // rises by one; a gap means that older events were dropped
+	Time       time.Time `json:"time"`
+	Server     string    `json:"server"`
+	Generation uint64    `json:"generation"`
+	Kind       string    `json:"kind"` // connecting, connected, start_failed, lost, parked, …
+	Text       string    `json:"text"`
+}
+
+// LogLine is one line of GET /v1/servers/{name}/logs.
+type LogLine struct {
+	Time       time.Time `json:"time"`
+	Generation uint64    `json:"generation"`
+	Text       string    `json:"text"`
+}
+
+// Tool is one element of GET /v1/tools.
+type Tool struct {
+	Name       string          `json:"name"` // as clients see it
+	Server     string          `json:"server"`
+	Tool       string          `json:"tool"` // as its server calls it
+	Hidden     bool            `json:"hidden"`
+	ReadOnly   bool            `json:"readOnly"`
+	Idempotent bool            `json:"idempotent"`
+	Definition json.RawMessage `json:"definition"` // as the server sent it
+}
+
+// CallRequest is the body of POST /v1/call. Without a server, tool is the name
+// that clients see.
+type CallRequest struct {
+	Server    string          `json:"server,omitempty"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+}
+
+// Version is the answer of GET /v1/version.
+type Version struct {
+	Version string `json:"version"`
+	PID     int    `json:"pid"`
+}
+
+// Health is the answer of GET /healthz and /readyz.
+type Health struct {
+	Status  string   `json:"status"`            // "ok" or "not ready"
+	Missing []string `json:"missing,omitempty"` // required servers that cannot take calls
+}
+
+// Error is the body of every answer that is not 2xx.
+type Error struct {
+	Error ErrorBody `json:"error"`
+}
+
+// ErrorBody says what failed.
+type ErrorBody struct {
+	Kind         string          `json:"kind"`
+	Message      string          `json:"message"`
+	Op           string          `json:"op,omitempty"`
+	Server       string          `json:"server,omitempty"`
+	Generation   uint64          `json:"generation,omitempty"`
+	Outcome      string          `json:"outcome,omitempty"`
+	RetryAfterMS int64           `json:"retryAfterMs,omitempty"`
+	Exit         string          `json:"exit,omitempty"`
+	Stderr       []string        `json:"stderr,omitempty"`
+	Remedy       string          `json:"remedy,omitempty"`
+	RPC          json.RawMessage `json:"rpc,omitempty"` // the server's own error object
+}
+
+// known returns nil for a zero value, which JSON shows as null.
+func known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func knownTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// shapeServer turns a status into JSON; hide takes secrets out of texts that
+// are not ours.
+func shapeServer(st everline.Status, required bool, hide func(string) string) Server {
+	s := Server{
+		Name: st.Name, State: st.State, Generation: st.Generation, Transport: st.Transport,
+		URL: known(hide(st.URL)), PID: known(st.PID), Era: known(st.Era), ProtocolVersion: known(st.Version),
+		Tools: st.Counts[everline.Tools], Prompts: st.Counts[everline.Prompts],
+		Resources: st.Counts[everline.Resources], Templates: st.Counts[everline.Templates],
+		CatalogAt: knownTime(st.CatalogAt), Since: knownTime(st.Since), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
+		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
+		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide),
+	}
+	if c := st.Cause; c != nil {
+		s.Cause, s.CauseKind, s.Exit = known(hide(c.Text())), known(c.Kind.String()), known(c.Exit)
+		s.Stderr = hideAll(c.Stderr, hide)
+	}
+	return s
+}
+
+// hideAll never returns nil, so that JSON shows an empty list.
+func hideAll(texts []string, hide func(string) string) []string {
+	hidden := make([]string, len(texts))
+	for i, t := range texts {
+		hidden[i] = hide(t)
+	}
+	return hidden
+}
+
+func shapeError(f *fault.Fault, hide func(string) string) Error {
+	e := ErrorBody{
+		Kind: f.Kind.String(), Message: hide(f.Text()), Op: f.Op, Server: f.Server, Generation: f.Gen,
+		Outcome: f.Outcome.String(), RetryAfterMS: f.RetryAfter.Milliseconds(), Exit: f.Exit, Remedy: hide(f.Remedy),
+	}
+	for _, line := range f.Stderr {
+		e.Stderr = append(e.Stderr, hide(line))
+	}
+	if f.RPC != nil && json.Valid(f.RPC.Raw) {
+		e.RPC = f.RPC.Raw
+	}
+	return Error{e}
+}
+
+// Fault is the way back: the client's view of the error.
+func (e ErrorBody) Fault() *fault.Fault {
+	f := &fault.Fault{
+		Kind: kindNamed(e.Kind), Op: e.Op, Server: e.Server, Gen: e.Generation,
+		RetryAfter: time.Duration(e.RetryAfterMS) * time.Millisecond, Exit: e.Exit, Stderr: e.Stderr, Remedy: e.Remedy,
+		Err: errors.New(e.Message),
+	}
+	for _, o := range []fault.Outcome{fault.NotSent, fault.Answered} {
+		if o.String() == e.Outcome {
+			f.Outcome = o
+		}
+	}
+	return f
+}
+
+func kindNamed(name string) fault.Kind {
+	for k := fault.Internal; k <= fault.Closed; k++ {
+		if k.String() == name {
+			return k
+		}
+	}
+	return fault.Internal
+}

@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+const (
+	socketName = "admin.sock"
+	// pathName is the file that holds the socket's path where the state folder
+	// is too deep for one.
+	pathName = "admin.path"
+	lockName = "everline.lock"
+	// maxSocket is the longest path in bytes that every system takes for a
+	// socket.
+	maxSocket = 100
+)
+
+// A Listener is the admin socket of one state folder, and the lock on it.
+type Listener struct {
+	net.Listener
+	lock   *os.File
+	folder string // the runtime folder made for a short path; "" if none was needed
+	record string // the file that names it
+}
+
+// Listen makes the socket of a state folder, creating the folder where needed.
+// The folder is then ours until Close: a second everline on it is refused with
+// kind fault.Conflict. A socket that was left over is replaced.
+func Listen(stateDir string) (*Listener, error) {
+	fail := func(err error) error {
+		return &fault.Fault{
+			Kind: fault.Invalid, Op: "open the state folder " + stateDir, Err: err,
+			Remedy: "name another folder with --state-dir",
+		}
+	}
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, fail(err)
+	}
+	lock, err := takeLock(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{lock: lock, record: filepath.Join(stateDir, pathName)}
+	if l.Listener, err = l.open(filepath.Join(stateDir, socketName)); err != nil {
+		l.release()
+		return nil, fail(err)
+	}
+	return l, nil
+}
+
+// takeLock takes the folder's lock. The system drops it with the process,
+// however that ends, so that it is never stale.
+func takeLock(stateDir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "lock the state folder", Err: err, Remedy: "name another folder with --state-dir"}
+	}
+	if err := tryLock(f); err != nil {
+		defer f.Close()
+		owner := "another everline"
+		if pid := Owner(stateDir); pid != 0 {
+			owner += " (pid " + strconv.Itoa(pid) + ")"
+		}
+		return nil, &fault.Fault{
+			Kind: fault.Conflict, Op: "start", Err: fmt.Errorf("%s uses the state folder %s", owner, stateDir),
+			Remedy: "end that one, or name another folder with --state-dir",
+		}
+	}
+	f.Truncate(0) // the content only helps people; see Owner
+	f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return f, nil
+}
+
+// Owner is the process id that the folder's last owner wrote down, 0 if unknown.
+func Owner(stateDir string) int {
+	data, err := os.ReadFile(filepath.Join(stateDir, lockName))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// open listens at path, or in a runtime folder of our own where that is too long.
+func (l *Listener) open(path string) (net.Listener, error) {
+	if err := removeIfThere(l.record); err != nil {
+		return nil, err
+	}
+	if len(path) > maxSocket {
+		folder, err := os.MkdirTemp(runtimeDir(), "everline-")
+		if err != nil {
+			return nil, err
+		}
+		l.folder = folder
+		path = filepath.Join(folder, socketName)
+		if err := os.WriteFile(l.record, []byte(path), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if err := removeIfThere(path); err != nil { // we hold the lock: it is stale
+		return nil, err
+	}
+	var config net.ListenConfig
+	socket, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return socket, nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func runtimeDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return os.TempDir()
+}
+
+// Close removes the socket and gives the folder back. It is idempotent.
+func (l *Listener) Close() error {
+	err := l.Listener.Close()
+	l.release()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (l *Listener) release() {
+	if l.folder != "" {
+		os.RemoveAll(l.folder)
+		os.Remove(l.record)
+	}
+	l.lock.Close()
+}
+
+// socketPath finds the socket of a state folder.
+func socketPath(stateDir string) string {
+	if data, err := os.ReadFile(filepath.Join(stateDir, pathName)); err == nil {
+		return string(data)
+	}
+	return filepath.Join(stateDir, socketName)
+}

@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+)
+
+// logPoll is how often the ring of a followed server is looked at: the ring
+// tells nobody of new lines, so that a chatty server costs nothing.
+const logPoll = 100 * time.Millisecond
+
+// lineWriter writes one JSON value per line and sends each batch on at once.
+type lineWriter struct {
+	enc *json.Encoder
+	ctl *http.ResponseController
+}
+
+func newLineWriter(w http.ResponseWriter) *lineWriter {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return &lineWriter{enc, http.NewResponseController(w)}
+}
+
+func follows(r *http.Request) bool {
+	v := r.URL.Query().Get("follow")
+	return v == "" && r.URL.Query().Has("follow") || v == "1" || v == "true"
+}
+
+// events writes the kept events, and with ?follow those to come.
+func (a *API) events(w http.ResponseWriter, r *http.Request) {
+	out := newLineWriter(w)
+	var seen uint64
+	for {
+		events, more := a.opts.Journal.After(seen)
+		hide := a.hide()
+		for _, e := range events {
+			e.Text = hide(e.Text)
+			if out.enc.Encode(e) != nil {
+				return
+			}
+			seen = e.Seq
+		}
+		if out.ctl.Flush() != nil || !follows(r) {
+			return
+		}
+		select {
+		case <-more:
+		case <-r.Context().Done():
+			return
+		case <-a.stop:
+			return
+		}
+	}
+}
+
+// logs writes the kept stderr lines of a server, and with ?follow those to come.
+func (a *API) logs(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if _, ok := a.opts.Hub.Server(name); !ok {
+		a.fail(w, a.noServer("logs", name))
+		return
+	}
+	lines, err := a.opts.Hub.Logs(name)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	out := newLineWriter(w)
+	tick := time.NewTicker(logPoll)
+	defer tick.Stop()
+	var last everline.LogLine
+	for {
+		hide := a.hide()
+		for _, l := range newer(lines, last) {
+			if out.enc.Encode(LogLine{l.Time, l.Gen, hide(l.Text)}) != nil {
+				return
+			}
+			last = l
+		}
+		if out.ctl.Flush() != nil || !follows(r) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		case <-a.stop:
+			return
+		}
+		if lines, err = a.opts.Hub.Logs(name); err != nil {
+			return // the server is gone, and so is its log
+		}
+	}
+}
+
+// newer returns the lines behind last, all of them where last has left the ring.
+func newer(lines []everline.LogLine, last everline.LogLine) []everline.LogLine {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if lines[i] == last {
+			return lines[i+1:]
+		}
+	}
+	return lines
+}
+
+// Healthz says that everline itself works, whatever the servers do.
+func (a *API) Healthz(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, Health{Status: "ok"})
+}
+
+// Readyz answers 503 and names the required servers that cannot take calls. It
+// asks no server anything.
+func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
+	var missing []string
+	for _, s := range a.opts.Hub.Config().Servers {
+		if !s.Required {
+			continue
+		}
+		st, ok := a.opts.Hub.Server(s.Name)
+		if !ok || st.State != "connected" && st.State != "idle" {
+			missing = append(missing, s.Name)
+		}
+	}
+	if len(missing) > 0 {
+		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready", Missing: missing})
+		return
+	}
+	answer(w, http.StatusOK, Health{Status: "ok"})
+}
+
+// failedStream is what a client gets where a stream ended in the middle of a line.
+func failedStream(err error) *fault.Fault {
+	return &fault.Fault{Kind: fault.Broken, Op: "read", Err: err}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/gateway"
+)
+
+// daemonOptions say what a daemon is made of.
+type daemonOptions struct {
+	config   *config.Config
+	files    []string
+	stateDir string
+	endpoint string // the URL for clients; "" for a gateway on stdio alone
+	gateway  gateway.Options
+	socket   net.Listener // of the admin API; nil for none
+	log      *slog.Logger
+}
+
+// A daemon is a hub with what stands around it. Its long-lived goroutines are
+// the logger, and one for each listener that is served.
+type daemon struct {
+	opts    daemonOptions
+	hub     *everline.Hub
+	gateway *gateway.Gateway
+	api     *admin.API
+	journal *admin.Journal
+
+	base    context.Context // of every request of the admin API
+	end     context.CancelFunc
+	servers []*http.Server
+	running sync.WaitGroup
+}
+
+func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
+	d := &daemon{opts: o, journal: admin.NewJournal()}
+	hub, err := everline.Open(ctx, o.config, everline.Options{
+		StateDir: o.stateDir, Name: "everline", Version: buildVersion(), Emit: d.journal.Record,
+		Warn: func(server, text string) { o.log.Warn(text, "server", server) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.hub = hub
+	d.gateway = gateway.New(hub, o.gateway)
+	d.api = admin.New(admin.Options{
+		Hub: hub, Journal: d.journal, Endpoint: o.endpoint, Version: buildVersion(),
+		StateDir: o.stateDir, Config: o.files,
+	})
+	d.base, d.end = context.WithCancel(context.Background())
+	d.running.Go(d.logEvents) // ends with d.base; close waits for it
+	if o.socket != nil {
+		d.serve(o.socket, d.api.Handler())
+	}
+	return d, nil
+}
+
+// serve answers HTTP on a listener until close.
+func (d *daemon) serve(l net.Listener, h http.Handler) {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return d.base },
+		ErrorLog:          slog.NewLogLogger(d.opts.log.Handler(), slog.LevelDebug),
+	}
+	d.servers = append(d.servers, s)
+	d.running.Go(func() { // ends with the server's Shutdown or Close
+		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			d.opts.log.Error("the endpoint has failed", "address", l.Addr().String(), "cause", err)
+		}
+	})
+}
+
+// eventLevels are the levels of events that are not plain information.
+var eventLevels = map[string]slog.Level{
+	"connecting":    slog.LevelDebug,
+	"start_failed":  slog.LevelWarn,
+	"lost":          slog.LevelWarn,
+	"parked":        slog.LevelError,
+	"list_failed":   slog.LevelWarn,
+	"close_failed":  slog.LevelWarn,
+	"call_replayed": slog.LevelWarn,
+	"call_failed":   slog.LevelWarn,
+}
+
+// logEvents writes events as log lines. It reads from the journal, so that a
+// stderr that nobody empties holds up nothing: events are then left out.
+func (d *daemon) logEvents() {
+	var seen uint64
+	for {
+		events, more := d.journal.After(seen)
+		for _, e := range events {
+			if e.Seq > seen+1 {
+				d.opts.log.Warn("events were left out of this log", "count", e.Seq-seen-1)
+			}
+			seen = e.Seq
+			d.opts.log.LogAttrs(d.base, eventLevels[e.Kind], d.api.Hide(e.Text),
+				slog.String("server", e.Server), slog.Uint64("generation", e.Generation), slog.String("event", e.Kind))
+		}
+		select {
+		case <-more:
+		case <-d.base.Done():
+			return
+		}
+	}
+}
+
+// reload reads the files again. A bad file changes nothing, and status says so.
+func (d *daemon) reload(ctx context.Context) {
+	plan, err := d.apply(ctx)
+	d.api.ConfigError(err)
+	if err != nil {
+		d.opts.log.Error("the configuration is not reloaded; the old one stays", "cause", err)
+		return
+	}
+	d.opts.log.Info("configuration reloaded", "added", plan.Add, "removed", plan.Remove, "changed", plan.Change, "kept", len(plan.Keep))
+}
+
+func (d *daemon) apply(ctx context.Context) (config.Plan, error) {
+	cfg, err := config.Load(d.opts.files...)
+	if err != nil {
+		return config.Plan{}, err
+	}
+	logWarnings(d.opts.log, cfg)
+	if cfg.Listen != d.opts.config.Listen {
+		d.opts.log.Warn("the listen address changes only with a restart", "listen", cfg.Listen)
+	}
+	return d.hub.Apply(ctx, cfg)
+}
+
+func logWarnings(log *slog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn(w.Text, "server", w.Server, "at", w.Origin.String())
+	}
+}
+
+const (
+	// stopMargin is how long servers may take to end once their calls are over.
+	stopMargin = 10 * time.Second
+	// hurryMargin is the same once somebody is in a hurry: long enough to end
+	// processes by force, so that none is left behind.
+	hurryMargin = 4 * time.Second
+)
+
+// close stops accepting, lets what is in flight finish until the drain
+// deadline, and ends the servers. When hurry ends, calls are no longer waited
+// for, and servers only as long as it takes to kill them.
+func (d *daemon) close(hurry context.Context) error {
+	drain, cancel := context.WithTimeout(hurry, d.hub.Config().DrainTimeout)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, s := range d.servers {
+		closing.Go(func() { // ends with drain
+			if s.Shutdown(drain) != nil {
+				s.Close()
+			}
+		})
+	}
+	d.api.EndStreams()
+	failed := d.gateway.Close(drain)
+	closing.Wait()
+	stop, cancelStop := context.WithTimeout(context.Background(), stopMargin)
+	defer cancelStop()
+	defer context.AfterFunc(hurry, func() { time.AfterFunc(hurryMargin, cancelStop) })()
+	if err := d.hub.Close(stop); err != nil {
+		failed = err
+	}
+	d.end()
+	d.running.Wait()
+	return failed
+}

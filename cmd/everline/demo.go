@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/internal/demo"
+)
+
+func newDemo(a *app) *cobra.Command {
+	var opts demo.Options
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See servers being killed while every call is answered",
+		Long: "Starts a gateway with two built-in servers, calls their tools at a steady rate, kills one with SIGKILL and\n" +
+			"restarts the other without its sessions every few seconds, and shows what the clients saw. Then the gateway\n" +
+			"stays up until it is interrupted, unless --for is given.",
+		Args: cobra.NoArgs,
+		RunE: runE(func(cmd *cobra.Command, _ []string) error {
+			stay := !cmd.Flags().Changed("for")
+			opts.For = length
+			return a.demo(cmd.Context(), opts, stay)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&length, "for", 20*time.Second, "how long servers are broken; then the demo ends")
+	flags.DurationVar(&opts.Every, "every", 1500*time.Millisecond, "time between two faults")
+	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:0", "address of the demo's endpoint")
+	return cmd
+}
+
+// newDemoServer is what the demo's gateway starts as a child.
+func newDemoServer(s *streams) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-server NAME LEDGER",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: runE(func(_ *cobra.Command, args []string) error {
+			return demo.ServeStdio(args[0], args[1], s.in, s.out)
+		}),
+	}
+}
+
+func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) error {
+	ctx, stop := signal.NotifyContext(ctx, stopSignals...)
+	defer stop()
+	self, err := selfPath()
+	if err != nil {
+		return err
+	}
+	opts.Command = []string{self, "demo-server"}
+	if !a.forMachines() {
+		opts.Live = a.demoLine
+	}
+	d, err := demo.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "A gateway at %s with two built-in servers; one of them is killed every %s.\n\n", d.URL(), opts.Every)
+	report, err := d.Run(ctx)
+	if err == nil {
+		err = a.demoReport(report)
+	}
+	if err == nil && stay && ctx.Err() == nil {
+		fmt.Fprintf(a.err, "\nThe gateway stays up: point an MCP client at %s, or end it with Ctrl-C.\n", d.URL())
+		<-ctx.Done()
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if cerr := d.Close(closing); err == nil && cerr != nil {
+		err = cerr
+	}
+	if err == nil && !report.OK() {
+		err = exit(exitFailed)
+	}
+	return err
+}
+
+// demoLine shows what the clients have seen so far, on one line that a
+// terminal overwrites.
+func (a *app) demoLine(r demo.Report) {
+	if !isTerminal(a.err) {
+		return
+	}
+	fmt.Fprintf(a.err, "\r%5.1f s   %d servers killed   %d calls: %d answered, %d failed   %d run twice   %d lists, %d short   recovery %.0f ms \x1b[K",
+		r.Seconds, r.Restarts, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.Lists, r.ShortLists, r.RecoveryMsP50)
+}
+
+func (a *app) demoReport(r demo.Report) error {
+	if a.forMachines() {
+		return writeLine(a.out, r)
+	}
+	verdict := "every promise was kept"
+	if !r.OK() {
+		verdict = "a promise was broken"
+	}
+	if isTerminal(a.err) {
+		fmt.Fprint(a.err, "\r\x1b[K")
+	}
+	_, err := fmt.Fprintf(a.out, `%.0f seconds, servers killed or restarted %d times: %s
+  calls         %d, of which %d were answered and %d failed
+  run twice     %d
+  unknown       %d calls of a tool that must not run twice were cut in the middle, and said so
+  lists         %d, of which %d lacked a tool
+  recovery      %.0f ms in the middle, %.0f ms at most; the killed process itself needs %.0f ms to start
+`, r.Seconds, r.Restarts, verdict, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.OutcomeUnknown, r.Lists, r.ShortLists,
+		r.RecoveryMsP50, r.RecoveryMsMax, r.ServerStartMs)
+	return err
+}
+
+// selfPath is how this program was started, so that a child is the same
+// program under the same name.
+func selfPath() (string, error) {
+	if p, err := exec.LookPath(os.Args[0]); err == nil {
+		return filepath.Abs(p)
+	}
+	return os.Executable()
+}

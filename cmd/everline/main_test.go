@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+)
+
+// TestTalkNeverWaits is a parent that starts everline with a pipe for stderr
+// and never reads it.
+func TestTalkNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		talk := newTalk(w)
+		for i := range 2 * talkQueue {
+			fmt.Fprintf(talk, "line %d\n", i)
+		}
+		began := time.Now()
+		talk.close()
+		if took := time.Since(began); took != talkFlush {
+			t.Errorf("close took %s, want %s", took, talkFlush)
+		}
+		go func() { io.Copy(io.Discard, r) }() // ends with the writer's end
+		<-talk.done
+		r.Close()
+	})
+}
+
+func TestTalkTellsWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		talk := newTalk(w)
+		fmt.Fprint(talk, "first\n")
+		synctest.Wait() // the writer waits with the first line in hand
+		for range talkQueue + 3 {
+			fmt.Fprint(talk, "more\n")
+		}
+		text := make(chan string)
+		go func() { // ends with the writer's end
+			data, _ := io.ReadAll(r)
+			text <- string(data)
+		}()
+		talk.close()
+		w.Close()
+		got := <-text
+		if n := strings.Count(got, "more\n"); n != talkQueue || !strings.Contains(got, "3 lines were left out") {
+			t.Errorf("%d lines of %d; %.200s", n, talkQueue, got)
+		}
+	})
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitOK},
+		{errors.New("unknown flag"), exitUsage},
+		{ran{usage("", "no")}, exitUsage},
+		{ran{exit(exitDegraded)}, exitDegraded},
+		{ran{fault.New(fault.NotFound, "x", "y")}, exitFailed},
+		{ran{errors.New("foreign")}, exitFailed},
+		{ran{fault.New(fault.Unauthorized, "x", "y")}, exitAuth},
+		{ran{fault.New(fault.Deadline, "x", "y")}, exitTimeout},
+		{ran{context.DeadlineExceeded}, exitTimeout},
+		{ran{&fault.Fault{Err: admin.ErrNotRunning}}, exitNotRunning},
+		{ran{configMissing(nil)}, exitConfig},
+	} {
+		var b strings.Builder
+		if got := report(&b, c.err); got != c.want {
+			t.Errorf("%v: exit %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestReportSaysWhatToDo(t *testing.T) {
+	var b strings.Builder
+	report(&b, ran{&fault.Fault{
+		Kind: fault.Unavailable, Op: "tools/call", Server: "db", Gen: 3, RetryAfter: 27 * time.Second,
+		Stderr: []string{"no\x1b[2J route"}, Remedy: "everline logs db", Err: errors.New("exit 1 after 0.4 s"),
+	}})
+	const want = "everline: db (gen 3): tools/call: exit 1 after 0.4 s\n" +
+		"  stderr: no\ufffd[2J route\n  next attempt in 27 s\n  try: everline logs db\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 400 * time.Millisecond: "0.4 s", 27 * time.Second: "27 s", 5 * time.Minute: "5 min",
+		3*time.Hour + 7*time.Minute: "3h 7min", 76 * time.Hour: "3d 4h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("span(%s) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestStatusTable is the example of the design, as text.
+func TestStatusTable(t *testing.T) {
+	now := time.Date(2026, 1, 2, 10, 5, 0, 0, time.Local)
+	at := func(d time.Duration) *time.Time {
+		v := now.Add(d)
+		return &v
+	}
+	str := func(s string) *string { return &s }
+	pid := 8123
+	st := admin.Status{
+		Endpoint: "http://127.0.0.1:7433/mcp", StartedAt: now.Add(-76 * time.Hour), Config: []string{"/etc/everline.json"},
+		Warnings: []string{"everline.json:3: a: unknown key"},
+		Servers: []admin.Server{
+			{Name: "github", State: "connected", Generation: 4, Tools: 41, Transport: "stdio", PID: &pid, CatalogAt: at(-time.Hour), Since: at(-2 * time.Hour), Cause: str("older")},
+			{Name: "linear", State: "auth_required", Tools: 23, Transport: "http", CatalogAt: at(-3 * time.Minute), Remedy: str("everline auth login linear")},
+			{
+				Name: "postgres", State: "disconnected", Generation: 12, Tools: 9, Transport: "stdio", CatalogAt: at(-7 * time.Minute), Since: at(-time.Minute),
+				Cause: str("exit 1 after 0.4 s"), NextAttempt: at(27 * time.Second), Attempt: 4, Waiting: 2,
+				Stderr: []string{"1", "2", "3", "FATAL: password"}, Remedy: str("everline logs postgres"),
+			},
+		},
+	}
+	const want = "everline   running 3d 4h   http://127.0.0.1:7433/mcp   everline.json 1 warning   3 servers: 1 connected \u00b7 1 auth_required \u00b7 1 disconnected\n" +
+		" \u25cf github    connected      gen 4   41 tools  stdio  pid 8123  2h 0min\n" +
+		" ! linear    auth_required  -       23 tools  http   last good 10:02\n" +
+		"     try: everline auth login linear\n" +
+		" \u2717 postgres  disconnected   gen 12  9 tools   stdio  60 s  last good 09:58  exit 1 after 0.4 s  next try in 27 s (attempt 5)  0 calls out, 2 waiting\n" +
+		"     stderr: 2\n     stderr: 3\n     stderr: FATAL: password\n" +
+		"     try: everline logs postgres\n" +
+		"warning: everline.json:3: a: unknown key\n"
+	if got := (statusPrinter{now: now}).page(st); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	coloured := statusPrinter{now: now, colour: true}.page(st)
+	if !strings.Contains(coloured, "\x1b[32m\u25cf\x1b[0m github") {
+		t.Errorf("no colour: %q", coloured)
+	}
+}
+
+func TestColoursOnlyOnTerminals(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if colours(f) || colours(io.Discard) {
+		t.Error("a file is coloured")
+	}
+}
+
+func TestMayListen(t *testing.T) {
+	for address, fine := range map[string]bool{
+		"127.0.0.1:0": true, "localhost:1": true, "[::1]:7433": true, "127.9.9.9:80": true,
+		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false, "127.0.0.1:x": false, "127.0.0.1:70000": false,
+	} {
+		if err := mayListen(address, false); (err == nil) != fine {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := mayListen("0.0.0.0:1", true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadyzIsLocal is DNS rebinding: a page of another site makes the browser
+// ask this machine under that site's name.
+func TestReadyzIsLocal(t *testing.T) {
+	for host, want := range map[string]int{"127.0.0.1:1": 200, "localhost": 200, "[::1]:1": 200, "evil.example:1": 403} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+		r.Host = host
+		local(false, func(http.ResponseWriter, *http.Request) {})(w, r)
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
+func TestPortOwner(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got, want := portOwner(l.Addr().(*net.TCPAddr).Port), os.Getpid()
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		want = 0 // no way to tell here
+	}
+	if got != want {
+		t.Errorf("portOwner = %d, want %d", got, want)
+	}
+}
+
+func TestPairs(t *testing.T) {
+	got, err := pairs([]string{"a=1", "b=two", `c={"x":[]}`, "d=", "e=x=y", `q"=true`})
+	if want := `{"a":1,"b":"two","c":{"x":[]},"d":"","e":"x=y","q\"":true}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/admin"
+)
+
+// version is set by release builds.
+var version = ""
+
+// buildVersion is what -version prints: the release, else what the build knows.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// app is what all commands share: the streams and the persistent flags.
+type app struct {
+	*streams
+	stateDir string
+	output   string
+}
+
+var outputs = []string{"table", "wide", "json", "jsonl"}
+
+func newRoot(s *streams) *cobra.Command {
+	a := &app{streams: s}
+	root := &cobra.Command{
+		Use:           "everline",
+		Short:         "One MCP endpoint for all your MCP servers, kept connected",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			for _, o := range outputs {
+				if a.output == o {
+					return nil
+				}
+			}
+			return fmt.Errorf("unknown output %q; it is one of %s", a.output, strings.Join(outputs, ", "))
+		},
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(flagError)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.stateDir, "state-dir", defaultStateDir(), "folder for catalogs, the lock and the admin socket")
+	flags.StringVarP(&a.output, "output", "o", "table", "how to print: "+strings.Join(outputs, ", "))
+	root.AddCommand(
+		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newLogs(a), newEvents(a),
+		newOperation(a, "restart", "Replace a server's life by a new one"),
+		newOperation(a, "reconnect", "Connect a server anew, whatever it is waiting for"),
+		newOperation(a, "enable", "Let a disabled server run again"),
+		newOperation(a, "disable", "Stop a server and refuse its calls until it is enabled"),
+		newCall(a), newTools(a), newVersion(a),
+	)
+	return root
+}
+
+// runE marks what a command itself fails with, so that it is told from a wrong
+// command line.
+func runE(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := run(cmd, args); err != nil {
+			return ran{err}
+		}
+		return nil
+	}
+}
+
+// flagError suggests the flag that was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			help = fmt.Sprintf("\n  did you mean --%s?", near)
+		}
+	}
+	return fmt.Errorf("%w%s", err, help)
+}
+
+// client talks to the everline that runs on the state folder.
+func (a *app) client() *admin.Client { return admin.NewClient(a.stateDir) }
+
+// defaultStateDir follows the XDG rules, and the system's own elsewhere. It is
+// "everline-state" in the working folder where there is no home at all.
+func defaultStateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "everline")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "everline-state"
+	}
+	switch runtime.GOOS {
+	case "windows":
+		if dir := os.Getenv("LocalAppData"); dir != "" {
+			return filepath.Join(dir, "everline")
+		}
+		return filepath.Join(home, "AppData", "Local", "everline")
+	case "darwin":
+		return filepath.Join(home, "Library", "Application Support", "everline")
+	default:
+		return filepath.Join(home, ".local", "state", "everline")
+	}
+}
+
+// configFiles are the files to read: those that were named, else the first
+// that exists of the usual ones.
+func configFiles(named []string) ([]string, error) {
+	if len(named) > 0 {
+		return named, nil
+	}
+	var usual []string
+	for _, name := range []string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"} {
+		usual = append(usual, name)
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		for _, name := range usual[:len(usual):len(usual)] {
+			usual = append(usual, filepath.Join(dir, "everline", name))
+		}
+	}
+	for _, path := range usual {
+		if _, err := os.Stat(path); err == nil {
+			return []string{path}, nil
+		}
+	}
+	return nil, configMissing(usual)
+}

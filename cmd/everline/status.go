@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+)
+
+func newStatus(a *app) *cobra.Command {
+	var wait string
+	var timeout time.Duration
+	var check bool
+	cmd := &cobra.Command{
+		Use:     "status [server]",
+		Aliases: []string{"ps"},
+		Short:   "What every server is doing, why, and since when",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			st, err := a.awaitStatus(cmd.Context(), name, wait, timeout)
+			if err != nil {
+				return err
+			}
+			if err := a.printStatus(st); err != nil {
+				return err
+			}
+			if code := health(st.Servers); check && code != exitOK {
+				return exit(code)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&wait, "wait", "", "wait until the server, or every server, is in this state")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if an enabled server is down, with 4 if one needs a login")
+	return cmd
+}
+
+// statusPoll is how often --wait looks.
+const statusPoll = 50 * time.Millisecond
+
+// awaitStatus asks for the status, again and again until the wanted state is
+// there where one was named.
+func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.Duration) (admin.Status, error) {
+	if state != "" {
+		if _, known := looks[state]; !known {
+			return admin.Status{}, unknownState(state)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	tick := time.NewTicker(statusPoll)
+	defer tick.Stop()
+	var last admin.Status
+	var absent error // it has not been there yet
+	for {
+		st, err := a.oneStatus(ctx, name)
+		switch {
+		case err == nil && (state == "" || allIn(st.Servers, state)):
+			return st, nil
+		case err == nil:
+			last, absent = st, nil
+		case state != "" && errors.Is(err, admin.ErrNotRunning):
+			absent = err // it may be about to start
+		case ctx.Err() == nil:
+			return st, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if absent != nil {
+				return st, absent
+			}
+			return st, notYet(last, state, timeout)
+		}
+	}
+}
+
+func unknownState(state string) error {
+	var states []string
+	for s := range looks {
+		states = append(states, s)
+	}
+	remedy := "everline status --help"
+	if near := config.Nearest(state, states); near != "" {
+		remedy = "--wait " + near
+	}
+	return usage(remedy, "no state is called %q", state)
+}
+
+func notYet(st admin.Status, state string, timeout time.Duration) error {
+	var late []string
+	for _, s := range st.Servers {
+		if s.State != state {
+			late = append(late, s.Name+" is "+s.State)
+		}
+	}
+	return &fault.Fault{
+		Kind: fault.Deadline, Op: "wait", Remedy: "everline status",
+		Err: fmt.Errorf("not %s after %s: %s", state, timeout, strings.Join(late, ", ")),
+	}
+}
+
+func (a *app) oneStatus(ctx context.Context, name string) (admin.Status, error) {
+	st, err := a.client().Status(ctx)
+	if err != nil || name == "" {
+		return st, err
+	}
+	for _, s := range st.Servers {
+		if s.Name == name {
+			st.Servers = []admin.Server{s}
+			return st, nil
+		}
+	}
+	return st, noServer(name, st.Servers)
+}
+
+func noServer(name string, servers []admin.Server) error {
+	var names []string
+	for _, s := range servers {
+		names = append(names, s.Name)
+	}
+	f := fault.New(fault.NotFound, "find the server", "no server is called "+name)
+	f.Remedy = "everline status"
+	if near := config.Nearest(name, names); near != "" {
+		f.Remedy = "did you mean " + near + "?"
+	}
+	return f
+}
+
+func allIn(servers []admin.Server, state string) bool {
+	for _, s := range servers {
+		if s.State != state {
+			return false
+		}
+	}
+	return true
+}
+
+// health is the exit code of --check.
+func health(servers []admin.Server) int {
+	code := exitOK
+	for _, s := range servers {
+		switch s.State {
+		case "connected", "idle", "disabled", "disabling":
+		case "auth_required":
+			if code == exitOK {
+				code = exitAuth
+			}
+		default:
+			code = exitDegraded
+		}
+	}
+	return code
+}
+
+func (a *app) printStatus(st admin.Status) error {
+	switch a.output {
+	case "json":
+		return writeJSON(a.out, st)
+	case "jsonl":
+		for _, s := range st.Servers {
+			if err := writeLine(a.out, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		p := statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide"}
+		_, err := fmt.Fprint(a.out, p.page(st))
+		return err
+	}
+}
+
+// A statusPrinter makes the table: values in, text out.
+type statusPrinter struct {
+	now    time.Time
+	colour bool
+	wide   bool
+	name   int // widths
+	state  int
+	tools  int
+	gen    int
+}
+
+func (p statusPrinter) page(st admin.Status) string {
+	var b strings.Builder
+	b.WriteString(p.head(st) + "\n")
+	for _, s := range st.Servers {
+		p.name = max(p.name, len([]rune(s.Name)))
+		p.state = max(p.state, len(s.State))
+		p.tools = max(p.tools, len(p.offers(s)))
+		p.gen = max(p.gen, len(generation(s)))
+	}
+	for _, s := range st.Servers {
+		p.block(&b, s)
+	}
+	if st.ConfigError != nil {
+		fmt.Fprintf(&b, "not reloaded: %s\n", printable(*st.ConfigError))
+	}
+	for _, w := range st.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", printable(w))
+	}
+	return b.String()
+}
+
+func (p statusPrinter) head(st admin.Status) string {
+	parts := []string{"everline", "running " + span(p.now.Sub(st.StartedAt))}
+	if st.Endpoint != "" {
+		parts = append(parts, st.Endpoint)
+	}
+	var files []string
+	for _, f := range st.Config {
+		files = append(files, filepath.Base(f))
+	}
+	if len(files) > 0 {
+		verdict := "ok"
+		switch n := len(st.Warnings); {
+		case st.ConfigError != nil:
+			verdict = "not reloaded"
+		case n > 0:
+			verdict = plural(n, "warning")
+		}
+		parts = append(parts, strings.Join(files, ", ")+" "+verdict)
+	}
+	return strings.Join(append(parts, summary(st.Servers)), "   ")
+}
+
+func summary(servers []admin.Server) string {
+	var order []string
+	count := map[string]int{}
+	for _, s := range servers {
+		if count[s.State]++; count[s.State] == 1 {
+			order = append(order, s.State)
+		}
+	}
+	text := plural(len(servers), "server")
+	for i, state := range order {
+		text += [...]string{": ", " \u00b7 "}[min(i, 1)] + fmt.Sprintf("%d %s", count[state], state)
+	}
+	return text
+}
+
+func generation(s admin.Server) string {
+	if s.Generation == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("gen %d", s.Generation)
+}
+
+func (p statusPrinter) offers(s admin.Server) string {
+	if s.CatalogAt == nil {
+		return "-"
+	}
+	return plural(s.Tools, "tool")
+}
+
+// block writes the line of a server, and what more there is to say below it.
+func (p statusPrinter) block(b *strings.Builder, s admin.Server) {
+	l := looks[s.State]
+	gen := generation(s)
+	cells := []string{
+		" " + paint(l.symbol, l.colour, p.colour) + " " + pad(s.Name, p.name),
+		paint(pad(s.State, p.state), l.colour, p.colour),
+		pad(gen, p.gen), pad(p.offers(s), p.tools), pad(s.Transport, 5),
+	}
+	cells = append(cells, p.facts(s)...)
+	b.WriteString(strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
+	p.below(b, s)
+}
+
+// causeCell is the longest cause in bytes that stands in the server's own line.
+const causeCell = 60
+
+// facts are the cells that depend on how the server does.
+func (p statusPrinter) facts(s admin.Server) []string {
+	var cells []string
+	up := s.State == "connected"
+	if s.PID != nil {
+		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
+	}
+	if s.Since != nil {
+		cells = append(cells, span(p.now.Sub(*s.Since)))
+	}
+	if !up && s.CatalogAt != nil {
+		cells = append(cells, "last good "+clock(*s.CatalogAt, p.now))
+	}
+	if s.Cause != nil && !up && len(*s.Cause) <= causeCell {
+		cells = append(cells, printable(*s.Cause))
+	}
+	if s.NextAttempt != nil {
+		next := "next try in " + span(s.NextAttempt.Sub(p.now))
+		if s.Attempt > 0 {
+			next += fmt.Sprintf(" (attempt %d)", s.Attempt+1)
+		}
+		cells = append(cells, next)
+	}
+	if s.Out > 0 || s.Waiting > 0 || p.wide {
+		cells = append(cells, fmt.Sprintf("%d calls out, %d waiting", s.Out, s.Waiting))
+	}
+	return cells
+}
+
+// stderrShown is how many of the last stderr lines the table shows.
+const stderrShown = 3
+
+func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
+	if s.State != "connected" {
+		if s.Cause != nil && len(*s.Cause) > causeCell {
+			fmt.Fprintf(b, "     cause: %s\n", printable(*s.Cause))
+		}
+		for _, line := range s.Stderr[max(0, len(s.Stderr)-stderrShown):] {
+			fmt.Fprintf(b, "     stderr: %s\n", printable(line))
+		}
+		if s.Remedy != nil {
+			fmt.Fprintf(b, "     %s\n", advice(*s.Remedy))
+		}
+	}
+	for _, w := range s.Warnings {
+		fmt.Fprintf(b, "     warning: %s\n", printable(w))
+	}
+	if !p.wide {
+		return
+	}
+	detail := []string{"from " + s.Origin}
+	if s.URL != nil {
+		detail = append(detail, *s.URL)
+	}
+	if s.Era != nil && s.ProtocolVersion != nil {
+		detail = append(detail, *s.Era+" "+*s.ProtocolVersion)
+	}
+	detail = append(detail, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates))
+	fmt.Fprintf(b, "     %s\n", strings.Join(detail, "   "))
+}
+
+// lines is the block of one server alone.
+func (p statusPrinter) lines(s admin.Server) string {
+	var b strings.Builder
+	p.block(&b, s)
+	return b.String()
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/gateway"
+)
+
+func newStdio(a *app) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "stdio",
+		Short: "Speak MCP on stdin and stdout",
+		Long: "Speak MCP on stdin and stdout, for clients that start their servers. If an everline runs on the\n" +
+			"state folder, this is a bridge to it, and --config is not read; else it is a whole gateway.",
+		Args: cobra.NoArgs,
+		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.stdio(cmd.Context(), f) }),
+	}
+	f.addCommon(cmd)
+	return cmd
+}
+
+func (a *app) stdio(parent context.Context, f serveFlags) error {
+	log, err := f.logger(a.err)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(parent, stopSignals...)
+	defer stop()
+	st, err := a.client().Status(ctx)
+	switch {
+	case err == nil && st.Endpoint != "":
+		return gateway.Bridge(ctx, a.in, a.out, st.Endpoint)
+	case err != nil && !errors.Is(err, admin.ErrNotRunning):
+		return err
+	}
+	cfg, files, err := f.load()
+	if err != nil {
+		return err
+	}
+	// Several clients may each start a gateway of their own on the same folder.
+	// The first one has it, socket and all; the others keep nothing on disk,
+	// because none may depend on another that ends with its client.
+	o := daemonOptions{config: cfg, files: files, log: log, gateway: gateway.Options{Version: buildVersion()}}
+	if socket, err := admin.Listen(a.stateDir); err == nil {
+		defer socket.Close()
+		o.socket, o.stateDir = socket, a.stateDir
+	} else {
+		log.Warn("running without a state folder", "cause", err)
+	}
+	d, err := startDaemon(ctx, o)
+	if err != nil {
+		return err
+	}
+	logWarnings(log, cfg)
+	served := d.gateway.ServeStdio(ctx, a.in, a.out)
+	hurry, now := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer now()
+	if err := d.close(hurry); err != nil && served == nil {
+		log.Warn("not everything ended in order", "cause", err)
+	}
+	return served
+}

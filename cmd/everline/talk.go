@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	talkQueue = 1024                   // writes that may wait for stderr
+	talkFlush = 500 * time.Millisecond // how long the end of the process waits for them
+)
+
+// talk writes to stderr without ever waiting for whoever reads it: a parent
+// that starts everline with a pipe and never empties it must not be able to
+// stop everline from doing anything, ending included. What does not fit is
+// dropped and counted. Its one goroutine ends with close, or, where the write
+// under way never returns, with the process.
+type talk struct {
+	lines   chan []byte
+	dropped atomic.Uint64
+	done    chan struct{}
+}
+
+func newTalk(w io.Writer) *talk {
+	t := &talk{lines: make(chan []byte, talkQueue), done: make(chan struct{})}
+	go t.write(w) // close ends it
+	return t
+}
+
+func (t *talk) write(w io.Writer) {
+	defer close(t.done)
+	for line := range t.lines {
+		if n := t.dropped.Swap(0); n > 0 {
+			fmt.Fprintf(w, "everline: %d lines were left out here: nobody read stderr\n", n)
+		}
+		w.Write(line) // there is nowhere to tell of a failure
+	}
+}
+
+// Write never fails and never waits. It must not be called after close.
+func (t *talk) Write(p []byte) (int, error) {
+	select {
+	case t.lines <- bytes.Clone(p):
+	default:
+		t.dropped.Add(1)
+	}
+	return len(p), nil
+}
+
+func (t *talk) close() {
+	close(t.lines)
+	select {
+	case <-t.done:
+	case <-time.After(talkFlush):
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/internal/admin"
+)
+
+func newTools(a *app) *cobra.Command {
+	list := func(cmd *cobra.Command, args []string) error {
+		tools, err := a.client().Tools(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			kept := []admin.Tool{}
+			for _, t := range tools {
+				if t.Server == args[0] {
+					kept = append(kept, t)
+				}
+			}
+			if len(kept) == 0 {
+				if _, err := a.oneStatus(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+			}
+			tools = kept
+		}
+		return a.printTools(tools)
+	}
+	cmd := &cobra.Command{Use: "tools [ls [server]]", Short: "What is published to clients", Args: cobra.NoArgs, RunE: runE(list)}
+	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), RunE: runE(list)})
+	return cmd
+}
+
+func (a *app) printTools(tools []admin.Tool) error {
+	switch a.output {
+	case "json":
+		return writeJSON(a.out, tools)
+	case "jsonl":
+		for _, t := range tools {
+			if err := writeLine(a.out, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	width := 0
+	for _, t := range tools {
+		width = max(width, len([]rune(t.Server+"."+t.Tool)))
+	}
+	for _, t := range tools {
+		if _, err := fmt.Fprintln(a.out, toolLine(t, width, a.output == "wide")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func toolLine(t admin.Tool, width int, wide bool) string {
+	var def struct {
+		Description string `json:"description"`
+	}
+	json.Unmarshal(t.Definition, &def) // a strange definition shows without its description
+	text, _, _ := strings.Cut(strings.TrimSpace(def.Description), "\n")
+	line := pad(printable(t.Server+"."+t.Tool), width)
+	if wide {
+		line += "  " + t.Name
+	}
+	for _, m := range []struct {
+		on   bool
+		word string
+	}{{t.Hidden, "hidden"}, {t.ReadOnly && wide, "read-only"}, {t.Idempotent && wide, "idempotent"}} {
+		if m.on {
+			line += " (" + m.word + ")"
+		}
+	}
+	return strings.TrimRight(line+"  "+shorten(printable(text), 100), " ")
+}
+
+func shorten(text string, width int) string {
+	r := []rune(text)
+	if len(r) <= width {
+		return text
+	}
+	return string(r[:width-3]) + "..."
+}
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "The version of this program, and of the everline that runs",
+		Args:  cobra.NoArgs,
+		RunE: runE(func(cmd *cobra.Command, _ []string) error {
+			running, err := a.client().Version(cmd.Context())
+			v := struct {
+				Version string         `json:"version"`
+				Running *admin.Version `json:"running"`
+			}{Version: buildVersion()}
+			if err == nil {
+				v.Running = &running
+			}
+			if a.forMachines() {
+				return writeLine(a.out, v)
+			}
+			fmt.Fprintf(a.out, "everline %s\n", v.Version)
+			if v.Running != nil {
+				fmt.Fprintf(a.out, "running: %s (pid %d)\n", v.Running.Version, v.Running.PID)
+			}
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+)
+
+// untilInterrupt gives a following command a context that ends with Ctrl-C,
+// which then is no failure.
+func untilInterrupt(parent context.Context, follow func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(parent, stopSignals...)
+	defer stop()
+	err := follow(ctx)
+	if ctx.Err() != nil && parent.Err() == nil && errors.Is(err, &fault.Fault{Kind: fault.Canceled}) {
+		return nil
+	}
+	return err
+}
+
+func newLogs(a *app) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "logs server",
+		Short: "What a server wrote to its stderr",
+		Args:  cobra.ExactArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			return untilInterrupt(cmd.Context(), func(ctx context.Context) error {
+				return a.client().Logs(ctx, args[0], follow, a.printLog)
+			})
+		}),
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the lines to come")
+	return cmd
+}
+
+func (a *app) printLog(l admin.LogLine) error {
+	var err error
+	switch a.output {
+	case "json", "jsonl":
+		err = writeLine(a.out, l)
+	case "wide":
+		_, err = fmt.Fprintf(a.out, "%s  gen %d  %s\n", l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Generation, printable(l.Text))
+	default:
+		_, err = fmt.Fprintln(a.out, printable(l.Text))
+	}
+	return err
+}
+
+func newEvents(a *app) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "What happened, when, to which server, and why",
+		Args:  cobra.NoArgs,
+		RunE: runE(func(cmd *cobra.Command, _ []string) error {
+			return untilInterrupt(cmd.Context(), func(ctx context.Context) error {
+				return a.client().Events(ctx, follow, a.printEvent)
+			})
+		}),
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the events to come")
+	return cmd
+}
+
+func (a *app) printEvent(e admin.Event) error {
+	var err error
+	switch a.output {
+	case "json", "jsonl":
+		err = writeLine(a.out, e)
+	case "wide":
+		_, err = fmt.Fprintf(a.out, "%s  %s  gen %d  %s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Server, e.Generation, e.Kind, printable(e.Text))
+	default:
+		_, err = fmt.Fprintf(a.out, "%s  %s  %s\n", e.Time.Local().Format("15:04:05"), e.Server, printable(e.Text))
+	}
+	return err
+}
+
+// newOperation makes restart, reconnect, enable and disable.
+func newOperation(a *app, op, short string) *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   op + " server...",
+		Short: short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			if !wait {
+				timeout = 0
+			}
+			for _, name := range args {
+				s, err := a.client().Operate(cmd.Context(), name, op, timeout)
+				if err != nil {
+					return err
+				}
+				if err := a.printOperated(s, op, wait); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the server has settled; fail if it is then not as wanted")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most")
+	return cmd
+}
+
+// printOperated tells how the server is now. Who waited is told of a state
+// that is not the wanted one by the exit code.
+func (a *app) printOperated(s admin.Server, op string, waited bool) error {
+	var err error
+	switch a.output {
+	case "json", "jsonl":
+		err = writeLine(a.out, s)
+	default:
+		p := statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide"}
+		_, err = fmt.Fprint(a.out, p.lines(s))
+	}
+	if err != nil || !waited || op == "disable" {
+		return err
+	}
+	if code := health([]admin.Server{s}); code != exitOK {
+		return exit(code)
+	}
+	return nil
+}

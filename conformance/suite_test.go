@@ -1,0 +1,56 @@
+//go:build conformance
+
+package conformance
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// upstreams are the three ways in which the suite's fixture server is reached.
+var upstreams = map[string]func(t *testing.T) map[string]any{
+	"stdio": func(t *testing.T) map[string]any {
+		return map[string]any{"command": binaries.everything}
+	},
+	"stateful":  func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=false") },
+	"stateless": func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=true") },
+}
+
+func overHTTP(t *testing.T, mode string) map[string]any {
+	t.Helper()
+	addr := freePort(t)
+	start(t, 20*time.Second, binaries.everything, "-http="+addr, mode)
+	until(t, 20*time.Second, "the fixture server listens", func() bool { return listening(addr) })
+	return map[string]any{"type": "http", "url": "http://" + addr + "/mcp"}
+}
+
+// TestServerSuite runs the official suite's server side against everline in
+// front of the fixture server. The files in expected-failures list the scenarios that
+// everline does not pass yet; the suite fails for any other, and also for one
+// of these that passes, so that the list cannot go stale.
+func TestServerSuite(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		for name, upstream := range upstreams {
+			t.Run(revision+"/"+name, func(t *testing.T) {
+				g := serve(t, map[string]any{"fixtures": upstream(t)})
+				cmd := exec.Command(bin(t, "conformance"), "server", "--url", g.url, "--requirements", revision,
+					"--expected-failures", filepath.Join("expected-failures", revision+"-"+name+".yml"), "-o", filepath.Join("results", revision+"-"+name))
+				cmd.Env = env(t)
+				out, err := cmd.CombinedOutput()
+				t.Logf("%s", tail(out, 6000))
+				if err != nil {
+					t.Errorf("the suite ended with %v", err)
+				}
+			})
+		}
+	}
+}
+
+func tail(b []byte, n int) []byte {
+	if len(b) > n {
+		return b[len(b)-n:]
+	}
+	return b
+}

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Everything: format and vet, all Go tests under the race detector, the planted
-# mutants, real servers and clients, and the official suite. Needs Go, Node and npm.
+# Everything: format and vet, all Go tests under the race detector, real
+# servers and clients, and the official suite. Needs Go, Node and npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/check.sh
 go test -race -timeout 15m ./...
-go run ./internal/lifecycle/mutants
 scripts/interop.sh
 scripts/conformance.sh

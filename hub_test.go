@@ -229,6 +229,9 @@ func TestLastGoodCatalogOutlivesEverything(t *testing.T) {
 		t.Errorf("a call to a server that is away: %v", err)
 	}
 	untilNames(t, hub, "safe")
+	if _, err := hub.Apply(within(t), set.config(t)); err != nil { // changes nothing, and returns when all is published
+		t.Error(err)
+	}
 	if list := string(hub.Catalog().Array(everline.Tools)); !strings.Contains(list, `"everline/availability"`) {
 		t.Errorf("the outage is not marked: %s", list)
 	}

@@ -149,8 +149,9 @@ type Fault struct {
 	Gen     uint64 // the life it happened to; 0 if none
 	Outcome Outcome
 	// RetryAfter is how long to wait before trying again can help; 0 if
-	// unknown. Valid for Unavailable, RateLimited and Overloaded.
+	// unknown.
 	RetryAfter time.Duration
+	State      string    // how the server was seen when a call failed: "connected", "reconnecting", …; "" if no server is meant
 	Status     int       // HTTP status, if there was one
 	Exit       string    // how the process ended: "exit 1", "signal: killed"
 	Stderr     []string  // the last lines that the process wrote to stderr

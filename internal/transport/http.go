@@ -35,6 +35,7 @@ type httpState struct {
 	modern  bool
 	version string
 	session string      // "" in the modern era, where the server gave none, and after it was lost
+	lost    bool        // the session was lost: nothing more is sent
 	post    http.Header // of a POST
 }
 
@@ -118,10 +119,15 @@ func (c *httpConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
 // never sent again.
 func (c *httpConn) learn(f *fault.Fault) {
 	if f.Kind == fault.SessionLost {
-		c.update(func(s *httpState) { s.session = "" })
+		c.update(func(s *httpState) { s.session, s.lost = "", true })
 		c.finish(f)
 	}
 }
+
+// Lost ends the link because its session, or the server of its era, turned
+// out to be gone; f, of kind SessionLost, says how. The session's id is not
+// sent again, not even to delete it. Calls in flight may still be answered.
+func (c *httpConn) Lost(f *fault.Fault) { c.learn(f) }
 
 func (c *httpConn) call(ctx context.Context, r *Request) (wire.Message, *fault.Fault) {
 	p := httpPost{op: r.Method, id: r.ID, frame: r.Frame, state: c.state.Load()}
@@ -167,6 +173,9 @@ func (p *httpPost) reply(resp *http.Response, body []byte) *httpReply {
 // carries neither a session nor a version.
 func (c *httpConn) headerOf(r *Request, p *httpPost) (http.Header, *fault.Fault) {
 	switch {
+	case p.state.lost: // a moment before the link is finished
+		return nil, &fault.Fault{Kind: fault.SessionLost, Op: r.Method, Outcome: fault.NotSent,
+			Err: errors.New("the session was lost a moment ago")}
 	case p.modern:
 		return httpModernHeader(c.bare, r, p.state.version)
 	case r.Method == "initialize":

@@ -68,7 +68,9 @@ func (a *httpReply) classify() (wire.Message, *fault.Fault) {
 		return a.fault(fault.SessionLost, fault.NotSent, msg, nil)
 	case ours:
 		return msg, nil
-	case a.session && a.suspicious():
+	case a.status == http.StatusRequestEntityTooLarge:
+		return a.fault(fault.TooLarge, fault.NotSent, msg, nil)
+	case a.session && a.suspicious(), a.modern && a.otherEra():
 		return a.fault(fault.SessionSuspect, fault.Unknown, msg, nil)
 	case a.status >= 200 && a.status <= 299:
 		return a.fault(fault.Protocol, fault.Unknown, msg, nil)
@@ -102,12 +104,20 @@ func (a *httpReply) suspicious() bool {
 	}
 }
 
+// otherEra: a modern server answers a request that it refuses with the
+// request's id, or with an error of its era. One that says 400 or 404 in
+// another way may have been replaced by a legacy server, to which a request
+// without a session is nothing; a probe decides.
+func (a *httpReply) otherEra() bool {
+	return a.status == http.StatusBadRequest || a.status == http.StatusNotFound
+}
+
 // refusalProof: some statuses are given by definition before a request is
 // looked at.
 func (a *httpReply) refusalProof() fault.Outcome {
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusMisdirectedRequest:
+		http.StatusUnsupportedMediaType, http.StatusMisdirectedRequest:
 		return fault.NotSent
 	default:
 		return fault.Unknown

@@ -48,7 +48,7 @@ func TestHTTPClassify(t *testing.T) {
 		{404, "", nil, "not here", "http_status unknown", 0},
 		{404, "modern", nil, httpRPC("7", -32601), "answer", 0},
 		{404, "modern", nil, httpRPC("null", -32601), "answer", 0},
-		{404, "modern", html, "<html>", "http_status unknown", 0},
+		{404, "modern", html, "<html>", "session_suspect unknown", 0},
 		// 400.
 		{400, "session", nil, httpRPC("null", -32000), "session_suspect unknown", 0},
 		{400, "session", nil, "Bad Request: No valid session ID provided", "session_suspect unknown", 0},
@@ -61,8 +61,8 @@ func TestHTTPClassify(t *testing.T) {
 		{400, "modern", nil, httpRPC("null", -32020), "answer", 0},
 		{400, "modern", nil, `{"jsonrpc":"2.0","error":{"code":-32022,"message":"v"}}`, "answer", 0},
 		{400, "modern", nil, httpRPC("null", -32021), "answer", 0},
-		{400, "modern", nil, httpRPC("null", -32601), "http_status unknown", 0},
-		{400, "modern", nil, httpRPC("null", -32000), "http_status unknown", 0},
+		{400, "modern", nil, httpRPC("null", -32601), "session_suspect unknown", 0},
+		{400, "modern", nil, httpRPC("null", -32000), "session_suspect unknown", 0},
 		{400, "modern", nil, httpRPC("7", -32602), "answer", 0},
 		{400, "", nil, httpRPC("null", -32022), "http_status unknown", 0},
 		// 401 and 403.
@@ -96,6 +96,8 @@ func TestHTTPClassify(t *testing.T) {
 		{502, "session", html, "<html>", "http_status unknown", 0},
 		{504, "modern", nil, "", "http_status unknown", 0},
 		{405, "", nil, "", "http_status not_sent", 0},
+		{413, "session", nil, "", "too_large not_sent", 0},
+		{413, "modern", nil, httpRPC("7", -32600), "answer", 0},
 		{302, "", map[string]string{"Location": "/login"}, "", "http_status unknown", 0},
 		{202, "session", nil, "", "protocol unknown", 0},
 		{204, "", nil, "", "protocol unknown", 0},

@@ -3,11 +3,16 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +40,9 @@ type HTTPSpec struct {
 	IdleTimeout time.Duration
 }
 
+// httpMaxHead bounds the head of an answer.
+const httpMaxHead = 1 << 20
+
 // httpNewTransport has no limit on the time of a whole exchange or of the
 // answer's headers: calls are long, and streams have no end. What is limited
 // is the time to get a connection, and how long one may be dead unnoticed.
@@ -48,7 +56,9 @@ func httpNewTransport() *http.Transport {
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+
+		MaxResponseHeaderBytes: httpMaxHead,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 
@@ -110,13 +120,13 @@ func httpShownURL(u *url.URL) string {
 	return c.Redacted()
 }
 
-// tripper returns the round tripper for a target, and the transport to close
-// with the link if it is the link's own.
-func (t *httpTarget) tripper(spec *HTTPSpec) (http.RoundTripper, *http.Transport) {
+// tripper returns the round tripper for a target, and, if it is the link's
+// own, the transport and the connections to close with the link.
+func (t *httpTarget) tripper(spec *HTTPSpec) (http.RoundTripper, *http.Transport, *httpConns) {
 	if spec.Client != nil && spec.Client.Transport != nil {
-		return spec.Client.Transport, nil
+		return spec.Client.Transport, nil, nil
 	}
-	own := httpNewTransport()
+	own, conns := httpNewTransport(), &httpConns{open: map[*httpNetConn]struct{}{}}
 	if t.socket != "" {
 		dialer := &net.Dialer{Timeout: 10 * time.Second}
 		own.Proxy = nil
@@ -124,7 +134,62 @@ func (t *httpTarget) tripper(spec *HTTPSpec) (http.RoundTripper, *http.Transport
 			return dialer.DialContext(ctx, "unix", t.socket)
 		}
 	}
-	return own, own
+	own.DialContext = conns.dial(own.DialContext)
+	return own, own, conns
+}
+
+// httpConns are the connections of one link. net/http closes those that are
+// idle; one of HTTP/2 is not while a stream on it is still being taken down.
+type httpConns struct {
+	mu     sync.Mutex // guards the rest; nothing that waits is done under it
+	open   map[*httpNetConn]struct{}
+	closed bool
+}
+
+// httpNetConn leaves the set when it is closed.
+type httpNetConn struct {
+	net.Conn
+	set *httpConns
+}
+
+func (c *httpNetConn) Close() error {
+	c.set.mu.Lock()
+	delete(c.set.open, c)
+	c.set.mu.Unlock()
+	return c.Conn.Close()
+}
+
+type httpDialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func (s *httpConns) dial(inner httpDialer) httpDialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := inner(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &httpNetConn{conn, s}
+		s.mu.Lock()
+		late := s.closed
+		if !late {
+			s.open[c] = struct{}{}
+		}
+		s.mu.Unlock()
+		if late { // the link was closed while it was dialed
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+		return c, nil
+	}
+}
+
+func (s *httpConns) close() {
+	s.mu.Lock()
+	s.closed = true
+	open := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
 }
 
 // httpSameOrigin compares scheme, host and port (RFC 6454).
@@ -202,6 +267,29 @@ func (c *httpCookies) take(u *url.URL, resp *http.Response) {
 	}
 	c.jar.SetCookies(u, resp.Cookies())
 	c.used.Store(true)
+}
+
+// httpDialRemedy is what helps where the reason for a failed dial is known to
+// have one; "" elsewhere.
+func httpDialRemedy(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		record    tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &authority):
+		return "trust the authority of the server's certificate: name its file in SSL_CERT_FILE"
+	case errors.As(err, &host):
+		return "use a host name that the server's certificate is for"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the server's certificate, or set this machine's clock"
+	case errors.As(err, &record):
+		return "the server does not speak TLS there: use http:// in its URL, or its other port"
+	default:
+		return ""
+	}
 }
 
 // httpIsH2 tells whether a connection speaks HTTP/2.

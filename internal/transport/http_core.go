@@ -33,6 +33,7 @@ type httpCore struct {
 	shown    string // the URL for people
 	rt       http.RoundTripper
 	own      *http.Transport // to be closed with the link; nil if rt is the caller's
+	conns    *httpConns      // those of own
 	cookies  *httpCookies
 	header   http.Header // what every request carries; never changed
 	opts     Options
@@ -87,7 +88,7 @@ func httpNewCore(spec *HTTPSpec, opts Options) (*httpCore, *fault.Fault) {
 	if opts.Inbound == nil {
 		k.opts.Inbound = func(Inbound) {}
 	}
-	k.rt, k.own = target.tripper(spec)
+	k.rt, k.own, k.conns = target.tripper(spec)
 	k.life, k.stop = context.WithCancel(context.Background())
 	return k, nil
 }
@@ -164,6 +165,7 @@ func (k *httpCore) close(ctx context.Context, farewell func(context.Context)) er
 			k.wg.Wait()
 			if k.own != nil {
 				k.own.CloseIdleConnections()
+				k.conns.close()
 			}
 			close(k.closed)
 		}()
@@ -338,8 +340,14 @@ func (k *httpCore) lost(fl *httpFlight, err error) *fault.Fault {
 	if errors.As(err, &f) {
 		return f
 	}
+	if errors.Is(err, errPostWritten) {
+		// The server put the connection aside, as HTTP/2 servers do now and then;
+		// net/http would send again, but tells nobody for which reason. It speaks
+		// neither for nor against the link.
+		return &fault.Fault{Kind: fault.Closed, Op: fl.op, Outcome: out, Err: err}
+	}
 	if out == fault.NotSent && fl.phase.Load() != flightHeld || httpIsDial(err) {
-		return &fault.Fault{Kind: fault.Dial, Op: fl.op, Outcome: fault.NotSent, Err: err}
+		return &fault.Fault{Kind: fault.Dial, Op: fl.op, Outcome: fault.NotSent, Err: err, Remedy: httpDialRemedy(err)}
 	}
 	return &fault.Fault{Kind: fault.Broken, Op: fl.op, Outcome: out, Err: err}
 }

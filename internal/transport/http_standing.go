@@ -18,6 +18,7 @@ type httpStanding struct {
 	at        httpCursor
 	openings  int           // GETs so far
 	opened    bool          // one of them was a stream
+	refused   bool          // there was none any more since the last one that was
 	fruitless int           // openings in a row that brought nothing
 	after     time.Duration // the server's own wish (Retry-After) after the last one
 }
@@ -77,7 +78,13 @@ func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
 			Err: errors.New("HTTP 404 on the standing stream: the server forgot the session")})
 		return false
 	default:
-		return true // it worked before
+		// It worked before. Some servers refuse a session that they forgot in
+		// another way than by 404: a listing will tell.
+		if !s.refused {
+			c.gap()
+		}
+		s.refused = true
+		return true
 	}
 }
 
@@ -86,7 +93,7 @@ func (c *httpConn) standRead(s *httpStanding, resp *http.Response, cancel contex
 	if s.openings > 1 {
 		c.gap()
 	}
-	s.opened = true
+	s.opened, s.refused = true, false
 	began, messages := time.Now(), 0
 	body, stop := c.watched(resp.Body, cancel)
 	defer stop()

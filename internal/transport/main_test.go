@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/everline/everline/internal/shim"
 )
 
 // childEnv makes the test binary act as a server over stdio: its value names
@@ -16,5 +18,6 @@ func TestMain(m *testing.M) {
 		stdioChild(mode)
 		os.Exit(0)
 	}
+	shim.Allow()
 	goleak.VerifyTestMain(m)
 }

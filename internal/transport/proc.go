@@ -1,66 +1,90 @@
 package transport
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/everline/everline/internal/stray"
 )
 
-// A procChild is a started process with all that it starts in its group. One
-// goroutine, which ends when the process has.
-type procChild struct {
-	cmd    *exec.Cmd
-	group  procGroup
-	exited chan struct{} // closed once the process has ended and was reaped
+// A procSpec says how to start a process with all that it will start.
+type procSpec struct {
+	cmd    *exec.Cmd     // its standard streams are files, so that waiting for it is waiting for nothing else
+	grace  time.Duration // from SIGTERM to SIGKILL where we are gone
+	mark   string        // in its environment; see package stray
+	cgroup string        // the folder of a cgroup to start it in; "": none
+	plain  bool          // without a shim
 }
 
-// procStart starts cmd in a group of its own. Its standard streams must be
-// files, so that waiting for it is waiting for nothing else.
-func procStart(cmd *exec.Cmd) (*procChild, error) {
-	procPrepare(cmd)
-	if err := cmd.Start(); err != nil {
+// A procChild is a started process with all that it starts. One goroutine,
+// which ends when the process, and its shim if it has one, has.
+type procChild struct {
+	group  procGroup
+	pid    int
+	mark   string
+	notice string        // what could not be had, for status
+	exited chan struct{} // closed once the process has ended
+	state  string        // how it ended: "exit 1", "signal: killed"; valid once exited is closed
+	// gone is closed once everything has ended; nil: nothing tells, and the
+	// group must be looked at.
+	gone chan struct{}
+}
+
+// procStartPlain starts a process as the leader of a group, without a shim.
+func procStartPlain(s procSpec) (*procChild, error) {
+	procPrepare(s.cmd)
+	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	group, err := procAdopt(cmd.Process)
+	group, err := procAdopt(s.cmd.Process)
 	if err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait() // says that it was killed
 		return nil, err
 	}
-	p := &procChild{cmd: cmd, group: group, exited: make(chan struct{})}
+	p := &procChild{group: group, pid: s.cmd.Process.Pid, mark: s.mark, exited: make(chan struct{})}
+	if s.cgroup != "" {
+		p.notice = cgroupNotice(cgroupEnter(s.cgroup, p.pid))
+	}
 	// It ends with the process; only the system can hold that up.
 	go func() {
 		defer close(p.exited)
-		_ = cmd.Wait() // the state is in cmd.ProcessState
+		_ = s.cmd.Wait() // the state is in cmd.ProcessState
+		p.state = procExit(s.cmd.ProcessState)
 	}()
 	return p, nil
 }
 
-func (p *procChild) pid() int { return p.cmd.Process.Pid }
-
-// exit describes how the process ended: "exit 1", "signal: killed". It may be
-// called once exited is closed.
-func (p *procChild) exit() string { return procExit(p.cmd.ProcessState) }
-
 func procExit(s *os.ProcessState) string {
 	if code := s.ExitCode(); code >= 0 {
-		return "exit " + strconv.Itoa(code)
+		return exitText(code)
 	}
 	return s.String()
 }
 
-// goneWithin waits until the process and everything in its group has ended. It
-// is false if that takes longer than d, or once hurry is closed.
+func exitText(code int) string { return "exit " + strconv.Itoa(code) }
+
+// goneWithin waits until the process and everything that it started has ended.
+// It is false if that takes longer than d, or once hurry is closed.
 func (p *procChild) goneWithin(d time.Duration, hurry <-chan struct{}) bool {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
+	last := p.exited
+	if p.gone != nil {
+		last = p.gone
+	}
 	select {
-	case <-p.exited:
+	case <-last:
 	case <-limit.C:
 		return false
 	case <-hurry:
 		return false
+	}
+	if p.gone != nil {
+		return true
 	}
 	// Nothing tells when the last of a group ends; look ever less often.
 	for pause := time.Millisecond; p.group.alive(); pause = min(2*pause, 50*time.Millisecond) {
@@ -82,25 +106,36 @@ func (p *procChild) goneWithin(d time.Duration, hurry <-chan struct{}) bool {
 // in the kernel takes longer.
 const killWait = 2 * time.Second
 
-// stop ends the process and its group: it waits for what the closing of its
-// stdin, which the caller did, brings; then asks; then kills. It is false if
-// the process is still there.
+// stop ends the process and what it started: it waits for what the closing of
+// its stdin, which the caller did, brings; then asks; then kills. It is false
+// if something is left.
 func (p *procChild) stop(closeWait, grace time.Duration, hurry <-chan struct{}) bool {
 	defer p.group.release()
 	if p.goneWithin(closeWait, hurry) {
-		return true
+		return p.noneLeft()
 	}
 	p.group.term()
 	if p.goneWithin(grace, hurry) {
-		return true
+		return p.noneLeft()
 	}
 	p.group.kill()
-	limit := time.NewTimer(killWait)
-	defer limit.Stop()
-	select {
-	case <-p.exited:
-		return true
-	case <-limit.C:
+	if p.gone != nil && !within(killWait, p.gone) {
+		p.group.force()
+	}
+	if !within(killWait, p.exited) {
 		return false
 	}
+	return p.noneLeft()
+}
+
+// noneLeft ends what has left the group, and the shim's sight. It is false if
+// that is still there after killWait.
+func (p *procChild) noneLeft() bool {
+	if p.gone != nil && closed(p.gone) {
+		return true // the shim saw the last one
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killWait)
+	defer cancel()
+	_, ended := stray.End(ctx, p.mark)
+	return ended
 }

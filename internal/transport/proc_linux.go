@@ -4,7 +4,25 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"syscall"
 )
+
+const (
+	fSetPipeSize = 1031    // F_SETPIPE_SZ of linux/fcntl.h
+	widePipe     = 1 << 20 // the most that everybody may have
+)
+
+// procWiden gives a pipe room for large messages, so that they need fewer
+// changes of who runs. Where that is refused the pipe works as it is.
+func procWiden(f *os.File) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, fSetPipeSize, widePipe)
+	})
+}
 
 // procGroupLives tells whether a group that the kernel still knows has more
 // than zombies in it. Orphans are reaped by process 1, and in many containers

@@ -16,6 +16,9 @@ type procGroup struct {
 	pid uint32
 }
 
+// procStart starts a process; its job does here what a shim does elsewhere.
+func procStart(s procSpec) (*procChild, error) { return procStartPlain(s) }
+
 // procPrepare makes a console group of its own, so that a break event reaches
 // the process and not us.
 func procPrepare(cmd *exec.Cmd) {
@@ -56,6 +59,9 @@ func assign(job windows.Handle, pid uint32) error {
 func (g procGroup) term() { _ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.pid) }
 
 func (g procGroup) kill() { _ = windows.TerminateJobObject(g.job, 1) }
+
+// force has nothing to add.
+func (procGroup) force() {}
 
 // jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
 type jobAccounting struct {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -25,16 +28,24 @@ type StdioSpec struct {
 	CloseWait time.Duration
 	// StopGrace is how long Close waits after SIGTERM before SIGKILL. 0: 1.5 s.
 	StopGrace time.Duration
+	// Limits are what the process, and what it starts, may use. Where they
+	// cannot be had, Info.Notices says why.
+	Limits cgroup.Limits
 	// WriteStall is how long the process may read nothing of a message before
 	// it counts as wedged. 0: 10 s.
 	WriteStall time.Duration
+
+	cgroups cgroupRoot // where limits can be set; nil: the system's
+	plain   bool       // without a shim, even where there could be one
 }
 
 const (
 	defaultMaxMessage = 64 << 20
-	// drainWait bounds the wait for what a dead process left in its pipes, and
-	// for the exit that mostly follows the end of a stream at once.
+	// drainWait bounds the wait for what a dead process left in its pipes.
 	drainWait = 100 * time.Millisecond
+	// exitWait bounds the wait for the exit that mostly follows the end of a
+	// stream at once: the exit says more.
+	exitWait = 500 * time.Millisecond
 )
 
 func (s StdioSpec) withDefaults() StdioSpec {
@@ -62,10 +73,12 @@ type stdioConn struct {
 	started time.Time
 	mux     *linkMux
 	proc    *procChild
+	group   *cgroup.Group // nil without limits
 	writer  *lineWriter
 	stderr  *stderrDrain
 
 	stdin, stdout, errout *os.File // our ends
+	notices               []string // what could not be had; set by start
 
 	read    chan struct{} // closed when stdout has ended
 	readErr error         // valid then; nil at EOF
@@ -98,6 +111,9 @@ func OpenStdio(ctx context.Context, spec StdioSpec, opt Options) (Conn, error) {
 	}
 	if f := c.start(); f != nil {
 		return nil, f
+	}
+	if opt.Spawned != nil {
+		opt.Spawned(c.proc.pid)
 	}
 	c.stderr.start(c.errout)
 	go c.readAll()   // ends when stdout does, or supervise closes it
@@ -137,12 +153,26 @@ func (c *stdioConn) start() *fault.Fault {
 	writer.onFail = func(err error) {
 		c.fail(&fault.Fault{Kind: fault.Broken, Err: fmt.Errorf("writing to the server's stdin: %w", err)})
 	}
-	c.started = time.Now()
-	if c.proc, err = procStart(cmd); err != nil {
+	if err := c.spawn(cmd); err != nil {
 		closeFiles(pipes[:]...)
 		return startFault(cmd.Path, err)
 	}
 	_ = errors.Join(pipes[0][0].Close(), pipes[1][1].Close(), pipes[2][1].Close()) // the child has them
+	return nil
+}
+
+// spawn starts the process, with its mark and within its limits.
+func (c *stdioConn) spawn(cmd *exec.Cmd) error {
+	s := procSpec{cmd: cmd, grace: c.spec.StopGrace, mark: stray.NewMark(), plain: c.spec.plain}
+	cmd.Env = append(cmd.Env, stray.MarkVar+"="+s.mark) // the last one counts
+	c.limit(&s)
+	c.started = time.Now()
+	var err error
+	if c.proc, err = procStart(s); err != nil {
+		c.endGroup()
+		return err
+	}
+	c.notice(c.proc.notice)
 	return nil
 }
 
@@ -163,7 +193,9 @@ func (c *stdioConn) fail(f *fault.Fault) {
 
 func (c *stdioConn) readAll() {
 	defer close(c.read)
-	c.readErr = newLineReader(c.stdout, c.max, c.mux).run()
+	r := newLineReader(c.stdout, c.max, c.mux)
+	r.widen = func() { procWiden(c.stdout) }
+	c.readErr = r.run()
 }
 
 // supervise waits for the first reason to end the link, ends it, and then makes
@@ -175,8 +207,9 @@ func (c *stdioConn) supervise() {
 	if closed(c.read) { // nobody drains stdout: the child must not hang in a write
 		_ = c.stdout.Close()
 	}
-	if !c.proc.stop(c.spec.CloseWait, c.spec.StopGrace, c.hurry) {
-		c.stopErr = fault.New(fault.Wedged, "close", fmt.Sprintf("process %d would not stop", c.proc.pid()))
+	stopped := c.proc.stop(c.spec.CloseWait, c.spec.StopGrace, c.hurry)
+	if !c.endGroup() || !stopped {
+		c.stopErr = fault.New(fault.Wedged, "close", fmt.Sprintf("process %d, or what it started, would not stop", c.proc.pid))
 	}
 	within(drainWait, c.read, c.stderr.done)
 	_ = errors.Join(c.stdout.Close(), c.errout.Close()) // who escaped the group may hold the other ends
@@ -213,7 +246,7 @@ func (c *stdioConn) watch() *fault.Fault {
 	switch {
 	case closed(c.closing):
 		return nil
-	case mayHaveExited && within(drainWait, c.proc.exited):
+	case mayHaveExited && within(exitWait, c.proc.exited):
 		return c.exited()
 	}
 	cause.Stderr = c.stderr.tail.tail()
@@ -251,8 +284,8 @@ const cleanExit = "exit 0"
 func (c *stdioConn) exited() *fault.Fault {
 	c.proc.group.kill()
 	within(drainWait, c.read, c.stderr.done)
-	f := &fault.Fault{Kind: fault.Exited, Exit: c.proc.exit(), Stderr: c.stderr.tail.tail()}
-	f.Err = errors.New("the server's process ended (" + f.Exit + ")")
+	f := &fault.Fault{Kind: fault.Exited, Exit: c.proc.state, Stderr: c.stderr.tail.tail()}
+	f.Err = errors.New(exitCause(f.Exit, time.Since(c.started)))
 	f.Remedy = exitRemedy(f.Exit, c.spec.Env)
 	return f
 }
@@ -312,7 +345,9 @@ func (c *stdioConn) Done() <-chan struct{} { return c.mux.done }
 func (c *stdioConn) Err() error { return c.mux.err() }
 
 func (c *stdioConn) Info() Info {
-	return c.mux.counts(Info{Kind: Stdio, PID: c.proc.pid(), Started: c.started})
+	info := c.mux.counts(Info{Kind: Stdio, PID: c.proc.pid, Started: c.started, Notices: c.notices})
+	info.StderrBytes, info.StderrRate = c.stderr.rate.now()
+	return info
 }
 
 // Close implements Conn. Calls that still wait fail at once. When ctx ends,

@@ -122,6 +122,17 @@ func childAnswer(m *childMessage, mode, end string) {
 		reply(m.ID, "asked", end)
 	case "env":
 		reply(m.ID, os.Environ(), end)
+	case "pieces":
+		line, _ := json.Marshal(m.Params.Text)
+		line = fmt.Appendf(nil, `{"id":%s,"result":%s}`+"\n", m.ID, line)
+		for len(line) > 0 {
+			n := min(m.Params.Step, len(line))
+			_, _ = os.Stdout.Write(line[:n])
+			line = line[n:]
+		}
+	case "binary":
+		_, _ = os.Stdout.Write(binaryNoise)
+		reply(m.ID, "after binary", end)
 	case "close-stdout":
 		_ = os.Stdout.Close()
 	case "stop-reading":
@@ -146,15 +157,32 @@ func childBig(m *childMessage) {
 	}
 }
 
+// binaryNoise is every byte there is but the line end, and a line of them.
+var binaryNoise = func() []byte {
+	var b []byte
+	for c := range 256 {
+		if c != '\n' {
+			b = append(b, byte(c))
+		}
+	}
+	return append(b, "\n\x00\xff\xfe{\x80\n"...)
+}()
+
 // childSpawn starts a process that holds all of our streams and ignores what
 // can be ignored.
 func childSpawn(m *childMessage) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"=stubborn-noread")
+	if m.Params.Text == "session" {
+		childLeave(cmd)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(4)
 	}
 	reply(m.ID, cmd.Process.Pid, "\n")
+	if m.Params.Text == "fork" { // and off, as a daemon does
+		os.Exit(0)
+	}
 }

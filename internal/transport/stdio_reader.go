@@ -27,6 +27,9 @@ type lineReader struct {
 	mux   *linkMux
 	begun bool // the first line was seen
 
+	// widen, if not nil, is called once, when a line turns out to be large.
+	widen func()
+
 	buf     []byte
 	lo, hi  int // buf[lo:hi] was read and not used yet
 	scanned int // buf[lo:scanned] has no line end
@@ -107,11 +110,22 @@ func (r *lineReader) take(line []byte) {
 	case line[0] != '{' && line[0] != '[':
 		r.mux.addNoise(line)
 		r.noted(len(line))
-	case r.mux.deliver(bytes.Clone(line)):
+	case r.mux.deliver(r.own(line)):
 		r.noiseLines, r.noiseSize = 0, 0
 	default:
 		r.noted(len(line))
 	}
+}
+
+// own returns the line in memory that is its own. A large one keeps the buffer
+// that it mostly fills: touching as much new memory again costs more than its
+// way through the pipe.
+func (r *lineReader) own(line []byte) []byte {
+	if len(line) <= keepReadBuffer || len(line) < len(r.buf)/2 {
+		return bytes.Clone(line)
+	}
+	r.moveTo(make([]byte, max(readBuffer, r.hi-r.lo)))
+	return line
 }
 
 func trimLine(line []byte) []byte { return bytes.Trim(line, " \t\r\n") }
@@ -213,6 +227,10 @@ func (r *lineReader) fill() error {
 		r.lo, r.hi, r.scanned = 0, 0, 0
 	case r.hi < len(r.buf):
 	case used > len(r.buf)/2:
+		if used > keepReadBuffer && r.widen != nil {
+			r.widen()
+			r.widen = nil
+		}
 		r.moveTo(make([]byte, 2*len(r.buf)))
 	default:
 		r.moveTo(r.buf)

@@ -23,6 +23,7 @@ type stderrDrain struct {
 	done chan struct{} // closed when the stream has ended
 	fed  chan struct{} // closed when the sink has got everything
 
+	rate    byteRate
 	line    []byte // the current line, up to stderrLine
 	dropped int    // lines that the sink was too slow for
 }
@@ -53,6 +54,7 @@ func (d *stderrDrain) run(src io.Reader) {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := src.Read(buf)
+		d.rate.add(n)
 		d.split(buf[:n])
 		if err != nil { // EOF, or the owner closed it
 			if len(d.line) > 0 {

@@ -279,6 +279,26 @@ func TestFaultF1NoiseOnStdout(t *testing.T) {
 	}
 }
 
+// Every byte there is, and a line that is cut in the middle of characters.
+func TestFaultF1BinaryOnStdout(t *testing.T) {
+	p := openPeer(t, childSpec("serve"), Options{})
+	for range 3 {
+		p.want("binary", `{}`, `"after binary"`)
+	}
+	if n := p.Info().Noise; n != 3*2 {
+		t.Errorf("%d noise lines", n)
+	}
+}
+
+// Lines that come in pieces which cut characters in two.
+func TestFaultF3CharactersInPieces(t *testing.T) {
+	p := openPeer(t, childSpec("serve"), Options{})
+	for _, step := range []int{1, 2, 3, 5} {
+		const text = "gr\u00fc\u00df \u65e5\u672c \U0001f600"
+		p.want("pieces", fmt.Sprintf(`{"step":%d,"text":"%s"}`, step, text), `"`+text+`"`)
+	}
+}
+
 func TestStdioNothingButNoise(t *testing.T) {
 	p := openPeer(t, childSpec("garbage"), Options{})
 	_, err := p.call("initialize", `{}`)

@@ -38,9 +38,28 @@ func isZombie(pid int) bool {
 	return err == nil && strings.Contains(string(stat), ") Z ")
 }
 
-func (p *stdioPeer) grandchild() int {
+// A specMaker is childSpec, with or without a shim.
+type specMaker func(mode string) StdioSpec
+
+// eachWay runs a test of what becomes of processes with a shim, and without.
+func eachWay(t *testing.T, test func(*testing.T, specMaker)) {
+	t.Run("shim", func(t *testing.T) { test(t, childSpec) })
+	t.Run("group", func(t *testing.T) {
+		test(t, func(mode string) StdioSpec {
+			spec := childSpec(mode)
+			spec.plain = true
+			return spec
+		})
+	})
+}
+
+func (p *stdioPeer) grandchild() int { return p.grandchildThat("") }
+
+// grandchildThat starts one that is in a session of its own ("session"), or
+// whose parent ends ("fork").
+func (p *stdioPeer) grandchildThat(how string) int {
 	p.t.Helper()
-	raw, err := p.call("grandchild", `{}`)
+	raw, err := p.call("grandchild", `{"text":"`+how+`"}`)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -51,7 +70,9 @@ func (p *stdioPeer) grandchild() int {
 	return pid
 }
 
-func TestFaultE1CloseLeavesNothing(t *testing.T) {
+func TestFaultE1CloseLeavesNothing(t *testing.T) { eachWay(t, testFaultE1CloseLeavesNothing) }
+
+func testFaultE1CloseLeavesNothing(t *testing.T, childSpec specMaker) {
 	spec := childSpec("stubborn")
 	spec.CloseWait, spec.StopGrace = 20*time.Millisecond, 20*time.Millisecond
 	p := openPeer(t, spec, Options{})
@@ -64,7 +85,9 @@ func TestFaultE1CloseLeavesNothing(t *testing.T) {
 }
 
 // A wrapper that ends as it should, and leaves its child behind.
-func TestFaultE1WrapperEndsFirst(t *testing.T) {
+func TestFaultE1WrapperEndsFirst(t *testing.T) { eachWay(t, testFaultE1WrapperEndsFirst) }
+
+func testFaultE1WrapperEndsFirst(t *testing.T, childSpec specMaker) {
 	spec := childSpec("serve")
 	spec.CloseWait, spec.StopGrace = 200*time.Millisecond, 20*time.Millisecond
 	p := openPeer(t, spec, Options{})
@@ -76,7 +99,9 @@ func TestFaultE1WrapperEndsFirst(t *testing.T) {
 }
 
 // The direct child is killed, its child holds stdout open: the exit counts.
-func TestFaultE4GrandchildHoldsStdout(t *testing.T) {
+func TestFaultE4GrandchildHoldsStdout(t *testing.T) { eachWay(t, testFaultE4GrandchildHoldsStdout) }
+
+func testFaultE4GrandchildHoldsStdout(t *testing.T, childSpec specMaker) {
 	spec := childSpec("serve")
 	spec.CloseWait, spec.StopGrace = time.Hour, time.Hour // a crash is no time for patience
 	p := openPeer(t, spec, Options{})
@@ -100,7 +125,9 @@ func TestFaultE4GrandchildHoldsStdout(t *testing.T) {
 	wantGone(t, pid)
 }
 
-func TestFaultE4KilledWhileIdle(t *testing.T) {
+func TestFaultE4KilledWhileIdle(t *testing.T) { eachWay(t, testFaultE4KilledWhileIdle) }
+
+func testFaultE4KilledWhileIdle(t *testing.T, childSpec specMaker) {
 	p := openPeer(t, childSpec("serve"), Options{})
 	if err := syscall.Kill(p.Info().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -111,7 +138,9 @@ func TestFaultE4KilledWhileIdle(t *testing.T) {
 	}
 }
 
-func TestFaultE2CloseIsBounded(t *testing.T) {
+func TestFaultE2CloseIsBounded(t *testing.T) { eachWay(t, testFaultE2CloseIsBounded) }
+
+func testFaultE2CloseIsBounded(t *testing.T, childSpec specMaker) {
 	spec := childSpec("stubborn")
 	spec.CloseWait, spec.StopGrace = 50*time.Millisecond, 100*time.Millisecond
 	p := openPeer(t, spec, Options{})
@@ -127,7 +156,9 @@ func TestFaultE2CloseIsBounded(t *testing.T) {
 }
 
 // The caller's context cuts the patience short, not the killing.
-func TestFaultE2CloseObeysItsContext(t *testing.T) {
+func TestFaultE2CloseObeysItsContext(t *testing.T) { eachWay(t, testFaultE2CloseObeysItsContext) }
+
+func testFaultE2CloseObeysItsContext(t *testing.T, childSpec specMaker) {
 	spec := childSpec("stubborn")
 	spec.CloseWait, spec.StopGrace = time.Hour, time.Hour
 	p := openPeer(t, spec, Options{})

@@ -45,6 +45,7 @@ type lineWriter struct {
 	// context.
 	lock chan struct{}
 	buf  []byte
+	wide bool // the pipe was made larger
 	n    int
 	err  error
 	try  func(fd uintptr) bool // one attempt that does not block; allocated once
@@ -75,7 +76,11 @@ func (w *lineWriter) write(ctx context.Context, frame []byte) (writeEnd, error) 
 	case <-w.done:
 		return writeBroken, nil
 	}
-	w.buf = append(append(w.buf[:0], wire.OneLine(frame)...), '\n')
+	if line := wire.OneLine(frame); len(line) > keepWriteBuffer {
+		w.buf = append(line, '\n') // ours, see Request.Frame: a copy of a large one costs more than its way through the pipe
+	} else {
+		w.buf = append(append(w.buf[:0], line...), '\n')
+	}
 	w.n, w.err = 0, nil
 	if err := w.raw.Write(w.try); err != nil {
 		w.err = err
@@ -110,6 +115,10 @@ type longWrite struct {
 // writeRest hands the rest of the line, and with it the lock, to a goroutine.
 func (w *lineWriter) writeRest(ctx context.Context) (writeEnd, error) {
 	job := &longWrite{end: make(chan writeEnd, 2)}
+	if len(w.buf) > keepWriteBuffer && !w.wide {
+		w.wide = true
+		procWiden(w.f)
+	}
 	// It ends when the line is written or the pipe is closed, which the stall
 	// limit makes sure of.
 	go w.finish(job)

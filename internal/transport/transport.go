@@ -32,7 +32,9 @@ type Request struct {
 	// Mcp-Name header (modern Streamable HTTP); "" where the method has none.
 	Name   string
 	Header [][2]string // further header fields (Mcp-Param-*), Streamable HTTP only
-	Frame  []byte      // the whole message, without a line end; not changed, not kept after Call returns
+	// Frame is the whole message, without a line end. The transport may keep
+	// it, and write into the capacity behind it: nobody else may change it.
+	Frame []byte
 	// Stream marks a request that stays open for long (subscriptions/listen):
 	// its silence is no failure.
 	Stream bool
@@ -55,6 +57,8 @@ type Options struct {
 	// Stderr receives each line that a child writes to its stderr; may be nil.
 	// It must not block.
 	Stderr func(line string)
+	// Spawned is told the process id of a child right after its start; may be nil.
+	Spawned func(pid int)
 	// MaxMessage bounds one message in bytes, in both directions. 0: 64 MiB.
 	MaxMessage int64
 }
@@ -100,6 +104,11 @@ type Info struct {
 	// LastNoise is the newest of them, cut to 200 bytes; "" if there was none.
 	LastNoise string
 	Strays    uint64 // answers that no call waited for, dropped
+	// StderrBytes is how much a child has written to its stderr, and StderrRate
+	// how many bytes a second it wrote over the last seconds.
+	StderrBytes uint64
+	StderrRate  float64
+	Notices     []string // what was configured and could not be had, for people
 	// CancelByClose: ending the Call's context tells the server; no
 	// notifications/cancelled is to be sent. Valid after Agree.
 	CancelByClose bool

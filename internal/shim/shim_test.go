@@ -1,0 +1,49 @@
+package shim
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSpecThereAndBack(t *testing.T) {
+	for _, want := range []Spec{
+		{Path: "/bin/x", Args: []string{"x"}, Env: []string{}},
+		{Path: "/bin/x", Args: []string{"x", "", "a b", "\n"}, Env: []string{"A=", "B=\xff", "C=" + strings.Repeat("c", 200_000)}, Dir: "/d", Cgroup: "/c", Grace: 1500 * time.Millisecond},
+	} {
+		frame := string(want.Encode())
+		size, err := strconv.ParseUint(frame[:sizeDigits], 16, 31)
+		if err != nil || int(size) != len(frame)-sizeDigits {
+			t.Fatalf("size %d of %d, %v", size, len(frame), err)
+		}
+		if got, err := decode(frame[sizeDigits:]); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for _, body := range []string{
+		"", "\x00", "p\x00d\x00c\x001\x00", "p\x00d\x00c\x00x\x001\x00a\x00", "p\x00d\x00c\x001\x00x\x00a\x00",
+		"p\x00d\x00c\x001\x000\x00a\x00", "p\x00d\x00c\x001\x00-1\x00a\x00", "p\x00d\x00c\x001\x003\x00a\x00",
+	} {
+		if s, err := decode(body); err == nil {
+			t.Errorf("%q: %+v", body, s)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(string(Spec{Path: "/p", Args: []string{"a"}, Env: []string{"E=1"}}.Encode()[sizeDigits:]))
+	f.Fuzz(func(t *testing.T, body string) {
+		s, err := decode(body)
+		if err != nil {
+			return
+		}
+		if again, err := decode(string(s.Encode()[sizeDigits:])); err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("%+v became %+v, %v", s, again, err)
+		}
+	})
+}

@@ -1,0 +1,184 @@
+//go:build unix
+
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/everline/everline/internal/shim"
+	"github.com/everline/everline/internal/stray"
+)
+
+// shimReplies bounds the wait for a shim to take its order and to start the
+// server, which takes it milliseconds.
+const shimReplies = 10 * time.Second
+
+// A shimLink is our side of a shim.
+type shimLink struct {
+	cmd     *exec.Cmd
+	control *os.File
+	status  *os.File
+}
+
+// procStart starts a process: below a shim where that is allowed, and as the
+// leader of a group elsewhere.
+func procStart(s procSpec) (*procChild, error) {
+	program := shimProgram()
+	if program == "" || s.plain {
+		return procStartPlain(s)
+	}
+	link, err := startShim(program, s)
+	if err != nil {
+		return nil, err
+	}
+	p := &procChild{
+		group: procGroup{shim: link}, mark: s.mark,
+		exited: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if err := link.order(s, p); err != nil {
+		link.giveUp(s.mark)
+		return nil, err
+	}
+	p.group.id = p.pid
+	go p.attend(link) // ends when the shim does
+	return p, nil
+}
+
+// shimProgram is our own program; "" if it must not, or cannot, be a shim.
+func shimProgram() string {
+	if !shim.Allowed() {
+		return ""
+	}
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe" // what runs, even if the file was replaced
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// startShim starts the shim with the server's streams. It has an environment
+// of its own: what makes a Go program small.
+func startShim(program string, s procSpec) (*shimLink, error) {
+	orders, control, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	status, reports, err := os.Pipe()
+	if err != nil {
+		_ = errors.Join(orders.Close(), control.Close())
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path: program, Args: []string{shim.Name, s.cmd.Args[0]},
+		Env:   []string{shim.Var + "=" + shim.Tag, stray.MarkVar + "=" + s.mark, "GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
+		Stdin: s.cmd.Stdin, Stdout: s.cmd.Stdout, Stderr: s.cmd.Stderr,
+		ExtraFiles:  []*os.File{orders, reports},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	err = cmd.Start()
+	_ = errors.Join(orders.Close(), reports.Close()) // the shim has them
+	if err != nil {
+		_ = errors.Join(control.Close(), status.Close())
+		return nil, err
+	}
+	return &shimLink{cmd: cmd, control: control, status: status}, nil
+}
+
+// order tells the shim what to start, and waits until it is started.
+func (l *shimLink) order(s procSpec, p *procChild) error {
+	limit := time.Now().Add(shimReplies)
+	order := shim.Spec{
+		Path: s.cmd.Path, Args: s.cmd.Args, Env: s.cmd.Env, Dir: s.cmd.Dir, Cgroup: s.cgroup, Grace: s.grace,
+	}
+	if err := errors.Join(l.control.SetWriteDeadline(limit), l.status.SetReadDeadline(limit)); err != nil {
+		return err
+	}
+	if _, err := l.control.Write(order.Encode()); err != nil {
+		return err
+	}
+	for {
+		what, n, err := l.report()
+		if err != nil {
+			return err
+		}
+		switch what {
+		case shim.ReportCgroup:
+			p.notice = cgroupNotice(syscall.Errno(n))
+		case shim.ReportFailed:
+			return &fs.PathError{Op: "fork/exec", Path: s.cmd.Path, Err: syscall.Errno(n)}
+		case shim.ReportStarted:
+			p.pid = int(n)
+			return errors.Join(l.control.SetWriteDeadline(time.Time{}), l.status.SetReadDeadline(time.Time{}))
+		}
+	}
+}
+
+func (l *shimLink) report() (what byte, n uint32, err error) {
+	var r [shim.ReportSize]byte
+	if _, err := io.ReadFull(l.status, r[:]); err != nil {
+		return 0, 0, err
+	}
+	return r[0], uint32(r[1]) | uint32(r[2])<<8 | uint32(r[3])<<16 | uint32(r[4])<<24, nil
+}
+
+// giveUp leaves nothing of a shim that did not do its work.
+func (l *shimLink) giveUp(mark string) {
+	_ = l.cmd.Process.Kill()
+	_ = l.cmd.Wait() // says that it was killed
+	_ = errors.Join(l.control.Close(), l.status.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), killWait)
+	defer cancel()
+	stray.End(ctx, mark)
+}
+
+// attend hears what the shim reports until it ends.
+func (p *procChild) attend(l *shimLink) {
+	told := false
+	for {
+		what, n, err := l.report()
+		if err != nil {
+			break // it has ended
+		}
+		if what == shim.ReportExited && !told {
+			told = true
+			p.state = waitText(syscall.WaitStatus(n))
+			close(p.exited)
+		}
+	}
+	_ = l.cmd.Wait() // at once: nothing else holds the other end
+	if !told {
+		// Somebody killed the shim. The kernel ends the server with it; the
+		// rest is found by its mark.
+		p.state = procExit(l.cmd.ProcessState)
+		ctx, cancel := context.WithTimeout(context.Background(), killWait)
+		stray.End(ctx, p.mark)
+		cancel()
+		close(p.exited)
+	}
+	_ = l.status.Close()
+	close(p.gone)
+}
+
+func waitText(s syscall.WaitStatus) string {
+	if s.Signaled() {
+		return "signal: " + s.Signal().String()
+	}
+	return exitText(s.ExitStatus())
+}
+
+// tell sends a command; a shim that has ended needs none.
+func (l *shimLink) tell(command byte) { _, _ = l.control.Write([]byte{command}) }

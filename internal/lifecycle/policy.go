@@ -54,16 +54,25 @@ func (p Policy) delay(n int) time.Duration {
 	return d
 }
 
-// fastArm is the wait before a fast retry; After 0 means at once. A lost
-// session says nothing against the link, so it waits for nothing but the
-// start limit: the budget bounds it.
+// fastArm is the wait before a fast retry; After 0 means at once.
 func (p Policy) fastArm(attempt int, e end) Arm {
-	n := attempt
 	if e.verdict == SessionEnd {
-		n = 1
+		return p.wish(p.paced(e), e)
 	}
-	n = max(n, 1+p.excess(e))
+	n := max(attempt, 1+p.excess(e))
 	return p.wish(Arm{After: p.delay(n), Jitter: true}, e)
+}
+
+// paced is the wait before the next session of a server that forgot one. That
+// says nothing against the link: no delay grows. Beyond the start limit new
+// sessions come at the rate of the limit, and the budget bounds those that
+// never served a call.
+func (p Policy) paced(e end) Arm {
+	if p.excess(e) == 0 {
+		return Arm{Jitter: true}
+	}
+	pace := time.Minute / time.Duration(p.MaxStarts)
+	return Arm{After: pace + pace/2, Jitter: true, Least: pace / 2}
 }
 
 // probeArm is the wait before a slow probe. Half of it is certain, or a probe

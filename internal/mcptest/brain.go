@@ -50,6 +50,7 @@ func (s *Server) handle(ctx context.Context, r *Request) Reply {
 func (s *Server) scripted(r *Request) (Reply, bool) {
 	s.mu.Lock()
 	s.counts[r.Method]++
+	r.At = time.Now()
 	s.requests = append(s.requests, *r)
 	s.changedLocked()
 	queue, on := s.next[r.Method], s.on[r.Method]

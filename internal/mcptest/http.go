@@ -364,6 +364,12 @@ func (s *Server) sseRequest(l *listener, w http.ResponseWriter, req *http.Reques
 		}
 	}
 	r := &Request{ID: e.ID, Method: e.Method, Params: e.Params, Session: l.session, Header: req.Header.Clone(), send: send}
+	s.mu.Lock() // sse waits for the work once it has taken l away
+	defer s.mu.Unlock()
+	if !s.listeners[l] {
+		http.Error(w, "no such session", http.StatusNotFound)
+		return
+	}
 	w.WriteHeader(http.StatusAccepted)
 	l.work.Go(func() { // ends with the stream's context or with Close; sse waits for it
 		rep := s.handle(l.ctx, r)

@@ -13,6 +13,7 @@ type Request struct {
 	Method  string
 	Params  json.RawMessage
 	Session string      // legacy HTTP
+	At      time.Time   // when it arrived
 	Header  http.Header // HTTP; nil elsewhere
 
 	send func(raw string)

@@ -28,6 +28,7 @@ type fragmentKey struct {
 
 func (k fragmentKey) same(o fragmentKey) bool {
 	k.Away, o.Away = nil, nil // marks are not part of fragments
+	k.Hidden, o.Hidden = false, false
 	return k.label == o.label && k.naming == o.naming && k.Same(o.Entry)
 }
 
@@ -185,7 +186,9 @@ func (p *piece) keep(key fragmentKey, k Kind) {
 func (p *piece) encode(k Kind) {
 	size := 0
 	for i := range p.all {
-		size += len(p.all[i].Item.Raw) + len(p.all[i].Exposed) - len(p.all[i].Item.Name) + 1
+		l := &p.all[i]
+		// A decoded name can be longer than its text: broken UTF-8 is.
+		size += len(l.Item.Raw) + max(len(l.Exposed)-len(l.Item.Name), 0) + 1
 	}
 	p.text = make([]byte, 0, size)
 	for _, l := range p.all {

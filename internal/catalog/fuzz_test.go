@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func FuzzRead(f *testing.F) {
@@ -19,6 +20,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(s), uint8(0))
 		f.Add([]byte(s), uint8(2))
 	}
+	f.Add([]byte(`{"name":"`+strings.Repeat("\xf0", 300)+`"}`), uint8(1))
 	f.Fuzz(func(t *testing.T, odd []byte, kind uint8) {
 		k := Kind(kind % uint8(len(Kinds)))
 		_, _, _, _ = Read(k, odd) // must not panic
@@ -106,6 +108,28 @@ func FuzzNames(f *testing.F) {
 		}
 		if len(seen) != 4 {
 			t.Fatalf("%d of 4 tools are exposed", len(seen))
+		}
+	})
+}
+
+func FuzzLock(f *testing.F) {
+	var l *Lock
+	f.Add(l.With("a", PinsOf(offering("x", send))).encode(), "in", "name", []byte(`{"name":"x"}`))
+	f.Add([]byte(`{"version":1,"servers":{"":{"instructions":{"text":7}}}}`), "\u200b\ufffd", "\"\u202e", []byte(`"\ud800\u200b"`))
+	f.Fuzz(func(t *testing.T, file []byte, instructions, name string, raw []byte) {
+		_, _ = parseLock(file) // must not panic
+		if !json.Valid(raw) || !utf8.ValidString(name) || !utf8.ValidString(instructions) {
+			return
+		}
+		c := &Catalog{Instructions: instructions}
+		c.Items[Tools] = []Item{{Name: name, Raw: raw}}
+		want := (*Lock)(nil).With(name, PinsOf(c))
+		got, err := parseLock(want.encode())
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, want.encode())
+		}
+		if ch := want.Server(name).Compare(got.Server(name)); ch != nil {
+			t.Fatalf("read back, %+v differs in\n%s", ch, want.encode())
 		}
 	})
 }

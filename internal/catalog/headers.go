@@ -67,9 +67,8 @@ func (r *headerReader) named(raw []byte, path []string, reachable bool, depth in
 	}
 }
 
-// param takes one annotated parameter. The type "number" is not allowed by the
-// text of the specification, but servers have it and mean it: such a tool is
-// of more use than none.
+// param takes one annotated parameter. The type "number" is not allowed: one
+// number has many texts.
 func (r *headerReader) param(o *object, value []byte, path []string, reachable bool) {
 	name := text(value)
 	low := strings.ToLower(name)
@@ -78,7 +77,7 @@ func (r *headerReader) param(o *object, value []byte, path []string, reachable b
 		r.bad = headerKey + " is not a header name: " + clip(value)
 	case !reachable || len(path) == 0:
 		r.bad = headerKey + " " + name + " is not on a property that can be reached through properties alone"
-	case !slices.Contains([]string{"string", "integer", "boolean", "number"}, text(o.get("type"))):
+	case !slices.Contains([]string{"string", "integer", "boolean"}, text(o.get("type"))):
 		r.bad = headerKey + " " + name + " is on a parameter that is no string, integer or boolean"
 	case r.seen[low]:
 		r.bad = headerKey + " " + name + " is used more than once"

@@ -12,7 +12,7 @@ import (
 // Same tells whether two entries add the same to a table. Catalogs are the
 // same if they are the same value in memory: they are never changed.
 func (e Entry) Same(o Entry) bool {
-	return e.Server == o.Server && e.Published == o.Published && e.Replay == o.Replay && e.Catalog == o.Catalog &&
+	return e.Server == o.Server && e.Published == o.Published && e.Hidden == o.Hidden && e.Replay == o.Replay && e.Catalog == o.Catalog &&
 		sameAway(e.Away, o.Away) && sameRules(e.Rules, o.Rules)
 }
 
@@ -141,7 +141,7 @@ func (t *Table) list(k Kind, old *Table) *list {
 	var sources []*piece
 	var away []*Away
 	for i, f := range t.fragments {
-		if f != nil && f.pieces[k] != nil {
+		if f != nil && f.pieces[k] != nil && !t.entries[i].Hidden {
 			sources = append(sources, f.pieces[k])
 			away = append(away, t.entries[i].Away)
 		}

@@ -291,7 +291,7 @@ func TestHeaders(t *testing.T) {
 			`{"properties":{"o":{"type":"object","properties":{"b":{"type":"integer","x-mcp-header":"B"},"c":{"type":"boolean","x-mcp-header":"C"}}}}}`,
 			[]HeaderParam{{[]string{"o", "b"}, "B"}, {[]string{"o", "c"}, "C"}}, "",
 		},
-		{`{"properties":{"a":{"type":"number","x-mcp-header":"N"}}}`, []HeaderParam{{[]string{"a"}, "N"}}, ""},
+		{`{"properties":{"a":{"type":"number","x-mcp-header":"N"}}}`, nil, "no string, integer or boolean"},
 		{`{"properties":{"a":{"type":"string","default":{"x-mcp-header":"no"}}}}`, nil, ""},
 		{`{"properties":{"x-mcp-header":{"type":"string"}}}`, nil, ""},
 		{`{"properties":{"a":{"type":"string","x-mcp-header":""}}}`, nil, "not a header name"},

@@ -41,7 +41,7 @@ func (s *Store) Save(key string, saved Saved) error {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
 	}
-	if err := replace(name, next); err != nil {
+	if err := replace(name, next, 0o600); err != nil {
 		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
 	}
 	return nil
@@ -49,9 +49,9 @@ func (s *Store) Save(key string, saved Saved) error {
 
 // replace writes a file beside the old one and renames it, so that a reader
 // and a crash see one or the other.
-func replace(name string, content []byte) (err error) {
+func replace(name string, content []byte, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, filepath.Base(name)+".*.tmp") // mode 0600
+	f, err := os.CreateTemp(dir, filepath.Base(name)+".*.tmp")
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,9 @@ func replace(name string, content []byte) (err error) {
 		}
 	}()
 	if _, err = f.Write(content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Chmod(mode); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err = f.Sync(); err != nil {

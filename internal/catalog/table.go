@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Entry struct {
 	Catalog   *Catalog // last good; nil if there never was one
 	Away      *Away    // nil: available
 	Published bool     // false: disabled; nothing of it is listed or found
+	Hidden    bool     // away for too long: nothing of it is listed, but all of it is found
 }
 
 // Away says why a server cannot be called just now.
@@ -71,6 +73,7 @@ type Table struct {
 	text      func() string     // instructions, once
 	offers    [len(Kinds)]bool  // some published server offers this kind
 	conflicts []Conflict
+	whole     *Table // see WithTools; nil elsewhere
 }
 
 // Tool finds a published or hidden tool by its exposed name.
@@ -103,6 +106,22 @@ func (t *Table) owner(exposed string) int {
 	return -1
 }
 
+// Exposed returns the published name of a server's own tool or prompt.
+func (t *Table) Exposed(k Kind, server, own string) (string, bool) {
+	for i := range t.entries {
+		f := t.fragments[i]
+		if t.entries[i].Server != server || f == nil || f.pieces[k] == nil {
+			continue
+		}
+		for _, l := range f.pieces[k].all {
+			if l.Item.Name == own {
+				return l.Exposed, true
+			}
+		}
+	}
+	return "", false
+}
+
 // Server returns the configured server that an exposed name of a tool or
 // prompt belongs to by its form, whether or not there is such a thing or the
 // server is published.
@@ -131,9 +150,33 @@ func (t *Table) Resource(uri string) (Target, bool) {
 			}
 		}
 	}
+	if target, ok := t.hiddenResource(uri); ok {
+		return target, true
+	}
 	if t.lone >= 0 {
 		e := &t.entries[t.lone]
 		return Target{Server: e.Server, Name: uri, Replay: e.Replay}, true
+	}
+	return Target{}, false
+}
+
+// Hides tells whether a server's items are not listed because it is away.
+func (t *Table) Hides(server string) bool {
+	return slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Server == server && e.Hidden && e.Published })
+}
+
+// hiddenResource finds the first server that is hidden and has the URI.
+func (t *Table) hiddenResource(uri string) (Target, bool) {
+	for i, f := range t.fragments {
+		if f == nil || !t.entries[i].Hidden {
+			continue
+		}
+		if p := f.pieces[Resources]; p != nil && slices.ContainsFunc(p.all, func(l Listed) bool { return l.Exposed == uri }) {
+			return t.resource(p, uri), true
+		}
+		if p := f.pieces[Templates]; p != nil && slices.ContainsFunc(p.templates, func(m template) bool { return m.match(uri) }) {
+			return t.resource(p, uri), true
+		}
 	}
 	return Target{}, false
 }
@@ -183,7 +226,7 @@ func (t *Table) Items(k Kind) iter.Seq[Listed] {
 func (t *Table) instructions() string {
 	var b strings.Builder
 	for i, f := range t.fragments {
-		if f == nil || strings.TrimSpace(f.key.Catalog.Instructions) == "" {
+		if f == nil || t.entries[i].Hidden || strings.TrimSpace(f.key.Catalog.Instructions) == "" {
 			continue
 		}
 		if len(t.entries) == 1 {

@@ -1,0 +1,121 @@
+package catalog
+
+import (
+	"iter"
+	"slices"
+	"sync"
+)
+
+// Only returns a table of some of the servers, under the same names as in t.
+// old, which may be nil, is an earlier table made so: what did not change is
+// taken over from it.
+func (t *Table) Only(keep func(server string) bool, old *Table) *Table {
+	n := &Table{
+		naming: t.naming, entries: slices.Clone(t.entries), fragments: slices.Clone(t.fragments),
+		labels: t.labels, byLabel: t.byLabel, only: t.only, lone: -1,
+	}
+	for i := range n.entries {
+		if !keep(n.entries[i].Server) {
+			n.entries[i].Published = false
+			n.fragments[i] = nil
+		}
+	}
+	if n.only != nil && n.fragments[0] == nil {
+		n.only = nil
+	}
+	n.gather(old)
+	n.text = sync.OnceValue(n.instructions)
+	return n
+}
+
+// WithTools returns a table that lists these tools instead of its own. Its own
+// are still found by their names. old is as for Only.
+func (t *Table) WithTools(items []Item, old *Table) *Table {
+	n := *t
+	p := &piece{}
+	for _, item := range items {
+		p.all = append(p.all, Listed{Exposed: item.Name, Item: item})
+	}
+	p.encode(Tools)
+	n.lists[Tools] = &list{part: newPart(Tools, []*piece{p}), away: []*Away{nil}}
+	if old != nil && old.Hash(Tools) == n.Hash(Tools) {
+		n.lists[Tools] = old.lists[Tools]
+	}
+	n.offers[Tools] = true
+	n.whole = t
+	return &n
+}
+
+// Whole is the table that WithTools made this one from; else the table itself.
+func (t *Table) Whole() *Table {
+	if t.whole != nil {
+		return t.whole
+	}
+	return t
+}
+
+// Changed returns the kinds whose published lists differ. Outage marks do not
+// count: a restart with an identical catalog is silent.
+func Changed(old, next *Table) []Kind {
+	if old == next {
+		return nil
+	}
+	var kinds []Kind
+	for _, k := range Kinds {
+		if old.Hash(k) != next.Hash(k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// Listed is the text of the i-th item of Array.
+func (t *Table) Listed(k Kind, i int) []byte {
+	l := t.lists[k]
+	for n, p := range l.part.pieces {
+		if i >= len(p.ends) {
+			i -= len(p.ends)
+			continue
+		}
+		begin := 0
+		if i > 0 {
+			begin = p.ends[i-1] + 1
+		}
+		text := p.text[begin:p.ends[i]]
+		if l.away[n] != nil {
+			return withMeta(text, availability, l.away[n].mark())
+		}
+		return text
+	}
+	return nil
+}
+
+// texts yields the items of Array without outage marks.
+func (t *Table) texts(k Kind) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		n := 0
+		for _, p := range t.lists[k].part.pieces {
+			begin := 0
+			for _, end := range p.ends {
+				if !yield(n, p.text[begin:end]) {
+					return
+				}
+				begin = end + 1
+				n++
+			}
+		}
+	}
+}
+
+// Sizes are the bytes that each server adds to Array, without outage marks.
+func (t *Table) Sizes(k Kind) map[string]int {
+	sizes := make(map[string]int, len(t.lists[k].part.pieces))
+	for _, p := range t.lists[k].part.pieces {
+		sizes[p.server] += len(p.text)
+	}
+	return sizes
+}
+
+// Tokens estimates what a text costs a model: a token for each four bytes.
+// Tokenizers differ; for JSON of English text they are within a third of it.
+func Tokens(bytes int) int { return (bytes + 3) / 4 }

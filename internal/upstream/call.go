@@ -35,7 +35,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return nil, f
 	}
 	if msg.Error != nil {
-		return nil, u.refusal(c.Method, msg.Error)
+		return nil, u.refusal(ctx, c.Method, msg.Error)
 	}
 	result, f := mend(c.Method, msg.Result)
 	if f != nil {
@@ -93,19 +93,40 @@ func (u *Upstream) withNewHeaders(ctx context.Context, c *Call, first wire.Messa
 	return u.request(ctx, &again)
 }
 
-// refusal is the server's own error. One that a server of this era cannot give
-// means that another server answers at this place by now: a new handshake is
-// due, and the call was not executed.
-func (u *Upstream) refusal(op string, raw []byte) *fault.Fault {
+// refusal is the server's own error. One that a server of this era does not
+// give means that another server answers at this place by now: a new handshake
+// is due, and the call was not executed.
+func (u *Upstream) refusal(ctx context.Context, op string, raw []byte) *fault.Fault {
 	f := u.rpcFault(op, raw)
-	code := f.RPC.Code
-	if code != codeBadVersion && (u.era.Modern || !modernCode(code)) {
+	if !u.otherEra(ctx, f.RPC.Code) {
 		return f
 	}
 	f.Kind, f.Outcome, f.Err = fault.SessionLost, fault.NotSent, errOtherEra
 	f.RPC = nil
 	u.end(f)
 	return f
+}
+
+// otherEra tells whether an error shows that the server's era has changed.
+// Some errors are certain; those that legacy servers give to requests without
+// a session, and modern ones also for other reasons, are decided by a probe.
+func (u *Upstream) otherEra(ctx context.Context, code int64) bool {
+	switch {
+	case code == codeBadVersion:
+		return true
+	case !u.era.Modern:
+		// Headers are the modern era's alone; a missing capability is not.
+		return code == codeHeaderMismatch
+	case u.era.Transport != transport.HTTP || !perhapsLegacy(code) || u.vouched():
+		return false
+	}
+	return u.lostFor(ctx)
+}
+
+// perhapsLegacy tells the codes with which legacy servers refuse requests that
+// come without a session.
+func perhapsLegacy(code int64) bool {
+	return code == codeMethodNotFound || code == codeInvalidRequest || code == codeServerError
 }
 
 var errOtherEra = errors.New("the server speaks another protocol version than at the handshake")
@@ -118,18 +139,18 @@ func (u *Upstream) request(ctx context.Context, c *Call) (wire.Message, *fault.F
 	if f != nil {
 		return wire.Message{}, f.At(u.opts.Server.Name, u.opts.Gen)
 	}
-	if f := u.enter(id, c); f != nil {
+	ctx, cancel := u.bounded(ctx)
+	defer cancel()
+	if f := u.enter(ctx, id, c); f != nil {
 		return wire.Message{}, f
 	}
 	sent := time.Since(u.born)
-	ctx, cancel := u.bounded(ctx)
-	defer cancel()
 	release := context.AfterFunc(u.life, cancel)
 	defer release()
 	msg, err := u.link.conn.Call(ctx, req)
 	u.leave(id)
 	if err != nil {
-		return wire.Message{}, u.failed(ctx, req, sent, err)
+		return wire.Message{}, u.failed(ctx, c, req, sent, err)
 	}
 	u.hear()
 	return msg, nil
@@ -161,7 +182,7 @@ func (u *Upstream) encode(c *Call, id int64) (*transport.Request, *fault.Fault) 
 
 // enter registers a call and arms the silence timer. It refuses calls on an
 // upstream that has ended.
-func (u *Upstream) enter(id int64, c *Call) *fault.Fault {
+func (u *Upstream) enter(ctx context.Context, id int64, c *Call) *fault.Fault {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ended {
@@ -174,7 +195,7 @@ func (u *Upstream) enter(id int64, c *Call) *fault.Fault {
 	if len(u.calls) == 0 {
 		u.asked = time.Since(u.born)
 	}
-	u.calls[id] = c
+	u.calls[id] = &flown{c, ctx}
 	u.armSilenceLocked()
 	return nil
 }
@@ -189,7 +210,7 @@ func (u *Upstream) leave(id int64) {
 // it: the server is told of a call that was given up and pinged if it has said
 // nothing since that was sent, a lost session ends the upstream, a suspicion
 // is decided.
-func (u *Upstream) failed(ctx context.Context, req *transport.Request, sent time.Duration, err error) *fault.Fault {
+func (u *Upstream) failed(ctx context.Context, c *Call, req *transport.Request, sent time.Duration, err error) *fault.Fault {
 	f := u.blame(req.Method, err)
 	switch f.Kind {
 	case fault.Canceled, fault.Deadline:
@@ -197,10 +218,15 @@ func (u *Upstream) failed(ctx context.Context, req *transport.Request, sent time
 			return u.cut(f)
 		}
 		if f.Outcome != fault.NotSent {
+			u.haunt(c)
 			u.tellCancelled(req.ID, f.Kind)
 			if f.Kind == fault.Deadline {
 				u.overdue(sent)
 			}
+		}
+	case fault.Closed:
+		if u.cause() != nil { // why the link is being closed says more
+			return u.cut(f)
 		}
 	case fault.SessionLost:
 		u.end(f)
@@ -275,6 +301,19 @@ func (u *Upstream) sent() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sends--
+	u.sentLocked()
+}
+
+// sentLocked tells Close when the last send is over.
+func (u *Upstream) sentLocked() {
+	if u.unsent == nil || u.sends > 0 {
+		return
+	}
+	select {
+	case <-u.unsent:
+	default:
+		close(u.unsent)
+	}
 }
 
 // ask sends one request of our own, watched by nobody but ctx.

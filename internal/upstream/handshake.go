@@ -23,8 +23,11 @@ var (
 
 // Codes of JSON-RPC, and of specification 2026-07-28, basic/index, "Error Codes".
 const (
+	codeServerError       = -32000
+	codeInvalidRequest    = -32600
 	codeMethodNotFound    = -32601
 	codeInvalidParams     = -32602
+	codeInternal          = -32603
 	codeHeaderMismatch    = -32020
 	codeMissingCapability = -32021
 	codeBadVersion        = -32022
@@ -196,7 +199,7 @@ func otherVersion(f *fault.Fault) (again bool, version string) {
 
 func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message, *fault.Fault) {
 	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
-	params = member(append(params, ','), "capabilities", []byte("{}"))
+	params = member(append(params, ','), "capabilities", u.capabilities())
 	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
 	return u.ask(ctx, methodInitialize, append(params, '}'))
 }

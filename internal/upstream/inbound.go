@@ -13,30 +13,12 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 	m := &in.Msg
 	switch {
 	case m.IsRequest():
-		u.serverRequest(l, m)
+		u.serverRequest(l, in.Of, m)
 	case m.IsNotification():
 		u.notification(in.Of, m)
 	default:
 		u.ignored.Add(1)
 	}
-}
-
-// serverRequest answers every request of the server: a ping with a sign of
-// life, all others with a refusal, since no client behind this connection was
-// declared to serve them. Modern HTTP has no way to answer, and allows none.
-func (u *Upstream) serverRequest(l *link, m *wire.Message) {
-	if u.mute.Load() {
-		u.ignored.Add(1)
-		return
-	}
-	if m.Method == "ping" {
-		u.send(l, wire.AppendResult(nil, m.ID, nil))
-		return
-	}
-	u.send(l, wire.AppendError(nil, m.ID, codeMethodNotFound,
-		"this client declared no capability for "+m.Method+
-			": the connection is shared by several clients, and whose call the request belongs to cannot be told; "+
-			"go on without it, or take the value as an argument of the tool", nil))
 }
 
 func (u *Upstream) notification(of int64, m *wire.Message) {
@@ -50,10 +32,10 @@ func (u *Upstream) notification(of int64, m *wire.Message) {
 		u.changed(catalog.Templates)
 	case "notifications/resources/updated":
 		u.updated(m.Params)
-	case "notifications/message":
-		if u.opts.Log != nil {
-			u.opts.Log(m.Params)
-		}
+	case notifyMessage:
+		u.message(of, m.Params)
+	case notifyComplete:
+		u.completed(m.Params)
 	case "notifications/progress":
 		u.progress(m.Params)
 	case "notifications/subscriptions/acknowledged":
@@ -100,8 +82,12 @@ func (u *Upstream) progress(params []byte) {
 	c.Progress(wire.Set(params, wire.Get(c.Params, "_meta", metaToken), metaToken))
 }
 
-// cancelled: a server may end a listen stream so, and nothing else.
+// cancelled: a legacy server withdraws a request of its own so, a modern one
+// ends a listen stream, and nothing else.
 func (u *Upstream) cancelled(params []byte) {
+	if u.withdrawn(wire.Get(params, "requestId")) {
+		return
+	}
 	id, ok := wire.ParseID(wire.Get(params, "requestId"))
 	if !ok {
 		u.ignored.Add(1)

@@ -2,6 +2,9 @@ package upstream
 
 import "github.com/everline/everline/internal/transport"
 
+// Link describes the transport's side of an upstream.
+type Link = transport.Info
+
 // Info describes a live upstream, for status.
 type Info struct {
 	transport.Info

@@ -215,8 +215,10 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		return nil, f
 	}
 	if msg.Error != nil {
-		f := u.rpcFault(k.Method(), msg.Error)
+		f := u.refusal(ctx, k.Method(), msg.Error)
 		switch {
+		case f.RPC == nil:
+			return nil, f
 		case f.RPC.Code == codeMethodNotFound && k != catalog.Tools && cursor == nil:
 			return nil, nil // declared for something else, such as reading by URI
 		case f.RPC.Code == codeInvalidParams && cursor != nil:

@@ -174,7 +174,7 @@ func neverListens(f *fault.Fault) *fault.Fault {
 		if f.Status >= 400 && f.Status < 500 {
 			return f
 		}
-	case fault.Unauthorized, fault.Forbidden, fault.Protocol:
+	case fault.Unauthorized, fault.Forbidden, fault.Protocol, fault.SessionSuspect:
 		return f
 	}
 	return nil

@@ -63,8 +63,11 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 		meta = nil
 	}
 	own := retoken(meta, c, id)
+	if !e.modern && wire.Get(meta, metaVersion) != nil && wire.Get(p, "requestState") != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: c.Method, Outcome: fault.NotSent, Err: errForeign}
+	}
 	if e.modern {
-		return wire.Set(p, e.modernMeta(own, c.LogLevel), "_meta"), nil
+		return wire.Set(p, e.modernMeta(own, c.LogLevel, c.Capabilities), "_meta"), nil
 	}
 	if meta == nil {
 		return p, nil
@@ -125,9 +128,13 @@ func bare(meta []byte) []byte {
 }
 
 // modernMeta puts this life's own members in front of the client's.
-func (e *envelope) modernMeta(meta []byte, level string) []byte {
+func (e *envelope) modernMeta(meta []byte, level string, declared []byte) []byte {
 	capabilities := wire.Get(meta, metaCapabilities)
-	if !wire.IsObject(capabilities) {
+	switch {
+	case wire.IsObject(capabilities):
+	case declared != nil:
+		capabilities = declared
+	default:
 		capabilities = []byte("{}")
 	}
 	out := append([]byte{'{'}, e.head...)

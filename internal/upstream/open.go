@@ -5,6 +5,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/cgroup"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -29,9 +30,10 @@ func stdioSpec(s *config.Server) transport.StdioSpec {
 		Env:       transport.BaseEnv(s.Env),
 		Dir:       s.Cwd,
 		StopGrace: s.StopGrace,
+		Limits:    cgroup.Limits(s.Limits),
 	}
 }
 
 func httpSpec(s *config.Server) transport.HTTPSpec {
-	return transport.HTTPSpec{URL: s.URL, Headers: s.Headers}
+	return transport.HTTPSpec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
 }

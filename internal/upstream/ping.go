@@ -8,9 +8,6 @@ import (
 	"github.com/everline/everline/fault"
 )
 
-// missesUntilWedged is how many pings in a row may stay without an answer.
-const missesUntilWedged = 3
-
 // Ping asks for a sign of life in the way of the server's era: ping, or
 // server/discover toward a modern one. Any answer is one, also an error. A
 // server whose HTTP layer refuses ping is asked for tools/list, and if that
@@ -116,7 +113,7 @@ func (u *Upstream) quietLocked() time.Duration {
 // many pings in a row that it is taken to be wedged.
 func (u *Upstream) pingUntilHeard() {
 	every := min(u.opts.Server.PingAfter/3, 10*time.Second)
-	for range missesUntilWedged {
+	for range u.opts.Server.PingMisses {
 		if u.pingOnce(every) {
 			u.mu.Lock()
 			u.pinging, u.knocks = false, false
@@ -139,9 +136,9 @@ func (u *Upstream) pingUntilHeard() {
 
 // pingOnce pings once, and takes the whole of its time if it fails: a refused
 // connection is one miss, not three. Whatever else the server says meanwhile
-// counts as an answer.
+// counts as an answer, the late answer to a call that was given up included.
 func (u *Upstream) pingOnce(every time.Duration) (heard bool) {
-	begun := time.Since(u.born)
+	begun, strays := time.Since(u.born), u.link.conn.Info().Strays
 	ctx, cancel := context.WithTimeout(u.life, every)
 	defer cancel()
 	err := u.Ping(ctx)
@@ -156,7 +153,7 @@ func (u *Upstream) pingOnce(every time.Duration) (heard bool) {
 	case <-ctx.Done():
 	case <-u.done:
 	}
-	return time.Duration(u.heard.Load()) >= begun
+	return time.Duration(u.heard.Load()) >= begun || u.link.conn.Info().Strays > strays
 }
 
 // doubt is one suspicion that the session is lost, shared by all calls that
@@ -166,25 +163,33 @@ type doubt struct {
 	gone    bool // valid once decided is closed
 }
 
+// lostFor waits for the decision about a suspicion: true if the session, or
+// the server of this era, is gone. A call whose suspicion comes late finds
+// that out from how the upstream ended.
+func (u *Upstream) lostFor(ctx context.Context) bool {
+	if d := u.suspect(); d != nil {
+		select {
+		case <-d.decided:
+			if d.gone {
+				return true
+			}
+		case <-ctx.Done():
+		}
+	}
+	f := u.cause()
+	return f != nil && f.Kind == fault.SessionLost
+}
+
 // decide says what an answer means that may be that of a lost session. One
 // ping tells: if that too is answered like this, the session is gone, the
 // upstream ends, and the call was not executed.
 func (u *Upstream) decide(ctx context.Context, f *fault.Fault) *fault.Fault {
-	d := u.suspect()
 	out := *f
 	out.Kind = fault.HTTPStatus
 	if f.Status == 0 {
 		out.Kind = fault.Protocol
 	}
-	if d == nil {
-		return &out
-	}
-	select {
-	case <-d.decided:
-	case <-ctx.Done():
-		return &out
-	}
-	if d.gone {
+	if u.lostFor(ctx) {
 		out.Kind, out.Outcome = fault.SessionLost, fault.NotSent
 	}
 	return &out
@@ -213,19 +218,48 @@ func (u *Upstream) suspect() *doubt {
 	return d
 }
 
-// sessionGone probes once, and ends the upstream if the session is gone.
+// sessionGone probes once, and ends the upstream if the session is gone, or if
+// the server is none of this era any more.
 func (u *Upstream) sessionGone() bool {
 	ctx, cancel := context.WithTimeout(u.life, probeTimeout)
 	defer cancel()
-	err := u.Ping(ctx)
-	if err == nil {
-		return false
-	}
-	f := *fault.From("ping", err)
-	if f.Kind != fault.SessionLost && f.Kind != fault.SessionSuspect {
-		return false
+	var f fault.Fault
+	if u.era.Modern {
+		msg, err := u.ask(ctx, methodDiscover, nil)
+		switch {
+		case err == nil && msg.Error == nil:
+			u.vouch()
+			return false
+		case err == nil: // every modern server answers this request
+			f.Op, f.Err = methodDiscover, errOtherEra
+		case err.Kind != fault.SessionSuspect:
+			return false
+		default:
+			f = *err
+		}
+	} else {
+		err := u.Ping(ctx)
+		if err == nil {
+			return false
+		}
+		f = *fault.From("ping", err)
+		if f.Kind != fault.SessionLost && f.Kind != fault.SessionSuspect {
+			return false
+		}
 	}
 	f.Kind, f.Outcome = fault.SessionLost, fault.NotSent
 	u.end(&f)
+	if c, ok := u.link.conn.(interface{ Lost(*fault.Fault) }); ok {
+		c.Lost(&f) // a transport with sessions: the id is not sent again
+	}
 	return true
+}
+
+// vouch notes that the server has just shown its era.
+func (u *Upstream) vouch() { u.shown.Store(int64(time.Since(u.born))) }
+
+// vouched tells whether it has done so within eraVouched.
+func (u *Upstream) vouched() bool {
+	at := u.shown.Load()
+	return at != 0 && time.Since(u.born)-time.Duration(at) < eraVouched
 }

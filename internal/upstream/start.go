@@ -41,6 +41,7 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 		method = methodDiscover
 	}
 	u.probe.Store(&method)
+	u.modern.Store(u.era.Modern)
 	u.mute.Store(u.era.Modern && u.era.Transport == transport.HTTP)
 	u.spawn(u.watch) // ends with the link or the upstream
 	if u.era.Modern {
@@ -116,7 +117,7 @@ func (u *Upstream) retrace(ctx context.Context, e Era) *fault.Fault {
 // answered, and refused.
 func refuted(f *fault.Fault) bool {
 	switch f.Kind {
-	case fault.RPC, fault.NoVersion, fault.Protocol:
+	case fault.RPC, fault.NoVersion, fault.Protocol, fault.SessionSuspect, fault.SessionLost:
 		return true
 	case fault.HTTPStatus:
 		return f.Status < http.StatusInternalServerError && f.Status != http.StatusUnauthorized
@@ -253,6 +254,7 @@ func (u *Upstream) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 	conn, err := open(ctx, k, transport.Options{
 		Inbound:    func(in transport.Inbound) { u.inbound(l, in) },
 		Stderr:     u.opts.Stderr,
+		Spawned:    u.opts.Spawned,
 		MaxMessage: u.opts.Server.MaxMessage,
 	})
 	if err != nil {

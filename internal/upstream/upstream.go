@@ -28,6 +28,7 @@ type Options struct {
 	Updated func(uri string, params []byte) // notifications/resources/updated
 	Log     func(params []byte)             // notifications/message, the whole params
 	Stderr  func(line string)
+	Spawned func(pid int) // a process was started; a handshake may use up two
 
 	// Open opens the transport; nil opens the one that Server names.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
@@ -54,18 +55,26 @@ type Call struct {
 	Progress func(params []byte)
 	// LogLevel is what the client wants to hear during this call (modern); "".
 	LogLevel string
+	// Capabilities are what the client has declared to serve, for a modern
+	// server, where Params do not say it themselves; nil for nothing.
+	Capabilities []byte
+	// Client is who the call is made for; nil: somebody who serves no requests.
+	Client Client
 }
 
 // Numbers that hold where the configuration says nothing (zero).
 const (
 	defaultCallTimeout = 10 * time.Minute
 	defaultPingAfter   = 30 * time.Second
+	defaultPingMisses  = 3
 )
 
 const (
-	sendTimeout  = 10 * time.Second // for a notification or an answer of ours
-	probeTimeout = 10 * time.Second // for the probe that decides a suspicion
-	maxSends     = 64               // notifications and answers that may be on their way at a time
+	sendTimeout  = 10 * time.Second       // for a notification or an answer of ours
+	probeTimeout = 10 * time.Second       // for the probe that decides a suspicion
+	eraVouched   = time.Minute            // how long a probe that a modern server answered settles doubts about its era
+	farewellTime = 500 * time.Millisecond // for what is on its way when Close begins
+	maxSends     = 512                    // notifications and answers that may be on their way at a time
 )
 
 // Upstream is one live connection. It has two long-lived goroutines, or three
@@ -85,8 +94,10 @@ type Upstream struct {
 	ids     atomic.Int64
 	heard   atomic.Int64 // when the server was last heard, as nanoseconds since born
 	born    time.Time
+	shown   atomic.Int64           // when a modern server has last proved to be one, likewise; 0: at the handshake alone
 	ignored atomic.Uint64          // messages that meant nothing: unknown notifications, late progress
 	probe   atomic.Pointer[string] // the method that asks for a sign of life
+	modern  atomic.Bool            // the server is of the modern era; set once the handshake is over
 	mute    atomic.Bool            // requests of the server cannot be answered: modern Streamable HTTP
 
 	work sync.WaitGroup // what spawn started
@@ -97,13 +108,18 @@ type Upstream struct {
 	closed  bool
 	ended   bool
 	err     *fault.Fault
-	sends   int                // on their way
-	calls   map[int64]*Call    // in flight
-	listens map[int64]*listen  // open streams of subscriptions/listen
-	subs    map[string]*listen // by resource URI
-	asked   time.Duration      // since born: when a call was last sent while no other waited
-	pinging bool               // a silence timer is armed, or pings are running
-	knocks  bool               // pings are running
+	unsent  chan struct{}                 // nil until Close; closed once nothing is on its way any more
+	sends   int                           // on their way
+	calls   map[int64]*flown              // in flight
+	listens map[int64]*listen             // open streams of subscriptions/listen
+	subs    map[string]*listen            // by resource URI
+	asks    map[string]context.CancelFunc // requests of the server that wait for clients, by raw id
+	visits  map[string]Client             // who was sent to a URL, by elicitation id
+	ghosts  map[uint64]time.Duration      // clients whose call was given up, and until when, since born, the server may work on it
+	blurred time.Duration                 // until then, since born, there were more ghosts than could be kept
+	asked   time.Duration                 // since born: when a call was last sent while no other waited
+	pinging bool                          // a silence timer is armed, or pings are running
+	knocks  bool                          // pings are running
 	silence *time.Timer
 	doubt   *doubt  // the suspicion that is being decided
 	listed  [4]bool // a kind that was listed on this life
@@ -123,11 +139,14 @@ func newUpstream(opts Options) *Upstream {
 	if opts.Server.PingAfter == 0 {
 		opts.Server.PingAfter = defaultPingAfter
 	}
+	if opts.Server.PingMisses == 0 {
+		opts.Server.PingMisses = defaultPingMisses
+	}
 	u := &Upstream{
 		opts:    opts,
 		done:    make(chan struct{}),
 		born:    time.Now(),
-		calls:   map[int64]*Call{},
+		calls:   map[int64]*flown{},
 		listens: map[int64]*listen{},
 		subs:    map[string]*listen{},
 	}
@@ -177,8 +196,13 @@ func (u *Upstream) Close(ctx context.Context) error {
 	if u.silence != nil {
 		u.silence.Stop()
 	}
+	if u.unsent == nil {
+		u.unsent = make(chan struct{})
+		u.sentLocked()
+	}
 	u.mu.Unlock()
 	u.end(nil)
+	u.farewell(ctx)
 	u.stop()
 	err := u.link.conn.Close(ctx)
 	gone := make(chan struct{})
@@ -197,6 +221,20 @@ func (u *Upstream) Close(ctx context.Context) error {
 		return nil
 	}
 	return u.blame("close", err)
+}
+
+// farewell lets what is on its way be written before the link is closed: the
+// cancel of the last call, which a server would else never hear of.
+func (u *Upstream) farewell(ctx context.Context) {
+	limit := time.NewTimer(farewellTime)
+	defer limit.Stop()
+	select {
+	case <-u.unsent:
+	case <-limit.C:
+	case <-ctx.Done():
+	case <-u.life.Done(): // the server does not read
+	case <-u.link.conn.Done():
+	}
 }
 
 // spawn runs f on a goroutine that Close waits for. It is false, and f does

@@ -1,0 +1,332 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A Client is who a call is made for. What the server asks and logs during the
+// call goes there, and nowhere else. Its methods are called by many goroutines
+// at once.
+type Client interface {
+	// ID tells clients apart: see NewClientID.
+	ID() uint64
+	// Ask puts a request of the server to the client and returns the raw
+	// result. Every error is a *fault.Fault: kind RPC is the client's own
+	// error, Unsupported a request that the client has not declared to serve.
+	// It returns when ctx ends.
+	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
+	// Notify gets notifications that belong to the call: notifications/message,
+	// and notifications/elicitation/complete, which may come later. It must not
+	// block.
+	Notify(method string, params []byte)
+}
+
+var clients atomic.Uint64
+
+// NewClientID returns a number that no other client of this process has.
+func NewClientID() uint64 { return clients.Add(1) }
+
+const (
+	notifyMessage  = "notifications/message"
+	notifyComplete = "notifications/elicitation/complete"
+
+	maxAsks   = 256 // requests of one server that wait for clients
+	maxGhosts = 256
+)
+
+// sharedCapabilities are what a connection for all clients is offered by
+// initialize. Over Streamable HTTP the stream tells whose call a request
+// belongs to. Elsewhere it is certain only while one client has calls in
+// flight; roots, which servers ask for at their start and keep, are not
+// offered there at all.
+const (
+	httpCapabilities  = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`
+	otherCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}}}`
+)
+
+func (u *Upstream) capabilities() []byte {
+	if u.era.Transport == transport.HTTP {
+		return []byte(httpCapabilities)
+	}
+	return []byte(otherCapabilities)
+}
+
+// flown is one call in flight.
+type flown struct {
+	*Call
+	ctx context.Context // of the caller
+}
+
+// serverRequest answers every request of the server: a ping with a sign of
+// life, what a client can serve by way of the client whose call caused it, all
+// others with a refusal. Modern servers have no requests.
+func (u *Upstream) serverRequest(l *link, of int64, m *wire.Message) {
+	if u.mute.Load() {
+		u.ignored.Add(1)
+		return
+	}
+	switch m.Method {
+	case "ping":
+		u.send(l, wire.AppendResult(nil, m.ID, nil))
+	case "elicitation/create", "sampling/createMessage", "roots/list":
+		if !u.modern.Load() {
+			u.forward(l, of, m)
+			return
+		}
+		u.refuse(l, m, "protocol version 2026-07-28 has no requests of servers: answer with input_required")
+	default:
+		u.refuse(l, m, "this client does not serve "+m.Method)
+	}
+}
+
+func (u *Upstream) refuse(l *link, m *wire.Message, text string) {
+	u.send(l, wire.AppendError(nil, m.ID, codeMethodNotFound, text, nil))
+}
+
+// forward puts a request to the client whose call it belongs to, in the
+// background, and sends back what the client says.
+func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
+	c, why := u.owner(of)
+	if c == nil {
+		u.refuse(l, m, why)
+		return
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	key := string(m.ID)
+	if !u.beginAsk(key, cancel) {
+		cancel()
+		u.refuse(l, m, "too many requests of this server wait for clients already, or one with this id does")
+		return
+	}
+	msg := *m
+	started := u.spawn(func() { // ends with the client's answer, its call, or the upstream
+		defer cancel()
+		defer u.endAsk(key)
+		release := context.AfterFunc(u.life, cancel)
+		defer release()
+		u.expectComplete(c.Client, msg.Params)
+		result, err := c.Client.Ask(ctx, msg.Method, msg.Params)
+		u.answer(l, reply(ctx, &msg, result, err))
+	})
+	if !started {
+		cancel()
+		u.endAsk(key)
+	}
+}
+
+// answer sends the answer to a request of the server, within sendTimeout.
+func (u *Upstream) answer(l *link, frame []byte) {
+	ctx, cancel := context.WithTimeout(u.life, sendTimeout)
+	defer cancel()
+	select {
+	case <-l.ready:
+		_ = l.conn.Send(ctx, frame) // a link that is broken says so by itself
+	case <-ctx.Done():
+	}
+}
+
+// reply is what the server is told of a request that a client has, or has not,
+// answered.
+func reply(ctx context.Context, m *wire.Message, result []byte, err error) []byte {
+	f := fault.From(m.Method, err)
+	switch {
+	case f == nil && wire.IsObject(result):
+		return wire.AppendResult(nil, m.ID, result)
+	case f == nil:
+		return wire.AppendError(nil, m.ID, codeInternal, "the client's answer is no object", nil)
+	case f.RPC != nil:
+		return wire.AppendRawError(nil, m.ID, f.RPC.Raw)
+	case f.Kind == fault.Unsupported:
+		return wire.AppendError(nil, m.ID, codeMethodNotFound, f.Text(), nil)
+	case ctx.Err() != nil:
+		return wire.AppendError(nil, m.ID, codeInternal, "the call that this request belongs to is over, or its client has gone", nil)
+	default:
+		return wire.AppendError(nil, m.ID, codeInternal, f.Text(), nil)
+	}
+}
+
+// errNotTold says what to do where the owner of a request is not certain.
+const errNotTold = "the connection is shared by several clients, and whose call this request belongs to cannot be told: " +
+	"go on without it, or take the value as an argument of the tool"
+
+// owner is the call that something the server says by itself belongs to; nil,
+// and why, where that is not certain. It is certain by the stream that it came
+// on, and else only while one client alone has called.
+func (u *Upstream) owner(of int64) (*flown, string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if of != 0 {
+		c := u.calls[of]
+		if c == nil {
+			return nil, "the call that this request belongs to is over"
+		}
+		if c.Client == nil {
+			return nil, "this client serves no requests"
+		}
+		return c, ""
+	}
+	var newest *flown
+	var last int64
+	for id, c := range u.calls {
+		if c.Client == nil {
+			continue // of everline itself, or of a program that serves no requests
+		}
+		if newest != nil && c.Client.ID() != newest.Client.ID() {
+			return nil, errNotTold
+		}
+		if newest == nil || id > last {
+			newest, last = c, id
+		}
+	}
+	if newest == nil {
+		return nil, "no call is in flight that this request could belong to"
+	}
+	if u.hauntedLocked(newest.Client.ID()) {
+		return nil, errNotTold
+	}
+	return newest, ""
+}
+
+// hauntedLocked tells whether the server may still work on a call that another
+// client has given up.
+func (u *Upstream) hauntedLocked(id uint64) bool {
+	now := time.Since(u.born)
+	if now < u.blurred {
+		return true
+	}
+	for client, until := range u.ghosts {
+		switch {
+		case now >= until:
+			delete(u.ghosts, client)
+		case client != id:
+			return true
+		}
+	}
+	return false
+}
+
+// haunt remembers the client of a call that was given up, for as long as a call
+// may take: the server may still work on it, and ask.
+func (u *Upstream) haunt(c *Call) {
+	if c.Client == nil || u.era.Transport == transport.HTTP {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	until := time.Since(u.born) + u.opts.Server.CallTimeout
+	if len(u.ghosts) >= maxGhosts {
+		clear(u.ghosts)
+		u.blurred = until
+	}
+	if u.ghosts == nil {
+		u.ghosts = map[uint64]time.Duration{}
+	}
+	u.ghosts[c.Client.ID()] = until
+}
+
+func (u *Upstream) beginAsk(id string, cancel context.CancelFunc) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, dup := u.asks[id]; dup || len(u.asks) >= maxAsks {
+		return false
+	}
+	if u.asks == nil {
+		u.asks = map[string]context.CancelFunc{}
+	}
+	u.asks[id] = cancel
+	return true
+}
+
+func (u *Upstream) endAsk(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.asks, id)
+}
+
+// withdrawn ends a request that the server has canceled; false if there is
+// none with this id.
+func (u *Upstream) withdrawn(rawID []byte) bool {
+	u.mu.Lock()
+	cancel := u.asks[string(rawID)]
+	u.mu.Unlock()
+	if cancel == nil {
+		return false
+	}
+	cancel()
+	return true
+}
+
+// message hands a log message to the client whose call it belongs to. One that
+// belongs to no certain call goes to everybody who listens to the server, but
+// not from a modern server: there each message belongs to a request.
+func (u *Upstream) message(of int64, params []byte) {
+	modern := u.modern.Load()
+	if of != 0 || modern {
+		c, _ := u.owner(of)
+		switch {
+		case c != nil:
+			c.Client.Notify(notifyMessage, params)
+			return
+		case modern && of == 0 && u.calledFor():
+			u.ignored.Add(1)
+			return
+		}
+	}
+	if u.opts.Log != nil {
+		u.opts.Log(params)
+	}
+}
+
+// expectComplete remembers who is to hear of the end of an elicitation that
+// goes on outside the protocol (2025-11-25 client/elicitation, "Completion
+// Notifications for URL Mode Elicitation").
+func (u *Upstream) expectComplete(c Client, params []byte) {
+	id, ok := wire.Text(wire.Get(params, "elicitationId"))
+	if !ok {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.visits == nil {
+		u.visits = map[string]Client{}
+	}
+	if len(u.visits) < maxAsks {
+		u.visits[id] = c
+	}
+}
+
+// completed tells the client that was asked.
+func (u *Upstream) completed(params []byte) {
+	id, _ := wire.Text(wire.Get(params, "elicitationId"))
+	u.mu.Lock()
+	c := u.visits[id]
+	delete(u.visits, id)
+	u.mu.Unlock()
+	if c == nil {
+		u.ignored.Add(1)
+		return
+	}
+	c.Notify(notifyComplete, params)
+}
+
+// calledFor tells whether any client has a call in flight.
+func (u *Upstream) calledFor() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.calls {
+		if c.Client != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// errForeign is a retry toward a server that never asked for input.
+var errForeign = errors.New("requestState is not known here, or has expired: start over without requestState and inputResponses")

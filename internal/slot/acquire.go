@@ -205,7 +205,7 @@ func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
 	f.Server, f.Outcome = w.slot.name, fault.NotSent
 	if v.life == nil {
 		f.Gen = v.State.Gen
-		f.Err = fmt.Errorf("%w while the server was %s", err, v.Seen())
+		f.Err = waited{f.Kind, v.Seen(), err}
 		if v.Cause != nil {
 			f.Err = fmt.Errorf("%w: %w", f.Err, v.Cause.Cause())
 			f.Status, f.Exit, f.Stderr = v.Cause.Status, v.Cause.Exit, v.Cause.Stderr
@@ -213,6 +213,22 @@ func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
 	}
 	return &f
 }
+
+// waited says in our own words that a call was given up while it waited.
+type waited struct {
+	kind fault.Kind
+	seen string
+	err  error // of the context
+}
+
+func (w waited) Error() string {
+	if w.kind == fault.Deadline {
+		return "the deadline passed while the server was " + w.seen
+	}
+	return "the call was given up while the server was " + w.seen
+}
+
+func (w waited) Unwrap() error { return w.err }
 
 // pause keeps calls away from the server until then, whatever life it has.
 func (s *Slot) pause(until time.Time) {

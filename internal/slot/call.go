@@ -2,48 +2,70 @@ package slot
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
 )
 
 const (
-	maxSends    = 6                      // of one call, while there is proof that the earlier ones were not executed
-	maxUnknown  = 2                      // sends again whose earlier outcome is unknown
-	maxSessions = 3                      // sends again because the server forgot the session
-	resendPause = 100 * time.Millisecond // before the first send again on the same life; doubled for each further one
-	maxPause    = 5 * time.Minute        // the longest Retry-After that calls obey
-	limitPause  = time.Second            // for a rate limit that names no time; doubled for each further one
+	resendPause = 10 * time.Millisecond // before the first send again on the same life; four times as long for each further one
+	maxPause    = 5 * time.Minute       // the longest Retry-After that calls obey
+	limitPause  = time.Second           // for a rate limit that names no time; doubled for each further one
 )
 
 // Call sends one request to the server and returns its raw result. It waits
 // for a life as Acquire does. What failed is sent again, on the next life and
 // within the deadline, if there is proof that it was not executed, or if
-// replay says that repeating it is harmless. Its errors are faults whose
-// Outcome covers all sends. It returns no later than ctx or the server's
-// callTimeout ends.
-func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay bool) ([]byte, error) {
+// replay and the tool's hints say that repeating it is harmless; the table is
+// rules. Its errors are faults whose Outcome covers all sends. It returns no
+// later than ctx or the server's callTimeout ends.
+func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) ([]byte, error) {
 	limit := s.view.Load().Server.CallTimeout
 	if at, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(at) > limit) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	t := attempts{replay: replay}
+	t := attempts{method: c.Method, name: c.Name, replay: replay}
 	for {
 		lease, err := s.acquire(ctx, t.after)
 		if err != nil {
-			return nil, t.total(err)
+			return nil, s.inform(t.total(err))
+		}
+		if !t.bind(lease.life) {
+			lease.free()
+			s.gaveUp(lease.life, t.open, c)
+			return nil, s.inform(t.open)
 		}
 		out, f := s.send(ctx, lease, c)
 		if f == nil {
 			return out, nil
 		}
 		if !s.again(ctx, lease.life, &t, f, c) {
-			return nil, t.total(f)
+			if f.Kind == fault.SessionLost && t.sends > maxSessions {
+				f = losesSessions(f, fmt.Sprintf("%d sessions in a row were lost under this call", t.sends))
+			}
+			return nil, s.inform(t.total(f))
 		}
 	}
+}
+
+// inform adds to a fault how the server is seen now, and when the next attempt
+// is due.
+func (s *Slot) inform(f *fault.Fault) *fault.Fault {
+	if f.Kind == fault.RPC {
+		return f
+	}
+	c, v := *f, s.view.Load()
+	c.State = v.Seen()
+	if c.RetryAfter == 0 && !v.Next.IsZero() {
+		c.RetryAfter = max(time.Until(v.Next), time.Millisecond)
+	}
+	return &c
 }
 
 // send sends the call once and releases the lease.
@@ -84,62 +106,56 @@ func ends(k fault.Kind) bool { return k == fault.SessionLost || k == fault.Unaut
 
 // attempts are what one call has been through.
 type attempts struct {
-	replay   bool
-	after    uint64 // only a newer life helps
-	sends    int
-	sessions int
-	unknown  int // sends whose outcome is unknown
-	limited  int // sends that met a rate limit
+	method, name string
+	replay       config.Replay
+	after        uint64           // only a newer life helps
+	bound        *catalog.Catalog // of the life that the call was last bound to
+	sends        int
+	used         [len(rules)]int // failures, by the row that decided about them
+	limited      int             // sends that met a rate limit
+	open         *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
 }
 
-// An action is what follows a failed send.
-type action uint8
+// bind notes the life that the call is to be sent to next. It is false if the
+// call may have been executed and this life does not call repeating it
+// harmless: it may be another version of the server than the one before.
+func (t *attempts) bind(l *life) bool {
+	t.bound = l.known.Load()
+	return t.open == nil || t.harmless()
+}
 
-const (
-	giveUp     action = iota
-	nextLife          // send again on a newer life, or on this one if its link stands
-	afterPause        // send again when the server's pause is over
-)
+func (t *attempts) harmless() bool { return harmless(t.method, t.name, t.replay, t.bound) }
 
 // judge decides by the evidence alone, and counts the failure.
 func (t *attempts) judge(f *fault.Fault) action {
 	t.sends++
 	if f.Outcome == fault.Unknown {
-		t.unknown++
+		t.open = f
 	}
+	i := ruleOf(f)
+	if i < 0 {
+		return giveUp
+	}
+	t.used[i]++
+	then := rules[i].then
 	switch {
-	case f.Outcome == fault.Answered || t.sends >= maxSends:
+	case t.sends >= maxSends || t.used[i] > rules[i].most:
 		return giveUp
-	case f.Kind == fault.RateLimited:
+	case then == afterPause:
 		t.limited++
-		return afterPause
-	case !mends(f.Kind):
+	case then == ifHarmless && t.harmless():
+		return nextLife
+	case then == ifHarmless:
 		return giveUp
-	case f.Outcome == fault.Unknown && (!t.replay || t.unknown > maxUnknown):
-		return giveUp
-	case f.Kind == fault.SessionLost:
-		if t.sessions++; t.sessions > maxSessions {
-			return giveUp
-		}
 	}
-	return nextLife
-}
-
-// mends tells whether another life, or another moment, can make a difference.
-func mends(k fault.Kind) bool {
-	switch k {
-	case fault.Dial, fault.Broken, fault.Exited, fault.Wedged, fault.SessionLost, fault.HTTPStatus, fault.Protocol, fault.Closed:
-		return true
-	default:
-		return false
-	}
+	return then
 }
 
 // total gives a fault the outcome of all sends: if one of them is unknown, so
 // is the call.
-func (t *attempts) total(err error) error {
+func (t *attempts) total(err error) *fault.Fault {
 	f := fault.From("call", err)
-	if t.unknown > 0 && f.Outcome != fault.Unknown {
+	if t.open != nil && f.Outcome == fault.NotSent {
 		c := *f
 		c.Outcome = fault.Unknown
 		return &c
@@ -150,26 +166,34 @@ func (t *attempts) total(err error) error {
 // again tells whether the call is to be sent again, and waits for the moment.
 func (s *Slot) again(ctx context.Context, l *life, t *attempts, f *fault.Fault, c *upstream.Call) bool {
 	what := t.judge(f)
-	head := Head{Time: time.Now(), Server: s.name, Gen: l.gen}
 	if what == afterPause && !s.obey(ctx, f, t.limited) || ctx.Err() != nil {
 		what = giveUp
 	}
 	if what == giveUp {
-		if f.Kind != fault.RPC && f.Kind != fault.Canceled {
-			s.failed.Add(1)
-			if f.Kind.BlamesLink() {
-				s.say(CallFailed{Head: head, Method: c.Method, Name: c.Name, Cause: f})
-			}
-		}
+		s.gaveUp(l, f, c)
 		return false
 	}
 	s.resent.Add(1)
-	s.say(CallReplayed{Head: head, Method: c.Method, Name: c.Name, Cause: f})
+	s.say(CallReplayed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextLife {
 		s.move(ctx, l, t)
 	}
 	return true
 }
+
+// gaveUp counts a call that failed for good, and tells of it unless the server
+// itself or the client is why.
+func (s *Slot) gaveUp(l *life, f *fault.Fault, c *upstream.Call) {
+	if f.Kind == fault.RPC || f.Kind == fault.Canceled {
+		return
+	}
+	s.failed.Add(1)
+	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
+		s.say(CallFailed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
+	}
+}
+
+func (s *Slot) headNow(l *life) Head { return Head{Time: time.Now(), Server: s.name, Gen: l.gen} }
 
 // obey pauses the server's calls as it asked; false if this call cannot wait
 // so long.
@@ -192,7 +216,7 @@ func pauseOf(f *fault.Fault, n int) time.Duration {
 // stands, as after one refused connection of many, the same life gets another
 // chance after a pause; its strikes decide how long it lives.
 func (s *Slot) move(ctx context.Context, l *life, t *attempts) {
-	if !l.gone() && pauseFor(ctx, l.up.Done(), resendPause<<(t.sends-1)) && !l.gone() {
+	if !l.gone() && pauseFor(ctx, l.up.Done(), resendPause<<(2*(t.sends-1))) && !l.gone() {
 		return
 	}
 	t.after = l.gen

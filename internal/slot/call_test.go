@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -38,7 +39,7 @@ func TestJudge(t *testing.T) {
 		{f(fault.Internal, fault.Unknown), giveUp, giveUp},
 	} {
 		for replay, want := range map[bool]action{false: c.plain, true: c.again} {
-			if got := (&attempts{replay: replay}).judge(c.f); got != want {
+			if got := (&attempts{replay: replayIf(replay)}).judge(c.f); got != want {
 				t.Errorf("%s, %s, replay %v: %d, want %d", c.f.Kind, c.f.Outcome, replay, got, want)
 			}
 		}
@@ -52,7 +53,7 @@ func TestJudge(t *testing.T) {
 			{f(fault.Broken, fault.Unknown), maxUnknown + 1},
 			{f(fault.SessionLost, fault.NotSent), maxSessions + 1},
 		} {
-			a, n := &attempts{replay: true}, 1
+			a, n := &attempts{replay: config.ReplayAlways}, 1
 			for a.judge(c.f) == nextLife {
 				n++
 			}
@@ -218,7 +219,7 @@ func TestRefusedOnALivingLink(t *testing.T) {
 	}
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		f, took := b.callNow(false)
-		if f != nil || took != 300*time.Millisecond {
+		if f != nil || took != 50*time.Millisecond {
 			t.Errorf("after %s: %s", took, describe(f))
 		}
 		b.wantDials(0)
@@ -249,7 +250,7 @@ func TestRateLimitPausesAllCalls(t *testing.T) {
 				t.Errorf("the second came back after %s: %s", took, describe(f))
 			}
 		})
-		_, err := b.Call(b.within(5*second), &upstream.Call{}, true)
+		_, err := b.Call(b.within(5*second), &upstream.Call{}, config.ReplayAlways)
 		f := fault.From("", err)
 		b.wantKind(f, fault.RateLimited, fault.NotSent)
 		if f.RetryAfter != 19*second || time.Since(b.t0) != second {
@@ -301,7 +302,7 @@ func TestPanicKeepsNoLease(t *testing.T) {
 					t.Error("the panic was swallowed")
 				}
 			}()
-			_, _ = b.Call(b.within(second), &upstream.Call{Name: "boom"}, false)
+			_, _ = b.Call(b.within(second), &upstream.Call{Name: "boom"}, config.ReplayNever)
 		}()
 		if f, _ := b.callNow(false); f != nil || b.Counts().Out != 0 {
 			t.Errorf("%d leases are out: %s", b.Counts().Out, describe(f))

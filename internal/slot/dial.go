@@ -10,6 +10,15 @@ import (
 // Request is one request to a server: what Slot.Call sends.
 type Request = upstream.Call
 
+// Client is who a call is made for.
+type Client = upstream.Client
+
+// NewClientID returns a number that no other client of this process has.
+func NewClientID() uint64 { return upstream.NewClientID() }
+
+// Link describes the link of a life.
+type Link = upstream.Link
+
 // Era is what a life found out about how to talk to its server.
 type Era = upstream.Era
 
@@ -27,6 +36,7 @@ func NewDial(name, version string, era func() Era) Dial {
 			Updated: h.Updated,
 			Log:     h.Log,
 			Stderr:  h.Stderr,
+			Spawned: h.Spawned,
 		})
 		if err != nil {
 			return nil, err // a nil *Upstream must not become a non-nil Upstream

@@ -86,6 +86,18 @@ type (
 		Head
 		Cause *fault.Fault
 	}
+	// Pinned: the definitions of a server without pins are approved as they are.
+	Pinned struct {
+		Head
+		Tools int
+	}
+	// Unapproved: definitions are not as they were approved.
+	Unapproved struct {
+		Head
+		Changed, New []string // tools
+		Instructions bool
+		Withheld     bool // they are not published until they are approved
+	}
 	// CloseFailed: a life would not end in order.
 	CloseFailed struct {
 		Head
@@ -98,7 +110,8 @@ type (
 		Name   string
 		Cause  *fault.Fault
 	}
-	// CallFailed: a call failed in a way that blames the link, for good.
+	// CallFailed: a call failed for good, in a way that blames the link or
+	// because no answer came in time.
 	CallFailed struct {
 		Head
 		Method string
@@ -154,6 +167,27 @@ func (e CatalogChanged) String() string {
 
 func (e ListFailed) String() string {
 	return fmt.Sprintf("listing failed (generation %d), the last good catalog stays: %s", e.Gen, e.Cause.Text())
+}
+
+func (e Pinned) String() string {
+	return fmt.Sprintf("first seen: %d tools are pinned as they are", e.Tools)
+}
+
+func (e Unapproved) String() string {
+	var parts []string
+	if len(e.Changed) > 0 {
+		parts = append(parts, "changed since approved: "+nameList(e.Changed))
+	}
+	if len(e.New) > 0 {
+		parts = append(parts, "never approved: "+nameList(e.New))
+	}
+	if e.Instructions {
+		parts = append(parts, "the instructions have changed since approved")
+	}
+	if e.Withheld {
+		parts = append(parts, "withheld")
+	}
+	return strings.Join(parts, "; ") + "; everline tools diff " + e.Server
 }
 
 func (e CloseFailed) String() string {

@@ -287,8 +287,16 @@ func (b *bench) must(err error) {
 // callNow sends a tools/call that may wait for a minute.
 func (b *bench) callNow(replay bool) (*fault.Fault, time.Duration) {
 	t := time.Now()
-	_, err := b.Call(b.within(time.Minute), &upstream.Call{Method: "tools/call", Name: "q"}, replay)
+	_, err := b.Call(b.within(time.Minute), &upstream.Call{Method: "tools/call", Name: "q"}, replayIf(replay))
 	return fault.From("", err), time.Since(t)
+}
+
+// replayIf is the policy under which every call may be repeated, or none.
+func replayIf(yes bool) config.Replay {
+	if yes {
+		return config.ReplayAlways
+	}
+	return config.ReplayNever
 }
 
 func (b *bench) wantKind(f *fault.Fault, k fault.Kind, o fault.Outcome) {

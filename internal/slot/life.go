@@ -38,6 +38,8 @@ type life struct {
 	cat  *catalog.Catalog
 	info upstream.Info
 
+	known atomic.Pointer[catalog.Catalog] // what this life offers, as last listed; nil before it serves
+
 	stopping bool // the loop's: a stop worker ends it
 	exited   bool // the loop's: its end has been stepped
 }
@@ -107,13 +109,14 @@ func (l *life) nudge() {
 // note records how a call went. In the steady state, good answer after good
 // answer, it is one atomic load.
 func (l *life) note(err error) {
+	f := fault.From("call", err)
 	switch {
-	case err == nil || fault.KindOf(err) == fault.RPC:
+	case f == nil || f.Outcome == fault.Answered: // a bad answer comes over a good link
 		if l.mail.good() {
 			l.nudge()
 		}
-	case fault.KindOf(err).BlamesLink():
-		l.lastBad.Store(fault.From("call", err))
+	case f.Kind.BlamesLink():
+		l.lastBad.Store(f)
 		l.mail.strike()
 		l.nudge()
 	}

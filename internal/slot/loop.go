@@ -33,6 +33,8 @@ type loop struct {
 	downAt  time.Time // when the last serving life was lost; zero if one serves or none did
 	recent  []time.Time
 
+	forgotten []time.Time // when the server lost a session, within forgetWindow
+
 	retry, stable, idle alarm
 	stableGen           uint64
 	retryGen            uint64
@@ -266,7 +268,7 @@ func (s *Slot) exit(l *life, cause *fault.Fault) {
 		return
 	}
 	l.exited = true
-	cause = s.explain(cause, l)
+	cause = s.forgot(s.explain(cause, l))
 	s.blame(cause)
 	mark := len(s.loop.events)
 	s.step(lifecycle.Exited{
@@ -333,10 +335,10 @@ func (s *Slot) publish() {
 		v.Since = lp.since
 	}
 	s.view.Store(v)
-	close(stale)
 	if s.opts.Published != nil {
-		s.opts.Published(v)
+		s.opts.Published(v) // before anybody who waits for the view can ask whoever it is told to
 	}
+	close(stale)
 }
 
 func (s *Slot) finished() bool { return s.loop.closing && len(s.loop.lives) == 0 }

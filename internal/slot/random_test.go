@@ -223,7 +223,7 @@ func (r *storm) caller() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		c := &upstream.Call{Method: "tools/call", Params: []byte{0}}
 		begun := time.Now()
-		_, err := r.slot.Call(ctx, c, replay)
+		_, err := r.slot.Call(ctx, c, replayIf(replay))
 		if took := time.Since(begun); took > limit {
 			r.t.Errorf("a call with %s took %s", limit, took)
 		}

@@ -24,7 +24,7 @@ func TestFaultA1OverHTTP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	call := func() error {
-		_, err := s.Call(ctx, &upstream.Call{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo","arguments":{}}`)}, false)
+		_, err := s.Call(ctx, &upstream.Call{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo","arguments":{}}`)}, config.ReplayNever)
 		return err
 	}
 	if err := call(); err != nil {

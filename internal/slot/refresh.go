@@ -250,6 +250,7 @@ func (s *Slot) listFailed(n listed) {
 // take makes a new listing the last good catalog, if it says something new.
 func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
 	lp := &s.loop
+	l.known.Store(cat)
 	diff := catalog.Diff(lp.catalog, cat)
 	changed = !diff.Empty()
 	if !changed && lp.catalog != nil && sameAbout(lp.catalog, cat) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
@@ -282,7 +283,7 @@ func TestFaultG12(t *testing.T) {
 	}
 	play(t, quiet(), srv, 0.5, func(b *bench) {
 		go func() {
-			_, _ = b.Call(b.t.Context(), &upstream.Call{}, false)
+			_, _ = b.Call(b.t.Context(), &upstream.Call{}, config.ReplayNever)
 		}()
 		synctest.Wait()
 		srv.with(func() {

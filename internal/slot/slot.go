@@ -44,6 +44,7 @@ type Hooks struct {
 	Updated func(uri string, params []byte) // left nil by the slot, for whoever wraps the Dial
 	Log     func(params []byte)             // likewise
 	Stderr  func(line string)
+	Spawned func(pid int) // left nil by the slot; a process of this life has been started
 }
 
 // Dial starts one life: it returns after the handshake, or with a
@@ -56,8 +57,9 @@ type Options struct {
 	Dial   Dial             // required
 	Last   *catalog.Catalog // last good catalog from disk; may be nil
 	Gen    uint64           // newest generation of an earlier run; the first life gets the next
-	// Starting bounds the starts over all slots: a worker sends to it before
-	// it dials and receives from it when the start has ended. nil: no bound.
+	// Starting bounds the starts of processes over all slots: a worker sends to
+	// it before it dials, and receives from it when the start has ended or has
+	// become a mere wait for an answer. nil: no bound.
 	Starting chan struct{}
 	// Published is called by the loop after each new view is out; it must not block. May be nil.
 	Published func(*View)
@@ -90,6 +92,15 @@ type View struct {
 
 // Seen is the state in the words that people see: "connected", "reconnecting", …
 func (v *View) Seen() string { return v.State.Seen() }
+
+// Now is Info as it is at this moment: what is counted has grown since the
+// life's start.
+func (v *View) Now() upstream.Info {
+	if v.life == nil {
+		return v.Info
+	}
+	return v.life.up.Info()
+}
 
 // Counts are totals of one slot.
 type Counts struct {

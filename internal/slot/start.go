@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -45,14 +46,11 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 	if l.spec.Err != nil {
 		return l.spec.Err
 	}
-	if s.opts.Starting != nil {
-		select {
-		case s.opts.Starting <- struct{}{}:
-			defer func() { <-s.opts.Starting }()
-		case <-l.ctx.Done():
-			return l.ctx.Err()
-		}
+	giveBack, err := s.takePlace(l)
+	if err != nil {
+		return err
 	}
+	defer giveBack()
 	limit := orElse(l.spec.StartupTimeout, defaultWait)
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
@@ -68,6 +66,28 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 	}
 	l.up, l.cat, l.info = up, cat, up.Info()
 	return nil
+}
+
+// placeHold is how long a start may keep others waiting. What a start costs the
+// machine is mostly over by then; what is left is waiting for an answer, and a
+// server that never gives one must not stand in the way of those that would.
+const placeHold = 300 * time.Millisecond
+
+// takePlace waits for one of the places that bound how many processes start at
+// the same time. It is given back when the start is over or placeHold has
+// passed, whichever comes first. A URL needs none: it starts nothing here.
+func (s *Slot) takePlace(l *life) (giveBack func(), err error) {
+	if s.opts.Starting == nil || l.spec.URL != "" {
+		return func() {}, nil
+	}
+	select {
+	case s.opts.Starting <- struct{}{}:
+	case <-l.ctx.Done():
+		return nil, l.ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-s.opts.Starting }) // at once: our own is in it
+	held := time.AfterFunc(placeHold, free)
+	return func() { held.Stop(); free() }, nil
 }
 
 // lateStart says which limit was hit, where it was ours.
@@ -223,6 +243,7 @@ func (s *Slot) startFailed(l *life, cause *fault.Fault) {
 	}
 	l.cancel()
 	s.drop(l.gen)
+	cause = s.forgot(cause)
 	s.blame(cause)
 	verdict := verdictOf(cause)
 	if verdict == lifecycle.SessionEnd {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -189,7 +190,7 @@ func TestCallStrikes(t *testing.T) {
 	}
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		do := func(name string) {
-			_, _ = b.Call(b.within(second), &upstream.Call{Method: "tools/call", Name: name}, false)
+			_, _ = b.Call(b.within(second), &upstream.Call{Method: "tools/call", Name: name}, config.ReplayNever)
 			srv.life(1).hooks.Changed(0)
 			b.at(time.Since(b.t0) + second)
 		}
@@ -212,7 +213,8 @@ func TestCallStrikes(t *testing.T) {
 
 func TestWhatIsNoStrike(t *testing.T) {
 	srv := newServer("a")
-	kinds := []fault.Kind{fault.RPC, fault.Canceled, fault.Unsupported, fault.TooLarge, fault.Invalid}
+	// Protocol: a result that is none, such as null, came over a good link.
+	kinds := []fault.Kind{fault.RPC, fault.Canceled, fault.Unsupported, fault.TooLarge, fault.Invalid, fault.Protocol}
 	var kind fault.Kind
 	srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) {
 		return nil, &fault.Fault{Kind: kind, Outcome: fault.Answered}

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 	"github.com/everline/everline/internal/upstream"
@@ -150,7 +151,7 @@ func TestParkForIsTiedToTheAttempt(t *testing.T) {
 		srv.with(func() { works = false })
 		srv.life(1).end(errDied) // at 50 s; attempts fail at 100 s and 150 s
 		synctest.Wait()
-		_, err := b.Call(b.within(10*time.Minute), &upstream.Call{Method: "tools/call"}, false)
+		_, err := b.Call(b.within(10*time.Minute), &upstream.Call{Method: "tools/call"}, config.ReplayNever)
 		if at := time.Since(b.t0); at != 100*second {
 			t.Errorf("the call ended at %s, want 100s: %v", at, err)
 		}
@@ -229,12 +230,12 @@ func TestGateIsFair(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				_, _ = b.Call(b.within(time.Minute), &upstream.Call{Name: string(rune('a' + i))}, false)
+				_, _ = b.Call(b.within(time.Minute), &upstream.Call{Name: string(rune('a' + i))}, config.ReplayNever)
 			})
 			synctest.Wait()
 		}
 		ctx, cancel := context.WithCancel(b.t.Context())
-		wg.Go(func() { _, _ = b.Call(ctx, &upstream.Call{Name: "x"}, false) })
+		wg.Go(func() { _, _ = b.Call(ctx, &upstream.Call{Name: "x"}, config.ReplayNever) })
 		synctest.Wait()
 		cancel() // one that gives up takes no turn
 		wg.Wait()

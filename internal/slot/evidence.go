@@ -1,0 +1,98 @@
+package slot
+
+import (
+	"slices"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+)
+
+// An action is what follows a failed send.
+type action uint8
+
+const (
+	giveUp     action = iota
+	nextLife          // send again on a newer life, or on this one if its link stands
+	afterPause        // send again when the server's pause is over
+	ifHarmless        // as nextLife, if repeating the call is harmless
+)
+
+// A rule is one row of the table that decides about failed sends: what was
+// seen, what that proves, and what follows.
+type rule struct {
+	evidence string // for people: the documentation holds this table
+	kinds    []fault.Kind
+	outcome  fault.Outcome // what the transport could prove
+	then     action
+	most     int // sends again of one call because of this row
+}
+
+const (
+	maxSends    = 6 // of one call, while there is proof that the earlier ones were not executed
+	maxUnknown  = 2 // sends again whose earlier outcome is unknown
+	maxSessions = 3 // sends again because the server forgot the session
+)
+
+// linkKinds are failures of the link or of what is behind it, which another
+// life or another moment can mend.
+var linkKinds = []fault.Kind{
+	fault.Dial, fault.Broken, fault.Exited, fault.Wedged, fault.HTTPStatus, fault.Protocol, fault.Closed,
+}
+
+// rules is the whole table. What no row speaks of is not sent again.
+var rules = [...]rule{
+	{"the server answered, with a result or an error", nil, fault.Answered, giveUp, 0},
+	{"the deadline passed, or the client gave up, before it was sent", []fault.Kind{fault.Deadline, fault.Canceled}, fault.NotSent, giveUp, 0},
+	{"the deadline passed, or the client gave up, after it was sent", []fault.Kind{fault.Deadline, fault.Canceled}, fault.Unknown, giveUp, 0},
+	{"no connection, or the link was gone before the whole request was written", linkKinds, fault.NotSent, nextLife, maxSends - 1},
+	{"the server does not know the session", []fault.Kind{fault.SessionLost}, fault.NotSent, nextLife, maxSessions},
+	{"a rate limit: 429, or 503 with Retry-After", []fault.Kind{fault.RateLimited}, fault.NotSent, afterPause, maxSends - 1},
+	{"a login is needed: 401 with a challenge", []fault.Kind{fault.Unauthorized}, fault.NotSent, giveUp, 0},
+	{"sent, then the link broke: the process died, reset, 502 or 504, a stream cut, a hung server ended",
+		append(slices.Clone(linkKinds), fault.SessionLost, fault.RateLimited), fault.Unknown, ifHarmless, maxUnknown},
+}
+
+// ruleOf finds the row for a failure; -1 if there is none.
+func ruleOf(f *fault.Fault) int {
+	for i := range rules {
+		r := &rules[i]
+		if r.outcome == f.Outcome && (r.kinds == nil || slices.Contains(r.kinds, f.Kind)) {
+			return i
+		}
+	}
+	return -1
+}
+
+// harmless tells whether a call may be repeated whose outcome is unknown. What
+// a tool claims about itself is read from the catalog of the life that was
+// bound to the call: another life may be another version of the server.
+func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) bool {
+	switch {
+	case replay == config.ReplayNever:
+		return false
+	case replay == config.ReplayAlways:
+		return true
+	}
+	switch method {
+	case "prompts/get", "resources/read", "completion/complete":
+		return true
+	case "tools/call":
+		h := hintsOf(name, cat)
+		return h.ReadOnly || h.Idempotent
+	default:
+		return false
+	}
+}
+
+// hintsOf are a tool's claims; none for one that is not in the catalog.
+func hintsOf(name string, cat *catalog.Catalog) catalog.Hints {
+	if cat == nil {
+		return catalog.Hints{}
+	}
+	items := cat.Items[catalog.Tools]
+	if i := slices.IndexFunc(items, func(t catalog.Item) bool { return t.Name == name }); i >= 0 {
+		return items[i].Hints
+	}
+	return catalog.Hints{}
+}

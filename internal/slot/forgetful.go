@@ -1,0 +1,52 @@
+package slot
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+const (
+	forgetWindow = time.Minute
+	// forgetful is how many sessions a server must forget within forgetWindow,
+	// or without a good answer between, for that to be called by its name. A
+	// restart costs one.
+	forgetful = 4
+)
+
+// affinity is what helps against a server that forgets one session after the
+// other: most often it is several servers behind one address.
+const affinity = "route all requests of a session to the same server (sticky sessions), or run the server stateless"
+
+// forgot takes the end of a life or of a start, and where the server forgets
+// its sessions again and again completes the cause with what that means. The
+// number of new sessions is bounded by the lifecycle like that of all starts:
+// by the budget, and by maxStartsPerMinute over all calls.
+func (s *Slot) forgot(cause *fault.Fault) *fault.Fault {
+	if cause.Kind != fault.SessionLost && cause.Kind != fault.SessionSuspect {
+		return cause
+	}
+	lp := &s.loop
+	now := time.Now()
+	lp.forgotten = append(lp.forgotten, now)
+	for len(lp.forgotten) > startsKept || now.Sub(lp.forgotten[0]) > forgetWindow {
+		lp.forgotten = lp.forgotten[1:]
+	}
+	switch inRow := lp.state.Attempt + 1; {
+	case len(lp.forgotten) >= forgetful:
+		return losesSessions(cause, fmt.Sprintf("the server has lost %d sessions within a minute", len(lp.forgotten)))
+	case inRow >= forgetful: // the slow probe finds it unchanged
+		return losesSessions(cause, fmt.Sprintf("the server has lost its session in %d attempts in a row", inRow))
+	default:
+		return cause
+	}
+}
+
+// losesSessions is the diagnosis: what was seen, and what can be done.
+func losesSessions(cause *fault.Fault, seen string) *fault.Fault {
+	f := *cause
+	f.Err = fmt.Errorf("%s, as several servers behind one address do: %w", seen, cause.Cause())
+	f.Remedy = affinity
+	return &f
+}

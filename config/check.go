@@ -87,6 +87,20 @@ func (r *reader) readServer(f field) Server {
 }
 
 func (r *reader) members(d *draft, n *node) *fault.Fault {
+	if r.client == nil {
+		return r.standardMembers(d, n)
+	}
+	ours, problem := r.client.translate(r, n)
+	if ours == nil {
+		return problem
+	}
+	if err := r.standardMembers(d, ours); problem == nil {
+		problem = err
+	}
+	return problem
+}
+
+func (r *reader) standardMembers(d *draft, n *node) *fault.Fault {
 	own := ours(d)
 	var inner *fault.Fault
 	keys := append(standard(d), key{"everline", func(r *reader, n *node) *fault.Fault {
@@ -121,6 +135,7 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	fail := func(remedy, format string, args ...any) *fault.Fault {
 		return invalid(r.file, d.at, remedy, format, args...)
 	}
+	d.addFileEnv()
 	kind, known := transports[d.kind]
 	d.Transport = kind
 	if kind == "" {
@@ -165,7 +180,7 @@ func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...
 		}
 	}
 	if d.Cwd != "" && !filepath.IsAbs(d.Cwd) {
-		d.Cwd = filepath.Join(filepath.Dir(r.file), d.Cwd)
+		d.Cwd = filepath.Join(r.folder(), d.Cwd)
 	}
 	return nil
 }
@@ -177,12 +192,19 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 	if len(d.Args) > 0 || len(d.Env) > 0 || d.Cwd != "" {
 		r.warn(d.at, `"args", "env" and "cwd" mean nothing to a URL`)
 	}
+	if d.Limits != (Limits{}) {
+		r.warn(d.at, `"limits" mean nothing to a URL`)
+	}
 	u, err := url.Parse(d.URL)
 	switch {
 	case err != nil: // the parser's own text would show the URL, which may hold a password
 		return fail("write it like https://example.com/mcp", "the URL cannot be read")
+	case u.Scheme == "unix":
+		if u.Host != "" || u.Path == "" {
+			return fail("write it like unix:///run/server.sock#/mcp", "the URL of a socket must hold its path")
+		}
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fail("write it like https://example.com/mcp", "the URL's scheme is %q, not http or https", u.Scheme)
+		return fail("write it like https://example.com/mcp", "the URL's scheme is %q, not http, https or unix", u.Scheme)
 	case u.Host == "":
 		return fail("write it like https://example.com/mcp", "the URL has no host")
 	}

@@ -13,6 +13,7 @@ type draft struct {
 	kind    string // the file's "type"
 	enabled bool
 	overlap *bool
+	fileEnv map[string]string // of the envFile
 	at      pos
 }
 
@@ -25,6 +26,12 @@ func settings(c *Config) []key {
 		{"maxName", number(&c.MaxName, 16)},
 		{"drainTimeout", duration(&c.DrainTimeout, 0)},
 		{"maxStarting", number(&c.MaxStarting, 1)},
+		{"outage", word(&c.Outage, OutageKeep, OutageHide)},
+		{"hideAfter", duration(&c.HideAfter, 0)},
+		{"pins", word(&c.Pins, PinsOff, PinsWarn, PinsEnforce)},
+		{"pinsFile", path(&c.PinsFile)},
+		{"expose", word(&c.Expose, ExposeAll, ExposeFind)},
+		{"groups", groups(&c.Groups)},
 	}
 }
 
@@ -35,6 +42,7 @@ func standard(d *draft) []key {
 		{"command", d.interpolated(&d.Command)},
 		{"args", d.interpolatedList(&d.Args)},
 		{"env", d.interpolatedMap(&d.Env)},
+		{"envFile", d.envFile},
 		{"cwd", d.interpolated(&d.Cwd)},
 		{"url", d.interpolated(&d.URL)},
 		{"headers", d.interpolatedMap(&d.Headers)},
@@ -60,11 +68,16 @@ func ours(d *draft) []key {
 		{"drainTimeout", duration(&d.DrainTimeout, 0)},
 		{"idleTimeout", duration(&d.IdleTimeout, 0)},
 		{"refreshInterval", duration(&d.RefreshInterval, 0)},
+		{"keepResults", duration(&d.KeepResults, 0)},
 		{"pingAfter", duration(&d.PingAfter, instant)},
+		{"pingMisses", number(&d.PingMisses, 1)},
+		{"streamIdleTimeout", duration(&d.StreamIdle, 0)},
+		{"messageUrl", d.interpolated(&d.MessageURL)},
 		{"stopGrace", duration(&d.StopGrace, 0)},
 		{"maxConcurrent", number(&d.MaxConcurrent, 0)},
 		{"maxWaiting", number(&d.MaxWaiting, 0)},
 		{"maxMessage", size(&d.MaxMessage, 1024)},
+		{"limits", func(r *reader, n *node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
 		{"retry", func(r *reader, n *node) *fault.Fault { return r.object(n, `"retry"`, retry(&d.Retry), nil) }},
 		{"tools", func(r *reader, n *node) *fault.Fault { return r.object(n, `"tools"`, tools(&d.Tools), nil) }},
@@ -105,9 +118,13 @@ func (d *draft) expand(r *reader, n *node, secret bool) (string, *fault.Fault) {
 	if secret {
 		p.value = func(v string) { d.secrets = append(d.secrets, v) }
 	}
-	v, err := p.expand(n.text)
+	v, err := r.expand(&p, n)
 	if err != nil {
-		return "", invalid(r.file, n.at, "set what is missing, or give a default with ${VAR:-default}", "%v", err)
+		remedy := "set what is missing, or give a default with ${VAR:-default}"
+		if r.client != nil {
+			remedy = "set it where everline gets its environment from"
+		}
+		return "", invalid(r.file, n.at, remedy, "%v", err)
 	}
 	for i := range len(v) {
 		if v[i] == 0 {

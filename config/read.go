@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,11 +18,21 @@ import (
 // one counts. A file that cannot be read, broken text, a wrong type in a
 // top-level setting and an unusable server name are errors of kind
 // fault.Invalid that name the place; a bad server is not: it has Err set.
-func Load(paths ...string) (*Config, error) {
+func Load(paths ...string) (*Config, error) { return LoadAs("", paths...) }
+
+// LoadAs is Load where all files have one format, whatever they look like; ""
+// finds out each. An unknown format is an error of kind fault.Invalid.
+func LoadAs(format string, paths ...string) (*Config, error) {
 	if len(paths) == 0 {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("no file was named"), Remedy: "name a file with --config"}
 	}
 	b := newBuilder(os.LookupEnv)
+	if err := b.choose(format); err != nil {
+		return nil, err
+	}
+	if dir, err := os.Getwd(); err == nil {
+		b.workspace = dir
+	}
 	for _, path := range paths {
 		data, err := readConfig(path)
 		if err != nil {
@@ -34,7 +45,20 @@ func Load(paths ...string) (*Config, error) {
 			return nil, f
 		}
 	}
+	b.settle(paths[0])
 	return b.cfg, nil
+}
+
+func (b *builder) choose(format string) error {
+	if format != "" && !slices.Contains(Formats(), format) {
+		return &fault.Fault{
+			Kind: fault.Invalid, Op: "read configuration", Outcome: fault.NotSent,
+			Err:    fmt.Errorf("unknown format %q%s", format, meant(format, Formats())),
+			Remedy: "write one of " + strings.Join(Formats(), ", "),
+		}
+	}
+	b.format = format
+	return nil
 }
 
 // Parse reads one text as if it were the content of file, whose name says the
@@ -42,10 +66,19 @@ func Load(paths ...string) (*Config, error) {
 // every other. env looks variables up; nil knows none. ${file:path} is read
 // from the disk, relative to the folder of file.
 func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	return ParseAs("", file, data, env)
+}
+
+// ParseAs is Parse for a text of a known format; "" finds out which it is.
+func ParseAs(format, file string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	b := newBuilder(env)
+	if err := b.choose(format); err != nil {
+		return nil, err
+	}
 	if f := b.add(file, data); f != nil {
 		return nil, f
 	}
+	b.settle(file)
 	return b.cfg, nil
 }
 
@@ -65,6 +98,14 @@ type builder struct {
 	readFile func(folder, path string) (string, error)
 	settings map[string]Origin // top-level settings that are decided
 	servers  map[string]Origin // servers that are known
+
+	format    string // of all files; "": what each file looks like
+	workspace string // the project whose servers of a user's file count; "": none
+
+	// keeping tells that references are kept in place of their values; realEnv
+	// is then where variables that say where we are come from.
+	keeping bool
+	realEnv func(string) (string, bool)
 }
 
 func newBuilder(env func(string) (string, bool)) *builder {
@@ -81,7 +122,9 @@ func newBuilder(env func(string) (string, bool)) *builder {
 type reader struct {
 	*builder
 	file   string
-	server string // the server that is being read; "" outside of one
+	server string  // the server that is being read; "" outside of one
+	client *client // whose file it is; nil for our own format
+	inputs map[string]input
 }
 
 func (r *reader) env(name string) (string, bool) { return r.builder.env(name) }
@@ -110,6 +153,13 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	}
 	if root.kind != objectNode {
 		return r.wrongKind(root, "an object")
+	}
+	format := b.format
+	if format == "" {
+		format = detect(file, root)
+	}
+	if c := clientNamed(format); c != nil {
+		return r.foreign(c, root)
 	}
 	if bareServers(root) {
 		r.warn(root.at, `the servers are not under "mcpServers"; they are read as if they were`)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"hash"
 	"hash/fnv"
 	"maps"
@@ -24,10 +25,13 @@ func (s Server) Revision() uint64 {
 }
 
 func (s Server) hashLife(h hash.Hash) {
-	hashStrings(h, s.Transport, s.Command, s.Cwd, s.URL)
+	hashStrings(h, s.Transport, s.Command, s.Cwd, s.URL, s.MessageURL)
 	hashStrings(h, s.Args...)
 	hashMap(h, s.Env)
 	hashMap(h, s.Headers)
+	if s.Limits != (Limits{}) {
+		hashStrings(h, fmt.Sprint(s.Limits))
+	}
 	if s.Err != nil {
 		hashStrings(h, "misconfigured")
 	}
@@ -140,21 +144,22 @@ func (s Server) Secrets() []string {
 // Redacted returns a copy that can be shown: environment and header values,
 // interpolated values and credentials in the URL are replaced by "***".
 func (s Server) Redacted() Server {
+	known := s.Secrets() // people write the same value into env and args
 	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
 	hide := func(text string) string {
-		for _, v := range s.secrets {
+		for _, v := range append(known, s.secrets...) {
 			if v != "" {
 				text = strings.ReplaceAll(text, v, Hidden)
 			}
 		}
 		return text
 	}
-	s.Command, s.Cwd, s.URL = hide(s.Command), hide(s.Cwd), hide(s.URL)
+	s.Command, s.Cwd, s.URL, s.MessageURL = hide(s.Command), hide(s.Cwd), hide(s.URL), hide(s.MessageURL)
 	s.Args = slices.Clone(s.Args)
 	for i := range s.Args {
 		s.Args[i] = hide(s.Args[i])
 	}
-	s.URL = hidePassword(s.URL)
+	s.URL, s.MessageURL = hidePassword(s.URL), hidePassword(s.MessageURL)
 	s.secrets = nil
 	return s
 }

@@ -41,6 +41,8 @@ type node struct {
 	text   string // strings: the value; numbers and booleans: as written
 	list   []*node
 	fields []field // in the order of the file; a name may be there twice
+
+	literal bool // a text that is not the file's own, so that no reference is looked for in it
 }
 
 type field struct {
@@ -54,6 +56,14 @@ func (n *node) get(name string) *node {
 		if f.name == name {
 			return f.value
 		}
+	}
+	return nil
+}
+
+// given is get, with null being as good as absent.
+func (n *node) given(name string) *node {
+	if c := n.get(name); c != nil && c.kind != nullNode {
+		return c
 	}
 	return nil
 }

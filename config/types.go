@@ -19,7 +19,42 @@ type Config struct {
 	Separator     string        // between server and tool in exposed names; "__"
 	MaxName       int           // longest exposed name; 64
 	DrainTimeout  time.Duration // how long a stop waits for calls; 10 s
-	MaxStarting   int           // servers that may be starting at the same time; 8
+	MaxStarting   int           // processes that may be starting at the same time; 8
+
+	Outage    string        // what becomes of the items of a server that is away: "keep" (listed, with a mark) or "hide"
+	HideAfter time.Duration // with Outage "hide": how long a server must be away before its items are not listed; 5 min
+	Pins      string        // approved definitions: "off", "warn" or "enforce"
+	PinsFile  string        // where they are kept; set where Pins is not "off"
+	Expose    string        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
+	Groups    []Group       // further endpoints, /mcp/<name>, by name
+}
+
+// Outage, Pins and Expose as words of a configuration.
+const (
+	OutageKeep  = "keep"
+	OutageHide  = "hide"
+	PinsOff     = "off"
+	PinsWarn    = "warn"
+	PinsEnforce = "enforce"
+	ExposeAll   = "all"
+	ExposeFind  = "search"
+)
+
+// A Group is an endpoint of its own for some of the servers.
+type Group struct {
+	Name    string
+	Servers []string // in the order of the file; names that no server has are warned of
+	Expose  string   // like Config.Expose
+}
+
+// Group returns the group of this name.
+func (c *Config) Group(name string) (Group, bool) {
+	for _, g := range c.Groups {
+		if g.Name == name {
+			return g, true
+		}
+	}
+	return Group{}, false
 }
 
 // Origin is where something was configured.
@@ -48,6 +83,10 @@ type Server struct {
 	URL       string
 	Headers   map[string]string
 
+	// MessageURL overrides where an HTTP+SSE server says that messages go,
+	// absolute or relative to URL; "": where it says.
+	MessageURL string
+
 	Disabled bool // not started until enabled
 	Lazy     bool // started by the first call
 	Required bool // /readyz says no without it
@@ -59,12 +98,17 @@ type Server struct {
 	DrainTimeout    time.Duration // how long a replaced life may finish its calls; 10 s
 	IdleTimeout     time.Duration // a lazy server is stopped after so long without a call; 0: never
 	RefreshInterval time.Duration // how often catalogs are listed again; 5 min; 0: never
+	KeepResults     time.Duration // how long outcomes are kept for clients that lost their connection; 0: not at all
 	PingAfter       time.Duration // silence on a call after which the server is pinged; 30 s
+	StreamIdle      time.Duration // a standing event stream is opened anew after so long without a byte; 0: never
 	StopGrace       time.Duration // from SIGTERM to SIGKILL; 1.5 s
 
+	PingMisses    int   // pings in a row without an answer that mean wedged; 3
 	MaxConcurrent int   // calls at a time; 0: no limit
 	MaxWaiting    int   // calls that may wait; 1024
 	MaxMessage    int64 // bytes of one message; 64 MiB
+
+	Limits Limits // of its processes
 
 	Replay Replay // may a call whose outcome is unknown be sent again
 	Retry  Retry
@@ -86,6 +130,10 @@ func New() *Config {
 		MaxName:       64,
 		DrainTimeout:  10 * time.Second,
 		MaxStarting:   8,
+		Outage:        OutageKeep,
+		HideAfter:     5 * time.Minute,
+		Pins:          PinsOff,
+		Expose:        ExposeAll,
 	}
 }
 
@@ -103,6 +151,7 @@ func NewServer(name string) Server {
 		RefreshInterval: 5 * time.Minute,
 		PingAfter:       30 * time.Second,
 		StopGrace:       1500 * time.Millisecond,
+		PingMisses:      3,
 		MaxWaiting:      1024,
 		MaxMessage:      64 << 20,
 		Retry: Retry{

@@ -1,0 +1,411 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// remote are the words for remote transports that several clients share. What
+// a client finds out by trying, HTTP first and then SSE, is found out here.
+var remote = map[string]string{
+	"stdio": "stdio", "local": "stdio", "sse": "sse",
+	"http": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http",
+}
+
+var fallsBack = map[string]string{"stdio": "stdio", "local": "stdio", "sse": "sse", "http": "", "remote": ""}
+
+const noOAuth = "its OAuth client is that of the other program"
+
+// clients are the formats besides our own, in the order of Formats.
+var clients []client
+
+func init() { // not in the variable, whose functions read it
+	clients = []client{
+		claudeDesktop(), claudeCode(), cursor(), vscode(), windsurf(), zed(), codex(), gemini(), opencode(), goose(),
+	}
+}
+
+// underKeys gives the maps that stand under these keys, one of them inside the other.
+func underKeys(path ...string) func(*reader, *node) []*node {
+	return func(_ *reader, root *node) []*node {
+		n := root
+		for _, name := range path {
+			if n = n.get(name); n == nil {
+				return nil
+			}
+		}
+		return []*node{n}
+	}
+}
+
+// stdioKeys are what nearly all clients call the parts of a command.
+func stdioKeys(more map[string]rule) map[string]rule {
+	keys := map[string]rule{"command": as("command"), "args": as("args"), "env": as("env")}
+	for name, r := range more {
+		keys[name] = r
+	}
+	return keys
+}
+
+func claudeDesktop() client {
+	return client{
+		name: FormatClaudeDesktop, title: "Claude Desktop", find: underKeys("mcpServers"),
+		keys: stdioKeys(map[string]rule{"type": transport(remote), "url": onlyHere("url"), "headers": onlyHere("headers")}),
+	}
+}
+
+func claudeCode() client {
+	return client{
+		name: FormatClaudeCode, title: "Claude Code", find: claudeScopes,
+		dialect: &dialect{open: "${", find: findClaude},
+		keys: stdioKeys(map[string]rule{
+			"type": transport(remote), "url": address(""), "headers": as("headers"),
+			"headersHelper": unused("it runs a program for each connection"), "oauth": unused(noOAuth),
+			"timeout": milliseconds("callTimeout"), "alwaysLoad": meaningless,
+		}),
+	}
+}
+
+// claudeScopes gives the servers of the project that the reader stands in
+// before those of the user, since the narrower scope wins.
+func claudeScopes(r *reader, root *node) []*node {
+	var maps []*node
+	others := 0
+	for _, f := range fieldsOf(root.get("projects")) {
+		servers := f.value.get("mcpServers")
+		switch {
+		case servers == nil || len(servers.fields) == 0:
+		case filepath.Clean(f.name) == r.workspace:
+			maps = append(maps, servers)
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		r.warn(root.get("projects").at, "the servers of %d other projects are not read", others)
+	}
+	if user := root.get("mcpServers"); user != nil {
+		maps = append(maps, user)
+	}
+	return maps
+}
+
+func fieldsOf(n *node) []field {
+	if n == nil {
+		return nil
+	}
+	return n.fields
+}
+
+func cursor() client {
+	return client{
+		name: FormatCursor, title: "Cursor", find: underKeys("mcpServers"), own: []string{"mcpServers"},
+		dialect: &dialect{open: "${", find: findEditor},
+		keys: stdioKeys(map[string]rule{
+			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": wherever("envFile"), "cwd": as("cwd"),
+			"auth": unused(noOAuth), "disabled": as("disabled"),
+		}),
+	}
+}
+
+func vscode() client {
+	return client{
+		name: FormatVSCode, title: "VS Code", find: vscodeServers, own: []string{"servers", "inputs", "sandbox"},
+		dialect: &dialect{open: "${", find: findEditor},
+		keys: stdioKeys(map[string]rule{
+			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": wherever("envFile"), "cwd": as("cwd"),
+			"dev": meaningless, "gallery": meaningless, "version": meaningless, "oauth": unused(noOAuth),
+			"sandboxEnabled": unused("the server runs without VS Code's sandbox"), "sandbox": meaningless,
+		}),
+	}
+}
+
+// An input is a question of a VS Code file.
+type input struct {
+	description string
+	standIn     *string
+}
+
+func vscodeServers(r *reader, root *node) []*node {
+	r.inputs = map[string]input{}
+	if list := root.get("inputs"); list != nil {
+		for _, n := range list.list {
+			var in input
+			if d := n.get("description"); d != nil {
+				in.description = d.text
+			}
+			if d := n.get("default"); d != nil && d.kind == stringNode {
+				in.standIn = &d.text
+			}
+			if id := n.get("id"); id != nil && id.kind == stringNode {
+				r.inputs[id.text] = in
+			}
+		}
+	}
+	return underKeys("servers")(r, root)
+}
+
+func windsurf() client {
+	return client{
+		name: FormatWindsurf, title: "Windsurf", find: underKeys("mcpServers"), own: []string{"mcpServers"},
+		dialect: &dialect{open: "${", find: findWindsurf},
+		keys: stdioKeys(map[string]rule{
+			"type": transport(fallsBack), "url": address(""), "serverUrl": address(""), "headers": as("headers"),
+			"disabled": as("disabled"), "disabledTools": toolNames("deny"), "alwaysAllow": meaningless,
+		}),
+		finish: onlyOneURL,
+	}
+}
+
+// onlyOneURL keeps the first of several addresses.
+func onlyOneURL(t *translation, _ *node) {
+	kept := t.std.fields[:0:0]
+	for _, f := range t.std.fields {
+		if f.name == "url" && slices.ContainsFunc(kept, func(k field) bool { return k.name == "url" }) {
+			t.r.warn(f.at, "the server has two URLs; the first one counts")
+			continue
+		}
+		kept = append(kept, f)
+	}
+	t.std.fields = kept
+}
+
+func zed() client {
+	return client{
+		name: FormatZed, title: "Zed", find: underKeys("context_servers"),
+		keys: map[string]rule{
+			"command": zedCommand, "args": as("args"), "env": as("env"), "url": address(""), "headers": as("headers"),
+			"enabled": as("enabled"), "source": meaningless, "settings": unused("it belongs to an extension of Zed"),
+			"timeout": seconds("callTimeout"), "oauth": unused(noOAuth), "remote": meaningless,
+		},
+		skip: func(n *node) string {
+			if n.kind == objectNode && n.get("command") == nil && n.get("url") == nil {
+				return "an extension of Zed starts it"
+			}
+			return ""
+		},
+	}
+}
+
+// zedCommand takes the text of today, and the object of older versions.
+func zedCommand(t *translation, f field) {
+	if f.value.kind != objectNode {
+		t.put(t.std, "command", f.value)
+		return
+	}
+	for _, m := range f.value.fields {
+		switch m.name {
+		case "path":
+			t.put(t.std, "command", m.value)
+		case "args", "env":
+			if m.value.kind != nullNode {
+				t.put(t.std, m.name, m.value)
+			}
+		default:
+			t.r.unknown(m, `in Zed's "command"`, []string{"path", "args", "env"}, nil)
+		}
+	}
+}
+
+func codex() client {
+	return client{
+		name: FormatCodex, title: "Codex", find: underKeys("mcp_servers"),
+		keys: stdioKeys(map[string]rule{
+			"cwd": as("cwd"), "url": address("http"), "http_headers": as("headers"),
+			// The three below are names of variables, resolved once all is read.
+			"env_vars": meaningless, "env_http_headers": meaningless, "bearer_token_env_var": meaningless,
+			"enabled": as("enabled"), "required": under("required"),
+			"startup_timeout_sec": seconds("startupTimeout"), "startup_timeout_ms": milliseconds("startupTimeout"),
+			"tool_timeout_sec": seconds("callTimeout"),
+			"enabled_tools":    toolNames("allow"), "disabled_tools": toolNames("deny"),
+			"scopes": unused(noOAuth), "oauth_resource": unused(noOAuth), "tools": meaningless,
+			"supports_parallel_tool_calls": meaningless, "default_tools_approval_mode": meaningless,
+		}),
+		finish: codexVariables,
+	}
+}
+
+func codexVariables(t *translation, n *node) {
+	if names := n.given("env_vars"); names != nil {
+		for _, e := range t.list(names) {
+			if v, ok := t.r.env(e.text); ok {
+				t.add("env", e.at, e.text, v)
+			} else {
+				t.r.warn(e.at, "the variable %s is not set; as in Codex, the server does not get it", e.text)
+			}
+		}
+	}
+	for _, f := range fieldsOf(n.get("env_http_headers")) {
+		if v, ok := t.fromEnv(f.at, f.value.text); ok {
+			t.add("headers", f.at, f.name, v)
+		}
+	}
+	if name := n.given("bearer_token_env_var"); name != nil {
+		if v, ok := t.fromEnv(name.at, name.text); ok {
+			t.add("headers", name.at, "Authorization", "Bearer "+v)
+		}
+	}
+}
+
+func gemini() client {
+	return client{
+		name: FormatGemini, title: "Gemini CLI", find: geminiServers,
+		dialect: &dialect{open: "${", bare: true, find: findGemini},
+		keys: stdioKeys(map[string]rule{
+			"type": transport(remote), "cwd": as("cwd"), "headers": as("headers"),
+			"httpUrl": meaningless, "url": meaningless, "timeout": milliseconds("callTimeout"),
+			"includeTools": toolNames("allow"), "excludeTools": toolNames("deny"),
+			"trust": meaningless, "description": meaningless, "extension": meaningless,
+			"oauth": unused(noOAuth), "authProviderType": unused(noOAuth), "targetAudience": meaningless, "targetServiceAccount": meaningless,
+		}),
+		finish: geminiAddress,
+	}
+}
+
+// geminiAddress settles that "httpUrl" goes before "url", and that a written
+// "type" goes before what the key of the URL says.
+func geminiAddress(t *translation, n *node) {
+	target, kind := n.given("httpUrl"), "http"
+	switch {
+	case target == nil:
+		target, kind = n.given("url"), "sse"
+	case n.given("url") != nil:
+		t.r.warn(n.get("url").at, `"url" is not read beside "httpUrl"`)
+	}
+	if target == nil {
+		return
+	}
+	t.put(t.std, "url", target)
+	if t.std.get("type") == nil {
+		t.put(t.std, "type", literal(target.at, kind))
+	}
+}
+
+// geminiServers also obeys "mcp": {"allowed", "excluded"}, which name servers.
+func geminiServers(r *reader, root *node) []*node {
+	servers := root.get("mcpServers")
+	if servers == nil || servers.kind != objectNode {
+		return underKeys("mcpServers")(r, root)
+	}
+	listed := func(key string) ([]string, bool) {
+		mcp := root.get("mcp")
+		if mcp == nil || mcp.get(key) == nil {
+			return nil, false
+		}
+		var names []string
+		for _, e := range mcp.get(key).list {
+			names = append(names, e.text)
+		}
+		return names, true
+	}
+	allowed, limited := listed("allowed")
+	excluded, _ := listed("excluded")
+	kept := *servers
+	kept.fields = nil
+	for _, f := range servers.fields {
+		if limited && !slices.Contains(allowed, f.name) || slices.Contains(excluded, f.name) {
+			r.warn(f.at, `the server %q is not read: "mcp" leaves it out`, f.name)
+			continue
+		}
+		kept.fields = append(kept.fields, f)
+	}
+	return []*node{&kept}
+}
+
+func opencode() client {
+	return client{
+		name: FormatOpencode, title: "opencode", find: opencodeServers,
+		dialect: &dialect{open: "{", find: findOpencode},
+		keys: map[string]rule{
+			"type": transport(fallsBack), "command": opencodeCommand, "args": as("args"), "environment": as("env"), "env": as("env"),
+			"cwd": as("cwd"), "url": address(""), "headers": as("headers"), "enabled": as("enabled"), "disabled": as("disabled"),
+			"timeout": milliseconds("startupTimeout"), "oauth": unused(noOAuth),
+		},
+	}
+}
+
+func findOpencode(r *reader, ref string) (reference, error) {
+	if len(ref) > 4 && ref[:4] == "env:" {
+		v, ok := r.env(ref[4:])
+		if !ok {
+			return reference{known: true, unset: ref[4:], empty: true}, nil
+		}
+		return reference{value: v, known: true}, nil
+	}
+	if len(ref) > 5 && ref[:5] == "file:" {
+		v, err := r.readFile(ref[5:])
+		return reference{value: v, known: true}, err
+	}
+	return reference{}, nil
+}
+
+// opencodeServers takes the map of version 1, and the one inside it of version 2.
+func opencodeServers(r *reader, root *node) []*node {
+	mcp := root.get("mcp")
+	if mcp == nil {
+		return nil
+	}
+	if inner := mcp.get("servers"); inner != nil && inner.kind == objectNode && inner.get("type") == nil {
+		return []*node{inner}
+	}
+	return []*node{mcp}
+}
+
+// opencodeCommand takes the program and its arguments in one list.
+func opencodeCommand(t *translation, f field) {
+	if f.value.kind != listNode {
+		t.put(t.std, "command", f.value)
+		return
+	}
+	words := t.list(f.value)
+	if len(words) == 0 {
+		t.fail(invalid(t.r.file, f.at, "write the program and its arguments in the list", "the command is empty"))
+		return
+	}
+	t.put(t.std, "command", words[0])
+	t.put(t.std, "args", &node{kind: listNode, at: f.value.at, list: words[1:]})
+}
+
+func goose() client {
+	return client{
+		name: FormatGoose, title: "goose", find: underKeys("extensions"),
+		keys: map[string]rule{
+			"type": transport(remote), "cmd": as("command"), "args": as("args"), "envs": as("env"), "env_keys": meaningless,
+			"timeout": seconds("callTimeout"), "enabled": as("enabled"), "uri": address(""), "headers": as("headers"), "cwd": as("cwd"),
+			"name": meaningless, "display_name": meaningless, "description": meaningless, "bundled": meaningless,
+			"available_tools": gooseTools,
+		},
+		finish: gooseVariables,
+		skip: func(n *node) string {
+			kind := n.get("type")
+			if kind == nil || remote[kind.text] != "" {
+				return ""
+			}
+			return "an extension of type " + kind.text + " lives inside goose"
+		},
+	}
+}
+
+// gooseTools is like "allow", but empty means all.
+func gooseTools(t *translation, f field) {
+	if len(f.value.list) > 0 {
+		toolNames("allow")(t, f)
+	}
+}
+
+// gooseVariables adds what "env_keys" names; goose keeps those in its keyring,
+// and everline looks in its own environment.
+func gooseVariables(t *translation, n *node) {
+	names := n.given("env_keys")
+	if names == nil {
+		return
+	}
+	for _, e := range t.list(names) {
+		if plain := n.given("envs"); plain != nil && plain.get(e.text) != nil {
+			continue
+		}
+		if v, ok := t.fromEnv(e.at, e.text); ok {
+			t.add("env", e.at, e.text, v)
+		}
+	}
+}

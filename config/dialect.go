@@ -1,0 +1,234 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// A reference is what one found in a text means.
+type reference struct {
+	value string
+	known bool // false: no reference of this client; the text stays as it is
+	plain bool // the value is no secret: a path
+	// unset, if not "", is the name of a variable that has no value. The text
+	// stays where empty is false.
+	unset string
+	empty bool
+}
+
+// A dialect is how a client writes references into its texts.
+type dialect struct {
+	open string // what a reference starts with: "${" or "{"
+	bare bool   // $NAME is a reference as well
+	find func(r *reader, ref string) (reference, error)
+}
+
+// expand replaces the references of a text as the client does. What the
+// client leaves alone stays, and is told in a warning where it looks like a
+// reference that came to nothing. found gets every value that may be secret.
+func (d *dialect) expand(r *reader, n *node, found func(string)) (string, error) {
+	var b strings.Builder
+	text := n.text
+	for {
+		whole, name := d.next(text)
+		if whole < 0 {
+			b.WriteString(text)
+			return b.String(), nil
+		}
+		b.WriteString(text[:whole])
+		length := len(name)
+		if strings.HasPrefix(text[whole:], d.open) {
+			length += len(d.open) + 1
+		} else {
+			length++ // the dollar
+		}
+		written := text[whole : whole+length]
+		text = text[whole+length:]
+		ref, err := d.find(r, name)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%s: %w", written, err)
+		case !ref.known:
+			b.WriteString(written)
+		case ref.unset != "":
+			become := "nothing"
+			if !ref.empty {
+				become = "the text " + written
+				b.WriteString(written)
+			}
+			r.warn(n.at, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
+		default:
+			b.WriteString(ref.value)
+			if found != nil && !ref.plain {
+				found(ref.value)
+			}
+		}
+	}
+}
+
+// expand replaces the references in a scalar by the rules of the file's format.
+func (r *reader) expand(p *interpolator, n *node) (string, error) {
+	switch {
+	case n.literal, r.client != nil && r.client.dialect == nil:
+		return n.text, nil
+	case r.client != nil:
+		return r.client.dialect.expand(r, n, p.value)
+	default:
+		return p.expand(n.text)
+	}
+}
+
+// next finds where the next reference starts, and what stands in it; -1 if
+// there is none.
+func (d *dialect) next(text string) (at int, name string) {
+	for i := 0; i < len(text); i++ {
+		if rest, ok := strings.CutPrefix(text[i:], d.open); ok {
+			if end := strings.IndexByte(rest, '}'); end >= 0 {
+				return i, rest[:end]
+			}
+		}
+		if d.bare && text[i] == '$' {
+			end := i + 1
+			for end < len(text) && isVariable(text[i+1:end+1]) {
+				end++
+			}
+			if end > i+1 {
+				return i, text[i+1 : end]
+			}
+		}
+	}
+	return -1, ""
+}
+
+// variable looks a variable up whose absence makes the server misconfigured:
+// nothing empty is ever put in silently, and no placeholder sent as a password.
+func variable(r *reader, name string) (reference, error) {
+	v, ok := r.env(name)
+	if !ok {
+		return reference{}, fmt.Errorf("the variable %s is not set", name)
+	}
+	return reference{value: v, known: true}, nil
+}
+
+func findClaude(r *reader, ref string) (reference, error) {
+	name, standIn, hasDefault := strings.Cut(ref, ":-")
+	if !isVariable(name) {
+		return reference{}, nil
+	}
+	if r.keeping && hasDefault {
+		return reference{value: keep(ref), known: true}, nil
+	}
+	v, ok := r.env(name)
+	switch {
+	case ok && (v != "" || !hasDefault):
+		return reference{value: v, known: true}, nil
+	case hasDefault:
+		return reference{value: standIn, known: true}, nil
+	default:
+		return reference{known: true, unset: name}, nil
+	}
+}
+
+func findGemini(r *reader, name string) (reference, error) {
+	if !isVariable(name) {
+		return reference{}, nil
+	}
+	v, ok := r.env(name)
+	if !ok {
+		return reference{known: true, unset: name, empty: true}, nil
+	}
+	return reference{value: v, known: true}, nil
+}
+
+func findWindsurf(r *reader, ref string) (reference, error) {
+	kind, name, _ := strings.Cut(ref, ":")
+	switch kind {
+	case "env":
+		return variable(r, name)
+	case "file":
+		v, err := r.readFile(name)
+		return reference{value: v, known: true}, err
+	default:
+		return reference{}, nil
+	}
+}
+
+// findEditor knows the references of Cursor and VS Code.
+func findEditor(r *reader, ref string) (reference, error) {
+	kind, name, _ := strings.Cut(ref, ":")
+	path := func(v string) (reference, error) { return reference{value: v, known: true, plain: true}, nil }
+	switch {
+	case kind == "env":
+		return variable(r, name)
+	case kind == "input":
+		return r.input(name)
+	case ref == "userHome":
+		home, err := r.home()
+		return reference{value: home, known: true, plain: true}, err
+	case ref == "workspaceFolder", ref == "workspaceFolderBasename":
+		abs, err := filepath.Abs(r.folder())
+		if ref != "workspaceFolder" {
+			abs = filepath.Base(abs)
+		}
+		return reference{value: abs, known: true, plain: true}, err
+	case ref == "pathSeparator", ref == "/":
+		return path(string(filepath.Separator))
+	default:
+		return reference{}, nil
+	}
+}
+
+// home is the user's folder, as the environment says.
+func (r *reader) home() (string, error) {
+	env := r.builder.env
+	if r.keeping {
+		env = r.realEnv
+	}
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		if v, ok := env(name); ok && v != "" {
+			return v, nil
+		}
+	}
+	return "", fmt.Errorf("neither HOME nor USERPROFILE is set")
+}
+
+// inputPrefix is what the variables start with that answer the questions of a
+// VS Code file: a gateway has nobody to ask.
+const inputPrefix = "EVERLINE_INPUT_"
+
+// inputVariable is where the answer to an input of this id is looked for.
+func inputVariable(id string) string {
+	return inputPrefix + strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		default:
+			return '_'
+		}
+	}, id)
+}
+
+func (r *reader) input(id string) (reference, error) {
+	name := inputVariable(id)
+	in, declared := r.inputs[id]
+	if r.keeping && in.standIn != nil {
+		return reference{value: keep(name + ":-" + *in.standIn), known: true}, nil
+	}
+	if v, ok := r.env(name); ok {
+		return reference{value: v, known: true}, nil
+	}
+	if in.standIn != nil {
+		return reference{value: *in.standIn, known: true}, nil
+	}
+	about := "nothing in the file declares this input"
+	if declared {
+		about = "the file asks for it"
+		if in.description != "" {
+			about += ": " + in.description
+		}
+	}
+	return reference{}, fmt.Errorf("the variable %s, which answers the input %q, is not set (%s)", name, id, about)
+}

@@ -1,0 +1,355 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tailscale/hujson"
+
+	"github.com/everline/everline/fault"
+)
+
+// A Member is one key of an Entry. Its value is a string, a bool, an int, a
+// float64, a []string or an Entry.
+type Member struct {
+	Key   string
+	Value any
+}
+
+// An Entry is a server as it is written into a file.
+type Entry []Member
+
+// SetServer returns the text of a file with one server put into it, or
+// replaced in it. Everything else stays as it is, comments and order included:
+// the result is read again, and where anything else has changed, or the text
+// is written in a way that cannot be edited, nothing is returned but an error
+// of kind fault.Invalid. An empty text is a file that is new.
+func SetServer(format, file string, data []byte, name string, e Entry) ([]byte, error) {
+	return edit(format, file, data, name, func(w editor, in []string) ([]byte, error) { return w.set(in, name, e) })
+}
+
+// RemoveServer returns the text of a file without one server; the same promise
+// as SetServer. A server that is not there is an error of kind fault.NotFound.
+func RemoveServer(format, file string, data []byte, name string) ([]byte, error) {
+	root, f := parseTree(file, data)
+	if f != nil {
+		return nil, f
+	}
+	if descend(root, serversPath(format, root)).get(name) == nil {
+		return nil, &fault.Fault{Kind: fault.NotFound, Op: "remove a server", Err: fmt.Errorf("%s has no server %q", file, name), Outcome: fault.NotSent}
+	}
+	return edit(format, file, data, name, func(w editor, in []string) ([]byte, error) { return w.remove(in, name) })
+}
+
+// HasServer tells whether the text has a server of this name.
+func HasServer(format, file string, data []byte, name string) bool {
+	root, err := parseTree(file, data)
+	return err == nil && descend(root, serversPath(format, root)).get(name) != nil
+}
+
+// An editor changes the text of one syntax.
+type editor interface {
+	set(in []string, name string, e Entry) ([]byte, error)
+	remove(in []string, name string) ([]byte, error)
+}
+
+func edit(format, file string, data []byte, name string, change func(editor, []string) ([]byte, error)) ([]byte, error) {
+	data, bom := cutBOM(data)
+	if len(bytes.TrimSpace(data)) == 0 && syntaxOf(file) == "json" {
+		data = []byte("{\n}\n")
+	}
+	before, f := parseTree(file, data)
+	if f != nil {
+		return nil, f
+	}
+	if before.kind == nullNode {
+		before = &node{kind: objectNode}
+	}
+	in := serversPath(format, before)
+	var w editor
+	switch syntaxOf(file) {
+	case "yaml":
+		w = yamlEditor{string(data)}
+	case "toml":
+		w = tomlEditor{string(data)}
+	default:
+		w = jsonEditor{data}
+	}
+	byHand := func(err error) error {
+		return &fault.Fault{
+			Kind: fault.Invalid, Op: "edit " + file, Outcome: fault.NotSent, Err: err,
+			Remedy: "edit the file by hand; it is written in a way that cannot be changed safely",
+		}
+	}
+	text, err := change(w, in)
+	if err != nil {
+		return nil, byHand(err)
+	}
+	after, f := parseTree(file, text)
+	if f != nil {
+		return nil, byHand(f)
+	}
+	if !sameButFor(before, after, in, name) {
+		return nil, byHand(errors.New("the edit would have changed more than the server " + name))
+	}
+	return append(bom, text...), nil
+}
+
+func cutBOM(data []byte) (text, bom []byte) {
+	const mark = "\xef\xbb\xbf"
+	if rest, ok := bytes.CutPrefix(data, []byte(mark)); ok {
+		return rest, []byte(mark)
+	}
+	return data, nil
+}
+
+// serversPath is where a format keeps its servers.
+func serversPath(format string, root *node) []string {
+	switch format {
+	case FormatVSCode:
+		return []string{"servers"}
+	case FormatZed:
+		return []string{"context_servers"}
+	case FormatCodex:
+		return []string{"mcp_servers"}
+	case FormatGoose:
+		return []string{"extensions"}
+	case FormatOpencode:
+		if inner := descend(root, []string{"mcp", "servers"}); inner != nil && inner.kind == objectNode {
+			return []string{"mcp", "servers"}
+		}
+		return []string{"mcp"}
+	case FormatEverline:
+		if root.get("mcpServers") == nil && root.get("servers") != nil {
+			return []string{"servers"}
+		}
+		if bareServers(root) {
+			return nil
+		}
+	}
+	return []string{"mcpServers"}
+}
+
+// descend never returns nil, so that it can be asked for what is not there.
+func descend(n *node, path []string) *node {
+	for _, name := range path {
+		if n = n.get(name); n == nil {
+			return &node{}
+		}
+	}
+	return n
+}
+
+// sameButFor compares two trees by meaning, but for one member of the object
+// at path, and but for the objects on the way there being made.
+func sameButFor(a, b *node, path []string, name string) bool {
+	if len(path) == 0 {
+		return sameFields(without(a, name), without(b, name))
+	}
+	empty := &node{kind: objectNode}
+	inA, inB := a.given(path[0]), b.given(path[0])
+	if inA == nil {
+		inA = empty
+	}
+	if inB == nil {
+		inB = empty
+	}
+	if len(b.fields)-len(without(b, path[0])) > 1 {
+		return false // a key that is there twice
+	}
+	return sameFields(without(a, path[0]), without(b, path[0])) && sameButFor(inA, inB, path[1:], name)
+}
+
+func without(n *node, name string) []field {
+	var kept []field
+	for _, f := range n.fields {
+		if f.name != name {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+func sameFields(a, b []field) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].name != b[i].name || !sameNode(a[i].value, b[i].value) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameNode(a, b *node) bool {
+	if a.kind != b.kind || a.text != b.text || len(a.list) != len(b.list) {
+		return false
+	}
+	for i := range a.list {
+		if !sameNode(a.list[i], b.list[i]) {
+			return false
+		}
+	}
+	return sameFields(a.fields, b.fields)
+}
+
+// jsonText writes an entry with two spaces, at a depth given by indent.
+func (e Entry) jsonText(indent, unit string) string {
+	var b strings.Builder
+	b.WriteString("{")
+	for i, m := range e {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString("\n" + indent + unit + quoted(m.Key) + ": ")
+		switch v := m.Value.(type) {
+		case Entry:
+			b.WriteString(v.jsonText(indent+unit, unit))
+		case list:
+			b.WriteString("[")
+			for i, inner := range v {
+				if i > 0 {
+					b.WriteString(", ")
+				}
+				b.WriteString(inner.jsonText(indent+unit, unit))
+			}
+			b.WriteString("]")
+		default:
+			b.WriteString(jsonValue(v))
+		}
+	}
+	if len(e) > 0 {
+		b.WriteString("\n" + indent)
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+// jsonValue writes a value in one line, in a form that TOML and YAML read as well.
+func jsonValue(v any) string {
+	if list, ok := v.([]string); ok {
+		words := make([]string, len(list))
+		for i, s := range list {
+			words[i] = quoted(s)
+		}
+		return "[" + strings.Join(words, ", ") + "]"
+	}
+	switch v := v.(type) {
+	case string:
+		return quoted(v)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func quoted(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.Encode(s) // a string can be encoded
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+type jsonEditor struct{ data []byte }
+
+func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
+	root, err := hujson.Parse(w.data)
+	if err != nil {
+		return nil, err
+	}
+	at, path := &root, append(in[:len(in):len(in)], name)
+	for {
+		object, ok := at.Value.(*hujson.Object)
+		if !ok {
+			return nil, errors.New("there is no object where the servers belong")
+		}
+		next := memberOf(object, path[0])
+		switch {
+		case next == nil:
+			return w.insert(at, object, path, e), nil
+		case len(path) == 1:
+			indent := lineIndent(w.data, next.StartOffset)
+			return splice(w.data, next.StartOffset, next.EndOffset, e.jsonText(indent, "  ")), nil
+		}
+		at, path = next, path[1:]
+	}
+}
+
+func memberOf(o *hujson.Object, name string) *hujson.Value {
+	for i := range o.Members {
+		if l, ok := o.Members[i].Name.Value.(hujson.Literal); ok && l.String() == name {
+			return &o.Members[i].Value
+		}
+	}
+	return nil
+}
+
+// insert puts the entry behind the last member of an object, in objects of
+// its own where the path goes further, with the indentation that is there.
+func (w jsonEditor) insert(at *hujson.Value, o *hujson.Object, path []string, e Entry) []byte {
+	brace := at.EndOffset - 1
+	outer := lineIndent(w.data, brace)
+	unit := "  "
+	if strings.HasPrefix(outer, "\t") || bytes.Contains(w.data, []byte("\n\t")) {
+		unit = "\t"
+	}
+	for i := len(path) - 1; i > 0; i-- {
+		e = Entry{{path[i], e}}
+	}
+	text := "\n" + outer + unit + quoted(path[0]) + ": " + e.jsonText(outer+unit, unit)
+	end := len(bytes.TrimRight(w.data[:brace], " \t\r\n"))
+	if !bytes.Contains(w.data[end:brace], []byte("\n")) {
+		text += "\n" + outer
+	}
+	if len(o.Members) == 0 {
+		return splice(w.data, end, end, text)
+	}
+	last := o.Members[len(o.Members)-1].Value
+	if last.AfterExtra != nil { // a trailing comma is there, and stays one
+		return splice(w.data, end, end, strings.TrimSuffix(text, "\n"+outer)+","+trailing(text, outer))
+	}
+	withNew := splice(w.data, end, end, text)
+	return splice(withNew, last.EndOffset, last.EndOffset, ",")
+}
+
+func trailing(text, outer string) string {
+	if strings.HasSuffix(text, "}\n"+outer) {
+		return "\n" + outer
+	}
+	return ""
+}
+
+func splice(data []byte, from, to int, text string) []byte {
+	return append(append(append([]byte{}, data[:from]...), text...), data[to:]...)
+}
+
+// lineIndent is the white space at the start of the line of an offset.
+func lineIndent(data []byte, offset int) string {
+	start := bytes.LastIndexByte(data[:offset], '\n') + 1
+	line := data[start:]
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (w jsonEditor) remove(in []string, name string) ([]byte, error) {
+	root, err := hujson.Parse(w.data)
+	if err != nil {
+		return nil, err
+	}
+	pointer := ""
+	for _, step := range append(in[:len(in):len(in)], name) {
+		pointer += "/" + pointerEscaper.Replace(step)
+	}
+	if err := root.Patch([]byte(`[{"op": "remove", "path": ` + quoted(pointer) + `}]`)); err != nil {
+		return nil, err
+	}
+	return root.Pack(), nil
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+)
+
+// syntaxOf says how a file is written, by its name.
+func syntaxOf(file string) string {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".yaml", ".yml":
+		return "yaml"
+	case ".toml":
+		return "toml"
+	default:
+		return "json"
+	}
+}
+
+// tomlEditor knows tables with a header of their own, which is how people and
+// programs write servers; whatever else there is, edit finds out and refuses.
+type tomlEditor struct{ text string }
+
+func tomlKey(name string) string {
+	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == "" {
+		return name
+	}
+	return quoted(name)
+}
+
+func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
+	if len(in) != 1 {
+		return nil, errors.New("the servers are not in a table of their own")
+	}
+	header := in[0] + "." + tomlKey(name)
+	rest := strings.TrimRight(w.without(in[0], name), "\n")
+	var b strings.Builder
+	if rest != "" {
+		b.WriteString(rest + "\n\n")
+	}
+	b.WriteString("[" + header + "]\n")
+	for _, m := range e {
+		if _, table := m.Value.(Entry); !table {
+			b.WriteString(tomlKey(m.Key) + " = " + jsonValue(m.Value) + "\n")
+		}
+	}
+	for _, m := range e {
+		inner, table := m.Value.(Entry)
+		if !table {
+			continue
+		}
+		b.WriteString("\n[" + header + "." + tomlKey(m.Key) + "]\n")
+		for _, v := range inner {
+			b.WriteString(tomlKey(v.Key) + " = " + jsonValue(v.Value) + "\n")
+		}
+	}
+	return []byte(b.String()), nil
+}
+
+func (w tomlEditor) remove(in []string, name string) ([]byte, error) {
+	if len(in) != 1 {
+		return nil, errors.New("the servers are not in a table of their own")
+	}
+	return []byte(w.without(in[0], name)), nil
+}
+
+// without drops the table of a server and the tables in it, from each header
+// to the next.
+func (w tomlEditor) without(in, name string) string {
+	var b strings.Builder
+	drop := false
+	for line := range strings.Lines(w.text) {
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "[") {
+			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+quoted(name))
+		}
+		if !drop {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func isTableOf(header, name string) bool {
+	rest, ok := strings.CutPrefix(header, "["+name)
+	return ok && (strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "."))
+}
+
+// yamlEditor knows block mappings, which is how goose and people write them.
+type yamlEditor struct{ text string }
+
+func (w yamlEditor) set(in []string, name string, e Entry) ([]byte, error) {
+	if len(in) != 1 {
+		return nil, errors.New("the servers are not under a key of their own")
+	}
+	rest, indent := w.without(in[0], name)
+	block := indent + yamlKey(name) + ":\n" + e.yamlText(indent+"  ")
+	var b strings.Builder
+	done := false
+	for line := range strings.Lines(rest) {
+		if !strings.HasSuffix(line, "\n") {
+			line += "\n"
+		}
+		if bare := strings.TrimRight(line, " \r\n"); !done && (bare == in[0]+":" || bare == in[0]+": {}") {
+			b.WriteString(in[0] + ":\n" + block)
+			done = true
+			continue
+		}
+		b.WriteString(line)
+	}
+	if !done {
+		b.WriteString(in[0] + ":\n" + block)
+	}
+	return []byte(b.String()), nil
+}
+
+func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
+	if len(in) != 1 {
+		return nil, errors.New("the servers are not under a key of their own")
+	}
+	rest, _ := w.without(in[0], name)
+	return []byte(rest), nil
+}
+
+func yamlKey(name string) string {
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-") == "" && name != "" {
+		return name
+	}
+	return quoted(name)
+}
+
+func (e Entry) yamlText(indent string) string {
+	var b strings.Builder
+	for _, m := range e {
+		if inner, ok := m.Value.(Entry); ok {
+			b.WriteString(indent + yamlKey(m.Key) + ":\n" + inner.yamlText(indent+"  "))
+			continue
+		}
+		b.WriteString(indent + yamlKey(m.Key) + ": " + jsonValue(m.Value) + "\n")
+	}
+	return b.String()
+}
+
+// without drops the block of a server, and tells how far the servers are
+// indented.
+func (w yamlEditor) without(in, name string) (rest, indent string) {
+	var b strings.Builder
+	inside, drop := false, false
+	indent = "  "
+	first := true
+	for line := range strings.Lines(w.text) {
+		bare := strings.TrimRight(line, " \r\n")
+		depth := len(line) - len(strings.TrimLeft(line, " "))
+		blank := strings.TrimSpace(line) == "" || strings.TrimSpace(line)[0] == '#'
+		switch {
+		case blank:
+		case depth == 0:
+			inside, drop = bare == in+":", false
+		case inside && first:
+			indent, first = line[:depth], false
+			drop = isYAMLKey(bare, indent, name)
+		case inside && depth == len(indent):
+			drop = isYAMLKey(bare, indent, name)
+		}
+		if !drop {
+			b.WriteString(line)
+		}
+	}
+	return b.String(), indent
+}
+
+func isYAMLKey(line, indent, name string) bool {
+	return line == indent+name+":" || line == indent+quoted(name)+":"
+}

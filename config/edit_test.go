@@ -1,0 +1,154 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/everline/everline/fault"
+)
+
+const linkURL = "http://127.0.0.1:7433/mcp"
+
+// TestLinkIsReadByTheClient writes the entry for each client into a new file
+// and into each golden file of it, and reads the result by that client's rules.
+func TestLinkIsReadByTheClient(t *testing.T) {
+	texts := map[string]map[string][]byte{} // by format, by name
+	for path, name := range clientFiles(t) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		format, _ := Detect(name, data)
+		if texts[format] == nil {
+			texts[format] = map[string][]byte{"/home/u/new" + filepath.Ext(name): nil}
+		}
+		texts[format][name] = data
+	}
+	for format, files := range texts {
+		for name, data := range files {
+			linked, err := SetServer(format, name, data, LinkName, LinkEntry(format, linkURL, "/bin/everline"))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			checkLinked(t, format, name, linked)
+			again, err := SetServer(format, name, linked, LinkName, LinkEntry(format, linkURL, "/bin/everline"))
+			if err != nil || string(again) != string(linked) && format != FormatCodex && format != FormatGoose {
+				t.Errorf("%s: linking twice: %v\n%s", name, err, again)
+			}
+			back, err := RemoveServer(format, name, linked, LinkName)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if HasServer(format, name, back, LinkName) {
+				t.Errorf("%s: still there:\n%s", name, back)
+			}
+		}
+	}
+}
+
+func checkLinked(t *testing.T, format, name string, text []byte) {
+	t.Helper()
+	b := clientBuilder()
+	b.format = format
+	if err := b.add(name, text); err != nil {
+		t.Errorf("%s: %v\n%s", name, err, text)
+		return
+	}
+	s, ok := b.cfg.Server(LinkName)
+	want := s.URL == linkURL && (s.Transport == "http" || s.Transport == "auto")
+	if format == FormatClaudeDesktop {
+		want = s.Command == "/bin/everline" && len(s.Args) == 1
+	}
+	if !ok || s.Err != nil || s.Disabled || !want {
+		if format == FormatGemini && !ok {
+			return // the file itself allows only the servers that it names
+		}
+		t.Errorf("%s: %+v\n%s", name, s, text)
+	}
+}
+
+// TestEditKeepsTheRest is the text before and after, for each way to write it.
+func TestEditKeepsTheRest(t *testing.T) {
+	entry := Entry{{"command", "x"}, {"args", []string{"-y", "a b"}}}
+	for _, c := range []struct{ name, file, before, after string }{
+		{"new", "e.json", "", "{\n  \"mcpServers\": {\n    \"n\": {\n      \"command\": \"x\",\n      \"args\": [\"-y\", \"a b\"]\n    }\n  }\n}\n"},
+		{
+			"comments", "e.json",
+			"{\n  // mine\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"} // last\n  }\n}\n",
+			"{\n  // mine\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"}, // last\n    \"n\": {\n      \"command\": \"x\",\n      \"args\": [\"-y\", \"a b\"]\n    }\n  }\n}\n",
+		},
+		{
+			"trailing comma", "e.json",
+			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"},\n\t},\n}\n",
+			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"},\n\t\t\"n\": {\n\t\t\t\"command\": \"x\",\n\t\t\t\"args\": [\"-y\", \"a b\"]\n\t\t},\n\t},\n}\n",
+		},
+		{
+			"one line", "e.json", `{"mcpServers": {"a": {"command": "y"}}}`,
+			"{\"mcpServers\": {\"a\": {\"command\": \"y\"},\n  \"n\": {\n    \"command\": \"x\",\n    \"args\": [\"-y\", \"a b\"]\n  }\n}}",
+		},
+		{
+			"replaced", "e.json", "{\"mcpServers\": {\"n\": {\"command\": \"old\"}, \"b\": {\"command\": \"y\"}}}",
+			"{\"mcpServers\": {\"n\": {\n  \"command\": \"x\",\n  \"args\": [\"-y\", \"a b\"]\n}, \"b\": {\"command\": \"y\"}}}",
+		},
+		{
+			"yaml", "e.yaml", "# mine\nmcpServers:\n    a:\n        command: y\n",
+			"# mine\nmcpServers:\n    n:\n      command: \"x\"\n      args: [\"-y\", \"a b\"]\n    a:\n        command: y\n",
+		},
+		{
+			"toml", "e.toml", "[mcpServers.a]\ncommand = \"y\" # mine\n",
+			"[mcpServers.a]\ncommand = \"y\" # mine\n\n[mcpServers.n]\ncommand = \"x\"\nargs = [\"-y\", \"a b\"]\n",
+		},
+	} {
+		got, err := SetServer(FormatEverline, c.file, []byte(c.before), "n", entry)
+		if err != nil || string(got) != c.after {
+			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
+		}
+	}
+}
+
+// TestEditRefusesWhatItCannotKeep has texts that must not be touched.
+func TestEditRefusesWhatItCannotKeep(t *testing.T) {
+	entry := Entry{{"command", "x"}}
+	for _, c := range []struct{ file, text string }{
+		{"e.json", `{"mcpServers": [1]}`},
+		{"e.json", `{"mcpServers": {`},
+		{"e.toml", `mcpServers = {a = {command = "y"}}`},
+		{"e.yaml", "mcpServers: {a: {command: y}}\n"},
+	} {
+		if got, err := SetServer(FormatEverline, c.file, []byte(c.text), "n", entry); err == nil || fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s became\n%s\n%v", c.text, got, err)
+		}
+	}
+	if _, err := RemoveServer(FormatEverline, "e.json", []byte(`{"mcpServers": {}}`), "n"); err == nil || fault.KindOf(err) != fault.NotFound {
+		t.Errorf("removing what is not there: %v", err)
+	}
+}
+
+// FuzzEdit puts a server into any text, and takes it out again.
+func FuzzEdit(f *testing.F) {
+	for path, name := range clientFiles(f) {
+		if data, err := os.ReadFile(path); err == nil {
+			f.Add(strings.TrimPrefix(filepath.Ext(name), "."), data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, ext string, data []byte) {
+		if ext != "json" && ext != "yaml" && ext != "toml" {
+			return
+		}
+		file := "f." + ext
+		set, err := SetServer(FormatEverline, file, data, "new-one", Entry{{"command", "x"}})
+		if err != nil {
+			return
+		}
+		if !HasServer(FormatEverline, file, set, "new-one") {
+			t.Fatalf("not there:\n%s", set)
+		}
+		if back, err := RemoveServer(FormatEverline, file, set, "new-one"); err == nil && HasServer(FormatEverline, file, back, "new-one") {
+			t.Fatalf("still there:\n%s", back)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Effective returns the configuration as one everline.json: what the files
+// came to, with secrets replaced by "***". Where all is true it has every
+// setting, else those that are not the default.
+func (c *Config) Effective(all bool) []byte {
+	shown := c.Redacted()
+	var servers Entry
+	for _, s := range shown.Servers {
+		servers = append(servers, Member{s.Name, s.entry(all)})
+	}
+	var file Entry
+	if top := sectionEntry(SectionTop, reflect.ValueOf(*shown), reflect.ValueOf(*New()), all); len(top) > 0 {
+		file = append(file, Member{"everline", top})
+	}
+	file = append(file, Member{"mcpServers", servers})
+	return []byte(file.jsonText("", "  ") + "\n")
+}
+
+// Entry returns the server as it would be written into our own file, with
+// every setting that is not the default, and its secrets in plain.
+func (s Server) Entry() Entry { return s.entry(false) }
+
+func (s Server) entry(all bool) Entry {
+	v := reflect.ValueOf(s)
+	standard := NewServer(s.Name)
+	standard.Overlap = s.Transport != "stdio"
+	plain := reflect.ValueOf(standard)
+	var e Entry
+	if s.Transport != "auto" && (all || s.Transport != "stdio") {
+		e = append(e, Member{"type", s.Transport})
+	}
+	e = append(e, sectionEntry(SectionStandard, v, plain, false)...)
+	own := sectionEntry(SectionServer, v, plain, all)
+	for _, inner := range []struct{ key, section string }{{"limits", SectionLimits}, {"retry", SectionRetry}, {"tools", SectionTools}} {
+		if part := sectionEntry(inner.section, v, plain, all && inner.section == SectionRetry); len(part) > 0 {
+			own = append(own, Member{inner.key, part})
+		}
+	}
+	if len(own) > 0 {
+		e = append(e, Member{"everline", own})
+	}
+	return e
+}
+
+// sectionEntry writes the settings of one section that differ from the
+// standard, or all of them.
+func sectionEntry(section string, v, standard reflect.Value, all bool) Entry {
+	var e Entry
+	for _, s := range Settings() {
+		if s.Section != section || s.field == "" {
+			continue
+		}
+		is := fieldOf(v, s.field)
+		if !all && (reflect.DeepEqual(is.Interface(), fieldOf(standard, s.field).Interface()) || isEmpty(is)) {
+			continue
+		}
+		written := value(is, s.Type)
+		if section == SectionStandard || s.Key == "messageUrl" {
+			written = escaped(written)
+		}
+		if written != nil {
+			e = append(e, Member{s.Key, written})
+		}
+	}
+	return e
+}
+
+// isEmpty tells whether a list or map has nothing in it, which is as good as
+// its not being there.
+func isEmpty(v reflect.Value) bool {
+	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+// value gives a field in the form in which a file has it; nil for nothing.
+func value(v reflect.Value, kind string) any {
+	if isEmpty(v) || v.Kind() == reflect.String && v.Len() == 0 {
+		return nil
+	}
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return shortTime(x)
+	case Replay:
+		return x.String()
+	case map[string]string:
+		return mapEntry(x, func(s string) any { return s })
+	case map[string]Replay:
+		return mapEntry(x, func(r Replay) any { return r.String() })
+	case []Group:
+		return groupEntry(x)
+	case []string, string, bool, int, float64:
+		return x
+	case int64:
+		return sizeText(x)
+	default:
+		panic(fmt.Sprintf("bug: a setting of type %s has no form (%s)", v.Type(), kind))
+	}
+}
+
+func mapEntry[V any](m map[string]V, form func(V) any) Entry {
+	var e Entry
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		e = append(e, Member{k, form(m[k])})
+	}
+	return e
+}
+
+func groupEntry(groups []Group) Entry {
+	var e Entry
+	for _, g := range groups {
+		servers := g.Servers
+		if servers == nil {
+			servers = []string{}
+		}
+		e = append(e, Member{g.Name, Entry{{"servers", servers}, {"expose", g.Expose}}})
+	}
+	return e
+}
+
+// shortTime writes "1m30s" without the zeros that String has.
+func shortTime(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// sizeText writes a number of bytes with the largest unit that fits.
+func sizeText(n int64) any {
+	for i := len(units) - 1; i >= 0; i-- {
+		if u := units[i]; n > 0 && n%u.factor == 0 && strings.HasSuffix(u.suffix, "iB") {
+			return strconv.FormatInt(n/u.factor, 10) + u.suffix
+		}
+	}
+	return int(n)
+}
+
+// escaped writes texts so that the reader finds no reference in them.
+func escaped(v any) any {
+	switch v := v.(type) {
+	case string:
+		return escapeReferences(v)
+	case []string:
+		words := make([]string, len(v))
+		for i, s := range v {
+			words[i] = escapeReferences(s)
+		}
+		return words
+	case Entry:
+		e := make(Entry, len(v))
+		for i, m := range v {
+			e[i] = Member{m.Key, escaped(m.Value)}
+		}
+		return e
+	default:
+		return v
+	}
+}
+
+func escapeReferences(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] == '$' && i+1 < len(s) && (s[i+1] == '$' || s[i+1] == '{') {
+			b.WriteByte('$')
+		}
+		b.WriteByte(s[i])
+	}
+	return kept.Replace(b.String())
+}

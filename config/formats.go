@@ -1,0 +1,217 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// The formats: our own, and those of ten clients.
+const (
+	FormatEverline      = "everline"
+	FormatClaudeDesktop = "claude-desktop"
+	FormatClaudeCode    = "claude-code"
+	FormatCursor        = "cursor"
+	FormatVSCode        = "vscode"
+	FormatWindsurf      = "windsurf"
+	FormatZed           = "zed"
+	FormatCodex         = "codex"
+	FormatGemini        = "gemini"
+	FormatOpencode      = "opencode"
+	FormatGoose         = "goose"
+)
+
+// Formats returns the names of all formats, our own first.
+func Formats() []string {
+	all := []string{FormatEverline}
+	for _, c := range clients {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// Title is the name by which people know the client of a format.
+func Title(format string) string {
+	if c := clientNamed(format); c != nil {
+		return c.title
+	}
+	return format
+}
+
+// A client is how one client writes its servers down.
+type client struct {
+	name, title string
+	dialect     *dialect // nil: texts are taken as they are
+	// own tells that the file holds servers and nothing else, so that what is
+	// unknown at its top is worth a warning.
+	own []string
+	// find gives the maps of servers of a file; of two servers with one name
+	// the first counts.
+	find func(r *reader, root *node) []*node
+	// keys say what the members of a server become.
+	keys map[string]rule
+	// finish settles what depends on several members; may be nil.
+	finish func(t *translation, n *node)
+	// skip tells why an entry is no MCP server; "" if it is one. May be nil.
+	skip func(n *node) string
+}
+
+func clientNamed(name string) *client {
+	for i := range clients {
+		if clients[i].name == name {
+			return &clients[i]
+		}
+	}
+	return nil
+}
+
+// Detect says in which format a text is, by its shape, and by the file's name
+// where several clients share one shape. It returns an error where the text
+// cannot be parsed at all.
+func Detect(file string, data []byte) (string, error) {
+	root, err := parseTree(file, data)
+	if err != nil {
+		return "", err
+	}
+	return detect(file, root), nil
+}
+
+// detect never fails: what is no client's shape is read as our own.
+func detect(file string, root *node) string {
+	object := func(name string) bool {
+		n := root.get(name)
+		return n != nil && n.kind == objectNode
+	}
+	switch {
+	case root.kind != objectNode || root.get("everline") != nil && root.get("everline").kind == objectNode && root.get("mcp") == nil:
+		return FormatEverline
+	case object("context_servers"):
+		return FormatZed
+	case object("mcp_servers"):
+		return FormatCodex
+	case object("extensions") && isExtensions(root.get("extensions")):
+		return FormatGoose
+	case object("mcpServers"):
+		return detectShared(file, root)
+	case object("projects") && hasProjectServers(root.get("projects")):
+		return FormatClaudeCode
+	case object("servers") && (root.get("inputs") != nil || inFolder(file, ".vscode") || strings.HasSuffix(filepath.ToSlash(file), "User/mcp.json")):
+		return FormatVSCode
+	case object("mcp") && isOpencode(root.get("mcp")):
+		return FormatOpencode
+	default:
+		return FormatEverline
+	}
+}
+
+// detectShared tells apart the clients that all write "mcpServers".
+func detectShared(file string, root *node) string {
+	slashed := filepath.ToSlash(file)
+	switch {
+	case filepath.Base(slashed) == "claude_desktop_config.json":
+		return FormatClaudeDesktop
+	case filepath.Base(slashed) == ".mcp.json", filepath.Base(slashed) == ".claude.json", root.get("projects") != nil:
+		return FormatClaudeCode
+	case inFolder(file, ".cursor"):
+		return FormatCursor
+	case filepath.Base(slashed) == "mcp_config.json", inFolder(file, "windsurf"):
+		return FormatWindsurf
+	case inFolder(file, ".gemini"):
+		return FormatGemini
+	}
+	for _, f := range root.get("mcpServers").fields {
+		switch {
+		case f.value.get("httpUrl") != nil, f.value.get("includeTools") != nil, f.value.get("excludeTools") != nil:
+			return FormatGemini
+		case f.value.get("serverUrl") != nil, f.value.get("disabledTools") != nil:
+			return FormatWindsurf
+		}
+	}
+	return FormatEverline
+}
+
+func inFolder(file, folder string) bool { return filepath.Base(filepath.Dir(file)) == folder }
+
+// isExtensions tells goose's map from others of that name.
+func isExtensions(n *node) bool {
+	return slices.ContainsFunc(n.fields, func(f field) bool {
+		return f.value.get("cmd") != nil || f.value.get("uri") != nil || f.value.get("type") != nil
+	})
+}
+
+func hasProjectServers(n *node) bool {
+	return slices.ContainsFunc(n.fields, func(f field) bool { return f.value.get("mcpServers") != nil })
+}
+
+func isOpencode(n *node) bool {
+	if s := n.get("servers"); s != nil && s.kind == objectNode {
+		return true
+	}
+	return slices.ContainsFunc(n.fields, func(f field) bool {
+		kind := f.value.get("type")
+		return kind != nil && (kind.text == "local" || kind.text == "remote")
+	})
+}
+
+// foreign reads a client's file.
+func (r *reader) foreign(c *client, root *node) *fault.Fault {
+	r.client = c
+	if c.own != nil {
+		for _, f := range root.fields {
+			if !ignored(f.name) && !slices.Contains(c.own, f.name) {
+				r.unknown(f, "at the top", c.own, nil)
+			}
+		}
+	}
+	maps := c.find(r, root)
+	for _, m := range maps {
+		if err := r.serverMap(r.withoutSkipped(c, m)); err != nil {
+			return err
+		}
+	}
+	if len(maps) == 0 {
+		r.warn(root.at, "there is no server in this file, read as one of %s", c.title)
+	}
+	return nil
+}
+
+func (r *reader) withoutSkipped(c *client, m *node) *node {
+	if c.skip == nil {
+		return m
+	}
+	kept := *m
+	kept.fields = nil
+	for _, f := range m.fields {
+		if why := c.skip(f.value); why != "" {
+			r.warn(f.at, "%q is not read: %s", f.name, why)
+			continue
+		}
+		kept.fields = append(kept.fields, f)
+	}
+	return &kept
+}
+
+// projectFolders are where clients keep the file of one project.
+var projectFolders = []string{".cursor", ".vscode", ".zed", ".codex", ".gemini", ".opencode"}
+
+// folder is what relative names of the file count from: the project's folder
+// for a client's file of one project, else the file's own.
+func (r *reader) folder() string {
+	dir := filepath.Dir(r.file)
+	if r.client != nil && slices.Contains(projectFolders, filepath.Base(dir)) {
+		return filepath.Dir(dir)
+	}
+	return dir
+}
+
+// ofProject tells whether the file belongs to one project, so that its
+// commands start in the project's folder.
+func (r *reader) ofProject() bool {
+	dir := filepath.Dir(r.file)
+	if home, err := r.home(); err == nil && filepath.Clean(home) == filepath.Clean(r.folder()) {
+		return false
+	}
+	return slices.Contains(projectFolders, filepath.Base(dir)) || filepath.Base(r.file) == ".mcp.json"
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// path takes a file name, relative to the folder of the file that names it.
+func path(to *string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != stringNode || n.text == "" {
+			return r.wrongKind(n, "a file name")
+		}
+		*to = n.text
+		if !filepath.IsAbs(n.text) {
+			*to = filepath.Join(filepath.Dir(r.file), n.text)
+		}
+		return nil
+	}
+}
+
+// groups takes an object of group names, each with a list of servers or an
+// object that has one. They are kept by name, so that the order of a file
+// that has none means nothing.
+func groups(to *[]Group) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != objectNode {
+			return r.wrongKind(n, "an object of groups")
+		}
+		var all []Group
+		for _, f := range n.fields {
+			if ignored(f.name) || f.value.kind == nullNode {
+				continue
+			}
+			g := Group{Name: f.name, Expose: ExposeAll}
+			if err := r.group(&g, f); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(all, func(o Group) bool { return o.Name == g.Name }) {
+				r.warn(f.at, "the group %q is there twice; the first one counts", g.Name)
+				continue
+			}
+			all = append(all, g)
+		}
+		slices.SortFunc(all, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
+		*to = all
+		return nil
+	}
+}
+
+func (r *reader) group(g *Group, f field) *fault.Fault {
+	if !groupName(f.name) {
+		return invalid(r.file, f.at, "name it with letters, digits, '_' or '-'", "the group name %q cannot be part of a URL", f.name)
+	}
+	if f.value.kind == listNode {
+		return texts(&g.Servers)(r, f.value)
+	}
+	return r.object(f.value, "a group", []key{
+		{"servers", texts(&g.Servers)},
+		{"expose", word(&g.Expose, ExposeAll, ExposeFind)},
+	}, nil)
+}
+
+// groupName tells whether a name can stand in the path of an endpoint as it is.
+func groupName(s string) bool {
+	return s != "" && len(s) <= 64 && strings.IndexFunc(s, func(c rune) bool {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		return !letter && (c < '0' || c > '9') && c != '_' && c != '-'
+	}) < 0
+}
+
+// settle decides what depends on all files together.
+func (b *builder) settle(first string) {
+	c := b.cfg
+	if c.Pins != PinsOff && c.PinsFile == "" {
+		c.PinsFile = filepath.Join(filepath.Dir(first), "everline.lock.json")
+	}
+	var known []string
+	for _, s := range c.Servers {
+		known = append(known, s.Name)
+	}
+	for _, g := range c.Groups {
+		for _, name := range g.Servers {
+			if !slices.Contains(known, name) {
+				c.Warnings = append(c.Warnings, Warning{
+					Origin: b.settings["groups"], Text: "the group " + g.Name + " names the server " + name + ", which is not configured" + meant(name, known),
+				})
+			}
+		}
+	}
+}

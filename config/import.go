@@ -1,0 +1,57 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// A kept reference stands in a text between these two characters, which are
+// for private use, until the text is written out.
+const (
+	keepOpen  = "\ue000"
+	keepClose = "\ue001"
+)
+
+var kept = strings.NewReplacer(keepOpen, "${", keepClose, "}")
+
+func keep(ref string) string { return keepOpen + ref + keepClose }
+
+// Imported is a server of a client's file as our own file would say it.
+type Imported struct {
+	Name   string
+	Origin Origin
+	Entry  Entry
+}
+
+// Import reads a text of any format and returns its servers as they would be
+// written into our own file, references in our own words: a secret that is in
+// a variable stays in it. Servers that are not usable are left out, with a
+// warning. env says where the user's folder is, workspace which project counts.
+func Import(format, file string, data []byte, workspace string, env func(string) (string, bool)) ([]Imported, []Warning, error) {
+	b := newBuilder(func(name string) (string, bool) { return keep(name), true })
+	b.keeping, b.realEnv, b.workspace = true, env, workspace
+	if env == nil {
+		b.realEnv = func(string) (string, bool) { return "", false }
+	}
+	b.readFile = func(folder, path string) (string, error) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(folder, path)
+		}
+		return keep("file:" + path), nil
+	}
+	if err := b.choose(format); err != nil {
+		return nil, nil, err
+	}
+	if f := b.add(file, data); f != nil {
+		return nil, nil, f
+	}
+	var all []Imported
+	for _, s := range b.cfg.Servers {
+		if s.Command == "" && s.URL == "" {
+			b.cfg.Warnings = append(b.cfg.Warnings, Warning{Origin: s.Origin, Server: s.Name, Text: "is left out: " + s.Err.Text()})
+			continue
+		}
+		all = append(all, Imported{s.Name, s.Origin, s.Entry()})
+	}
+	return all, b.cfg.Warnings, nil
+}

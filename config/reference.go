@@ -1,0 +1,155 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// A Setting is one key of our own file: the table behind the reference page,
+// the JSON Schema and the effective configuration. A test holds it together
+// with the keys that the reader knows.
+type Setting struct {
+	Section string // where it stands: one of the Section constants
+	Key     string
+	Type    string // one of the Type constants
+	Words   []string
+	Doc     string
+
+	field string // of the struct that the section fills; "" if it has none of its own
+}
+
+// The places of settings, as paths with NAME for a server or group.
+const (
+	SectionTop      = "everline"
+	SectionGroup    = "everline.groups.NAME"
+	SectionStandard = "mcpServers.NAME"
+	SectionServer   = "mcpServers.NAME.everline"
+	SectionLimits   = "mcpServers.NAME.everline.limits"
+	SectionRetry    = "mcpServers.NAME.everline.retry"
+	SectionTools    = "mcpServers.NAME.everline.tools"
+)
+
+// Sections are all places, in the order of the reference.
+func Sections() []string {
+	return []string{SectionTop, SectionGroup, SectionStandard, SectionServer, SectionLimits, SectionRetry, SectionTools}
+}
+
+// What a value is.
+const (
+	TypeText     = "string"
+	TypeBool     = "boolean"
+	TypeNumber   = "whole number"
+	TypeFraction = "number"
+	TypeSize     = "size"
+	TypeTime     = "time"
+	TypeWord     = "word"
+	TypeTexts    = "list of strings"
+	TypeTextMap  = "object of strings"
+	TypeReplays  = "object of words"
+	TypeObject   = "object"
+)
+
+var replayWords = []string{"safe", "never", "always"}
+
+// Settings returns the table, in the order of the reference.
+func Settings() []Setting {
+	return []Setting{
+		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only with --allow-remote.", "Listen"},
+		{SectionTop, "firstListWait", TypeTime, nil, "How long the very first list after a start waits for servers that have never had a catalog.", "FirstListWait"},
+		{SectionTop, "separator", TypeText, nil, "What stands between server and tool in the names that clients see.", "Separator"},
+		{SectionTop, "maxName", TypeNumber, nil, "The longest name that clients see; at least 16. Longer ones are cut, with a hash.", "MaxName"},
+		{SectionTop, "drainTimeout", TypeTime, nil, "How long a stop waits for the calls in flight.", "DrainTimeout"},
+		{SectionTop, "maxStarting", TypeNumber, nil, "How many processes may be starting at the same time.", "MaxStarting"},
+		{SectionTop, "outage", TypeWord, []string{OutageKeep, OutageHide}, "What becomes of the tools of a server that is away: kept in the list with a mark, or hidden after hideAfter.", "Outage"},
+		{SectionTop, "hideAfter", TypeTime, nil, "With outage hide: how long a server must be away before its tools are not listed.", "HideAfter"},
+		{SectionTop, "pins", TypeWord, []string{PinsOff, PinsWarn, PinsEnforce}, "What happens when a tool's definition changes after it was approved.", "Pins"},
+		{SectionTop, "pinsFile", TypeText, nil, "Where approved definitions are kept; everline.lock.json beside the configuration by default.", "PinsFile"},
+		{SectionTop, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
+		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /mcp/NAME, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
+		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
+		{SectionGroup, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
+
+		{SectionStandard, "type", TypeWord, []string{"stdio", "http", "sse"}, "How the server is reached; found out where it is left out.", ""},
+		{SectionStandard, "command", TypeText, nil, "The program to start.", "Command"},
+		{SectionStandard, "args", TypeTexts, nil, "Its arguments.", "Args"},
+		{SectionStandard, "env", TypeTextMap, nil, "Variables of its environment, besides a small base set.", "Env"},
+		{SectionStandard, "envFile", TypeText, nil, "A file of NAME=value lines that goes under env.", ""},
+		{SectionStandard, "cwd", TypeText, nil, "The folder to start in, relative to the file.", "Cwd"},
+		{SectionStandard, "url", TypeText, nil, "The address of a server that runs elsewhere.", "URL"},
+		{SectionStandard, "headers", TypeTextMap, nil, "Headers of every request to that address.", "Headers"},
+		{SectionStandard, "disabled", TypeBool, nil, "Not started until it is enabled.", "Disabled"},
+		{SectionStandard, "enabled", TypeBool, nil, "The reverse of disabled, as some clients write it.", ""},
+
+		{SectionServer, "disabled", TypeBool, nil, "Not started until it is enabled.", ""},
+		{SectionServer, "lazy", TypeBool, nil, "Started by the first call; its tools are listed from disk until then.", "Lazy"},
+		{SectionServer, "required", TypeBool, nil, "/readyz says no without it.", "Required"},
+		{SectionServer, "overlap", TypeBool, nil, "A successor starts before the old life ends; true for a URL, false for a command.", "Overlap"},
+		{SectionServer, "startupTimeout", TypeTime, nil, "The limit for start, handshake and first listing.", "StartupTimeout"},
+		{SectionServer, "callTimeout", TypeTime, nil, "The limit for one call.", "CallTimeout"},
+		{SectionServer, "parkFor", TypeTime, nil, "How long a call may wait for the server to come back.", "ParkFor"},
+		{SectionServer, "drainTimeout", TypeTime, nil, "How long a life that is replaced may finish its calls.", "DrainTimeout"},
+		{SectionServer, "idleTimeout", TypeTime, nil, "A lazy server is stopped after so long without a call; 0: never.", "IdleTimeout"},
+		{SectionServer, "refreshInterval", TypeTime, nil, "How often its catalog is listed again; 0: never.", "RefreshInterval"},
+		{SectionServer, "keepResults", TypeTime, nil, "How long outcomes are kept for clients that lost their connection; 0: not at all.", "KeepResults"},
+		{SectionServer, "pingAfter", TypeTime, nil, "The silence on a call after which the server is pinged.", "PingAfter"},
+		{SectionServer, "pingMisses", TypeNumber, nil, "How many pings in a row without an answer mean that it is wedged.", "PingMisses"},
+		{SectionServer, "streamIdleTimeout", TypeTime, nil, "A standing event stream is opened anew after so long without a byte; 0: never.", "StreamIdle"},
+		{SectionServer, "messageUrl", TypeText, nil, "Where an HTTP+SSE server takes messages, if not where it says.", "MessageURL"},
+		{SectionServer, "stopGrace", TypeTime, nil, "The time from SIGTERM to SIGKILL.", "StopGrace"},
+		{SectionServer, "maxConcurrent", TypeNumber, nil, "How many calls it gets at a time; 0: no limit.", "MaxConcurrent"},
+		{SectionServer, "maxWaiting", TypeNumber, nil, "How many calls may wait for it.", "MaxWaiting"},
+		{SectionServer, "maxMessage", TypeSize, nil, "The largest message.", "MaxMessage"},
+		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
+		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
+		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},
+		{SectionServer, "tools", TypeObject, nil, "Which of its tools are published, and how.", ""},
+
+		{SectionLimits, "memory", TypeSize, nil, "Memory of all its processes together; 0: no limit.", "Limits.Memory"},
+		{SectionLimits, "pids", TypeNumber, nil, "Processes and threads; 0: no limit.", "Limits.Pids"},
+		{SectionLimits, "cpu", TypeFraction, nil, "Processors: 0.5 is half of one; 0: no limit.", "Limits.CPU"},
+
+		{SectionRetry, "restart", TypeWord, []string{"always", "on-failure", "never"}, "Whether it is started again after an end.", "Retry.Restart"},
+		{SectionRetry, "fastTries", TypeNumber, nil, "How many attempts there are before the slow probe.", "Retry.FastTries"},
+		{SectionRetry, "firstDelay", TypeTime, nil, "The delay before the second attempt; the first comes at once, later ones double.", "Retry.FirstDelay"},
+		{SectionRetry, "maxDelay", TypeTime, nil, "The longest delay between fast attempts.", "Retry.MaxDelay"},
+		{SectionRetry, "slowProbe", TypeTime, nil, "How often it is tried once the fast attempts are used up.", "Retry.SlowProbe"},
+		{SectionRetry, "stableAfter", TypeTime, nil, "How long it must be up before the attempts are counted anew.", "Retry.StableAfter"},
+		{SectionRetry, "strikes", TypeNumber, nil, "How many failures in a row that blame the connection replace it.", "Retry.Strikes"},
+		{SectionRetry, "maxStartsPerMinute", TypeNumber, nil, "Beyond so many starts in a minute the growing delay applies whatever the health.", "Retry.MaxStarts"},
+
+		{SectionTools, "allow", TypeTexts, nil, "If not empty, only the tools that match one of these globs.", "Tools.Allow"},
+		{SectionTools, "deny", TypeTexts, nil, "Globs of tools that are neither listed nor callable.", "Tools.Deny"},
+		{SectionTools, "hide", TypeTexts, nil, "Globs of tools that are callable, but not listed.", "Tools.Hide"},
+		{SectionTools, "rename", TypeTextMap, nil, "Own name to published name.", "Tools.Rename"},
+		{SectionTools, "replay", TypeReplays, replayWords, "Like replay of the server, for single tools.", "Tools.Replay"},
+	}
+}
+
+// Default is the value that counts where the key is left out, in the words of
+// a file; "" if there is none worth a word.
+func (s Setting) Default() string {
+	if s.field == "" || s.Key == "overlap" {
+		return ""
+	}
+	var from reflect.Value
+	switch s.Section {
+	case SectionTop:
+		from = reflect.ValueOf(*New())
+	case SectionGroup:
+		from = reflect.ValueOf(Group{Expose: ExposeAll})
+	default:
+		from = reflect.ValueOf(NewServer(""))
+	}
+	v := value(fieldOf(from, s.field), s.Type)
+	if v == nil || v == "" {
+		return ""
+	}
+	return jsonValue(v)
+}
+
+func fieldOf(v reflect.Value, path string) reflect.Value {
+	for name := range strings.SplitSeq(path, ".") {
+		v = v.FieldByName(name)
+	}
+	return v
+}

@@ -1,0 +1,199 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/tailscale/hujson"
+)
+
+// TestEverySettingIsDescribed compares the keys that the reader knows with the
+// table behind the reference, both ways.
+func TestEverySettingIsDescribed(t *testing.T) {
+	var d draft
+	sections := map[string][]key{
+		SectionTop: settings(New()), SectionStandard: standard(&d), SectionServer: ours(&d),
+		SectionLimits: limits(&d.Limits), SectionRetry: retry(&d.Retry), SectionTools: tools(&d.Tools),
+	}
+	described := map[string][]string{}
+	for _, s := range Settings() {
+		described[s.Section] = append(described[s.Section], s.Key)
+		if s.Doc == "" || !strings.HasSuffix(s.Doc, ".") {
+			t.Errorf("%s.%s: %q is no sentence", s.Section, s.Key, s.Doc)
+		}
+	}
+	for section, keys := range sections {
+		for _, k := range keys {
+			if !slices.Contains(described[section], k.name) {
+				t.Errorf("%s.%s is not in Settings", section, k.name)
+			}
+		}
+		for _, name := range described[section] {
+			if find(keys, name) == nil {
+				t.Errorf("%s.%s is in Settings, and no key", section, name)
+			}
+		}
+	}
+}
+
+// goldenFile compares a generated file with the one in the tree.
+func goldenFile(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the code says; run go test ./config -rewrite", path)
+	}
+}
+
+func TestSchemaIsPublished(t *testing.T) {
+	goldenFile(t, "../docs/reference/everline.schema.json", Schema())
+}
+
+// TestSchemaAgreesWithTheReader asks both about every golden file.
+func TestSchemaAgreesWithTheReader(t *testing.T) {
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	schema.ID = "" // it is not fetched
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, bad := 0, 0
+	files, _ := filepath.Glob("testdata/golden/*.json")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, readErr := Parse(file, data, testEnv)
+		plain, err := hujson.Standardize(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
+		var doc any
+		if err != nil || json.Unmarshal(plain, &doc) != nil {
+			continue // no JSON at all
+		}
+		verdict := resolved.Validate(doc)
+		switch {
+		case readErr == nil && !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Err != nil }):
+			good++
+			if verdict != nil {
+				t.Errorf("%s is fine, and the schema says %v", file, verdict)
+			}
+		case filepath.Base(file) == "wrongtop.json":
+			bad++
+			if verdict == nil {
+				t.Errorf("%s is not fine, and the schema says nothing", file)
+			}
+		}
+	}
+	if good < 5 || bad == 0 {
+		t.Errorf("%d good files and %d bad ones were compared", good, bad)
+	}
+}
+
+// TestEffectiveReadsBack writes every golden configuration out and reads it again.
+func TestEffectiveReadsBack(t *testing.T) {
+	files, _ := filepath.Glob("testdata/golden/*.*")
+	n := 0
+	for _, file := range files {
+		if ext := filepath.Ext(file); ext == ".golden" || ext == ".txt" {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Parse(filepath.ToSlash(file), data, testEnv)
+		if err != nil {
+			continue
+		}
+		for _, all := range []bool{false, true} {
+			text := c.Effective(all)
+			again, err := Parse("again.json", text, nil)
+			if err != nil {
+				t.Errorf("%s: %v\n%s", file, err, text)
+				continue
+			}
+			for _, s := range c.Servers {
+				if s.Err != nil {
+					continue
+				}
+				back, _ := again.Server(s.Name)
+				if shown := s.Redacted(); !back.Redacted().Equal(shown) {
+					t.Errorf("%s (all %v):\n%+v\nbecame\n%+v\n%s", file, all, shown, back, text)
+				}
+				n++
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d servers were compared", n)
+	}
+}
+
+// TestReferencePage keeps docs/reference/config.md as the table says.
+func TestReferencePage(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString(referenceHead)
+	titles := map[string]string{
+		SectionTop: "Settings of everline itself", SectionGroup: "A group", SectionStandard: "A server: what every client knows",
+		SectionServer: "A server: what is everline's own", SectionLimits: "Limits of a server", SectionRetry: "Retries of a server",
+		SectionTools: "Tools of a server",
+	}
+	for _, section := range Sections() {
+		fmt.Fprintf(&b, "\n## %s\n\nUnder `%s`:\n\n| key | value | default | meaning |\n|---|---|---|---|\n", titles[section], section)
+		for _, s := range Settings() {
+			if s.Section != section {
+				continue
+			}
+			what := s.Type
+			if s.Type == TypeWord {
+				what = "`" + strings.Join(s.Words, "`, `") + "`"
+			}
+			standard := s.Default()
+			if standard != "" {
+				standard = "`" + standard + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, what, standard, s.Doc)
+		}
+	}
+	goldenFile(t, "../docs/reference/config.md", b.Bytes())
+}
+
+const referenceHead = `# everline.json
+
+The file is JSON with comments and trailing commas; ` + "`.yaml`, `.yml` and `.toml`" + ` files are read by the same keys. It is a
+superset of the ` + "`mcpServers`" + ` that every client knows, so a snippet from the README of any server works when it is pasted. What
+is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is told in a warning, with
+its place, and changes nothing. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
+
+With ` + "`\"$schema\": \"" + SchemaID + "\"`" + `
+editors complete the keys ([the schema](everline.schema.json)).
+
+In ` + "`command`, `args`, `env`, `cwd`, `url` and `headers`" + ` these references are replaced: ` + "`${VAR}`, `${VAR:-default}`, `${VAR:?message}`," + `
+` + "`${env:VAR}`, `${file:path}`" + `; ` + "`$$`" + ` is a dollar. A variable that is not set makes that one server ` + "`misconfigured`" + `, with file and line; the
+others start.
+
+A *time* is a string like ` + "`\"30s\"` or `\"1m30s\"`" + `, or a number of seconds. A *size* is a whole number of bytes, or a string like ` + "`\"64MiB\"`" + `.
+
+This page is made by ` + "`go test ./config -rewrite`" + ` from the table that the reader is tested against.
+`

@@ -21,14 +21,26 @@ var mayImport = map[string][]string{
 	"internal/wire":      {},
 	"config":             {"fault"},
 	"internal/catalog":   {"config", "fault"},
-	"internal/transport": {"internal/wire", "config", "fault"},
-	"internal/upstream":  {"internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
+	"internal/transport": {"internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "config", "fault"},
-	"internal/fleet":     {"internal/slot", "internal/catalog", "config", "fault"},
-	".":                  {"internal/fleet", "internal/catalog", "config", "fault"},
+	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "config", "fault"},
+	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "config", "fault"},
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "config", "fault"},
+	"internal/doctor":    {".", "internal/admin", "config", "fault"},
 	"internal/observe":   {"."},
+
+	// What the operating system does for a server's processes. The shim imports
+	// nothing of ours, because a shim must be at work before anything else of
+	// the program is initialized; the root re-exports the permission to use it,
+	// and the fleet ends what an earlier life left behind.
+	"internal/shim":   {},
+	"internal/stray":  {},
+	"internal/cgroup": {},
+
+	// A program that embeds the library, for the official suite.
+	"conformance/driver": {".", "config"},
 
 	// The scripted servers and the built-in servers of the demo: peers of
 	// everline on the wire, and no part of a request's path.
@@ -41,6 +53,7 @@ var mayImport = map[string][]string{
 var mayImportForeign = map[string][]string{
 	"config":             {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport": {"golang.org/x/sys"},
+	"internal/stray":     {"golang.org/x/sys"},
 	"internal/admin":     {"golang.org/x/sys"},
 }
 

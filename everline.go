@@ -42,10 +42,37 @@ type Call struct {
 	// LogLevel is the client's wish for notifications/message during this
 	// call (modern era); "".
 	LogLevel string
+	// Client is who the call is made for: what the server asks and logs during
+	// the call goes there, and to no other. nil: its requests are refused.
+	Client Client
+	// Capabilities are the client capabilities that a modern server is told of
+	// where Params have none in _meta: a raw object. nil: none.
+	Capabilities []byte
 }
+
+// A Client serves what servers ask for during its calls: elicitation/create,
+// sampling/createMessage and roots/list.
+type Client = fleet.Client
+
+// NewClientID returns the ID of a new Client. Calls whose Clients have the
+// same ID are of one client: where a server does not say whose call a request
+// of its own belongs to, it gets there only while that client alone has calls
+// in flight.
+func NewClientID() uint64 { return fleet.NewClientID() }
 
 // Catalog is the merged, immutable table of all servers.
 type Catalog = catalog.Table
+
+// Listed is one item of a Catalog.
+type Listed = catalog.Listed
+
+// Tokens estimates what so many bytes of definitions cost a model that reads
+// them: a token for each 4 bytes.
+func Tokens(bytes int) int { return catalog.Tokens(bytes) }
+
+// Visible returns a text in which characters that do not show, or that change
+// the order of others, are written out as <U+200B>.
+func Visible(s string) string { return catalog.Visible(s) }
 
 // Kind is a kind of listed item.
 type Kind = catalog.Kind
@@ -73,6 +100,7 @@ type Status struct {
 	Era        string // "legacy", "modern", "" if not known yet
 	Version    string // negotiated protocol version
 	Counts     [4]int // by Kind
+	Tokens     int    // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
 	CatalogAt  time.Time
 	Since      time.Time
 	Next       time.Time // next attempt; zero if none is due
@@ -80,6 +108,9 @@ type Status struct {
 	Cause      *fault.Fault // nil if all is well
 	Out        int          // calls in flight
 	Waiting    int          // calls that wait for the server
+	Noise      uint64       // lines or events of this life that were no messages, skipped
+	LastNoise  string       // the newest of them, cut
+	StderrRate float64      // bytes a second that the process writes to stderr, of late
 	Warnings   []string
 	Origin     config.Origin
 	Remedy     string // a command to type; "" if none is needed

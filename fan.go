@@ -14,6 +14,7 @@ type fan struct {
 	closed  bool
 	next    int
 	changes map[int]func([]Kind)
+	applies map[int]func()
 	logs    map[int]func(server string, params []byte)
 	watches map[int]chan Event
 }
@@ -30,6 +31,14 @@ func (f *fan) logged(server string, params []byte) {
 	}
 }
 
+// reconfigured tells those whose part of the catalog the configuration decides.
+func (f *fan) reconfigured() {
+	for _, fn := range snapshot(f, f.appliesLocked) {
+		fn()
+	}
+}
+
+func (f *fan) appliesLocked() map[int]func()            { return f.applies }
 func (f *fan) changesLocked() map[int]func([]Kind)      { return f.changes }
 func (f *fan) logsLocked() map[int]func(string, []byte) { return f.logs }
 
@@ -93,7 +102,8 @@ func (h *Hub) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	return add(&h.fan, &h.fan.changes, fn)
 }
 
-// OnLog calls fn with the params of every notifications/message of a server.
+// OnLog calls fn with the params of every notifications/message of a server
+// that belongs to no certain call; those that do go to the call's Client.
 // fn must not block. cancel ends it.
 func (h *Hub) OnLog(fn func(server string, params []byte)) (cancel func()) {
 	return add(&h.fan, &h.fan.logs, fn)

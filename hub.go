@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
@@ -15,8 +16,9 @@ import (
 // A Hub keeps one supervised connection to every configured server. All its
 // methods may be called by many goroutines at once.
 type Hub struct {
-	fleet *fleet.Fleet
-	fan   fan
+	fleet  *fleet.Fleet
+	fan    fan
+	levels viewLevels
 }
 
 // Open starts a hub for the servers of cfg. It returns at once: servers come
@@ -32,10 +34,15 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	if opts.Version == "" {
 		opts.Version = moduleVersion()
 	}
+	pins, err := fleet.ReadPins(cfg)
+	if err != nil {
+		return nil, err
+	}
 	h := &Hub{}
 	h.fan.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
 		StateDir: opts.StateDir,
+		Pins:     pins,
 		Name:     opts.Name,
 		Version:  opts.Version,
 		Emit:     h.fan.event,
@@ -82,7 +89,12 @@ func (h *Hub) WaitFirst(ctx context.Context) { h.fleet.WaitFirst(ctx) }
 // help. Every error is a *fault.Fault: Kind RPC holds the server's own error,
 // and Outcome says what is known about the execution of any other.
 func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
-	t, err := h.target(c)
+	return h.callIn(ctx, h.Catalog(), c)
+}
+
+// callIn is Call for a client that sees this table.
+func (h *Hub) callIn(ctx context.Context, table *Catalog, c *Call) ([]byte, error) {
+	t, err := h.target(table, c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,21 +103,22 @@ func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+t.Server)
 	}
 	return s.Call(ctx, &fleet.Request{
-		Method:   c.Method,
-		Name:     t.Name,
-		Params:   c.Params,
-		Headers:  t.Headers,
-		Progress: c.Progress,
-		LogLevel: c.LogLevel,
-	}, mayRepeat(c.Method, t))
+		Method:       c.Method,
+		Name:         t.Name,
+		Params:       c.Params,
+		Headers:      t.Headers,
+		Progress:     c.Progress,
+		LogLevel:     c.LogLevel,
+		Client:       c.Client,
+		Capabilities: c.Capabilities,
+	}, t.Replay)
 }
 
-// target finds where a call goes: a pure lookup in the table that is out now.
-func (h *Hub) target(c *Call) (catalog.Target, error) {
-	table := h.Catalog()
+// target finds where a call goes: a pure lookup in the client's table.
+func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, error) {
 	name, ok := c.Name, true
 	if c.Server != "" {
-		if name, ok = h.exposed(c); !ok && c.Method != "tools/call" && c.Method != "prompts/get" {
+		if name, ok = exposed(table, c); !ok && c.Method != "tools/call" && c.Method != "prompts/get" {
 			return catalog.Target{Server: c.Server, Name: c.Name}, nil // a request about no item
 		}
 	}
@@ -114,17 +127,17 @@ func (h *Hub) target(c *Call) (catalog.Target, error) {
 		t, ok = find(table, c.Method, name)
 	}
 	if !ok {
-		return t, h.unknown(c)
+		return t, h.unknown(table, c)
 	}
 	return t, nil
 }
 
 // unknown says why a name is not found: its server is disabled, has never been
 // up, or there is no such name.
-func (h *Hub) unknown(c *Call) *fault.Fault {
+func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 	server := c.Server
 	if server == "" && (c.Method == "tools/call" || c.Method == "prompts/get") {
-		server, _ = h.Catalog().Server(c.Name)
+		server, _ = table.Server(c.Name)
 	}
 	f := fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
 	f.Server, f.Outcome = server, fault.NotSent
@@ -137,6 +150,8 @@ func (h *Hub) unknown(c *Call) *fault.Fault {
 		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+server
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
+	case c.Method == "tools/call" && h.withholds(server):
+		f.Err, f.Remedy = errors.New("nothing that is approved is called "+c.Name), "everline tools diff "+server
 	}
 	return f
 }
@@ -158,36 +173,12 @@ func find(table *Catalog, method, name string) (catalog.Target, bool) {
 }
 
 // exposed finds the published name of what a server itself calls c.Name.
-func (h *Hub) exposed(c *Call) (string, bool) {
+func exposed(table *Catalog, c *Call) (string, bool) {
 	kind := Tools
 	if c.Method != "tools/call" {
 		kind = Prompts
 	}
-	for l := range h.Catalog().Items(kind) {
-		if l.Server == c.Server && l.Item.Name == c.Name {
-			return l.Exposed, true
-		}
-	}
-	return "", false
-}
-
-// mayRepeat tells whether a call whose outcome is unknown may be sent again.
-func mayRepeat(method string, t catalog.Target) bool {
-	switch method {
-	case "prompts/get", "resources/read", "completion/complete":
-		return true
-	case "tools/call":
-		switch t.Replay {
-		case config.ReplayAlways:
-			return true
-		case config.ReplayNever:
-			return false
-		default:
-			return t.Hints.ReadOnly || t.Hints.Idempotent
-		}
-	default:
-		return false
-	}
+	return table.Exposed(kind, c.Server, c.Name)
 }
 
 // Subscribe asks for the updates of a resource until cancel is called, over
@@ -199,12 +190,24 @@ func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte))
 
 // SetLevel asks all servers for log messages from this level on ("debug" to
 // "emergency"); "" asks for nothing.
-func (h *Hub) SetLevel(level string) { h.fleet.SetLevel(level) }
+func (h *Hub) SetLevel(level string) { h.setLevel("", level) }
 
 // Apply makes cfg the configuration. Only what changed is touched; the plan
 // says what that was. It returns once the new catalog is published.
 func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
-	return h.fleet.Apply(ctx, cfg)
+	plan, err := h.fleet.Apply(ctx, cfg)
+	h.fan.reconfigured()
+	return plan, err
+}
+
+// KeepResults is how long a server wants the outcomes of its tool calls to be
+// kept for clients that lost their connection; 0: not at all.
+func (h *Hub) KeepResults(server string) time.Duration {
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return 0
+	}
+	return s.View().Server.KeepResults
 }
 
 // Enable lets a disabled server run again. Enabling an enabled one changes nothing.

@@ -22,6 +22,8 @@ import (
 
 func TestMain(m *testing.M) {
 	mcptest.RunChild()
+	historyChild()
+	processChild()
 	goleak.VerifyTestMain(m)
 }
 
@@ -117,7 +119,7 @@ func mustCall(t *testing.T, hub *everline.Hub, name, arguments string) string {
 	t.Helper()
 	r, err := call(t, hub, name, arguments)
 	if err != nil {
-		t.Fatalf("%s(%s): %v", name, arguments, err)
+		t.Fatalf("%s(%.80s): %v", name, arguments, err)
 	}
 	return r
 }
@@ -216,6 +218,7 @@ func TestLastGoodCatalogOutlivesEverything(t *testing.T) {
 	hub := open(t, set, everline.Options{StateDir: dir})
 	ready(t, hub, "a", 0)
 	untilNames(t, hub, "safe")
+	s.Await(t, "the standing stream", func() bool { return s.Listeners() > 0 })
 	s.Next("tools/list", 1, mcptest.Reply{Status: 500})
 	s.Notify("notifications/tools/list_changed", "")
 	s.Await(t, "the failed refresh", func() bool { return s.Count("tools/list") >= 2 })

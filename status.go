@@ -11,13 +11,23 @@ import (
 // LogLine is one line that a server's process wrote to stderr.
 type LogLine = fleet.Line
 
+// A Leftover is a process of an earlier everline that was found alive.
+type Leftover = fleet.Leftover
+
+// Leftovers returns the processes that an earlier everline on the same
+// Options.StateDir had left behind: servers, and what they had started. They
+// are ended before this one starts its first command.
+func (h *Hub) Leftovers() []Leftover { return h.fleet.Leftovers() }
+
 // Status returns what is known about every server, in the order of the
 // configuration.
 func (h *Hub) Status() []Status {
 	views := h.fleet.Views()
+	sizes := h.Catalog().Sizes(Tools)
 	all := make([]Status, len(views))
 	for i, v := range views {
 		all[i] = h.status(v)
+		all[i].Tokens = catalog.Tokens(sizes[all[i].Name])
 	}
 	return all
 }
@@ -29,7 +39,9 @@ func (h *Hub) Server(name string) (st Status, ok bool) {
 	if s == nil {
 		return Status{}, false
 	}
-	return h.status(s.View()), true
+	st = h.status(s.View())
+	st.Tokens = catalog.Tokens(h.Catalog().Sizes(Tools)[name])
+	return st, true
 }
 
 // Logs returns the last lines that a server's processes wrote to stderr,
@@ -64,6 +76,7 @@ func (h *Hub) status(v *fleet.View) Status {
 		if v.Info.Era.Modern {
 			st.Era = "modern"
 		}
+		st.wire(v.Now().Info)
 	}
 	if c := v.Catalog; c != nil {
 		for _, k := range catalog.Kinds {
@@ -81,7 +94,30 @@ func (h *Hub) status(v *fleet.View) Status {
 			st.Warnings = append(st.Warnings, conflictText(c))
 		}
 	}
+	if v.Away() && h.Catalog().Hides(st.Name) {
+		st.Warnings = append(st.Warnings, "what it offers is not listed: it has been away for "+h.Config().HideAfter.String()+" or longer")
+	}
+	for _, c := range h.pinChanges(st.Name) {
+		if w := c.warning(); w != "" {
+			st.Warnings = append(st.Warnings, w)
+		}
+	}
 	return st
+}
+
+// loudStderr is from how many bytes a second a server's stderr is a flood.
+const loudStderr = 64 << 10
+
+// wire fills in how the link of the serving life behaves.
+func (st *Status) wire(info fleet.Link) {
+	st.Noise, st.LastNoise, st.StderrRate = info.Noise, info.LastNoise, info.StderrRate
+	st.Warnings = append(st.Warnings, info.Notices...)
+	if st.Noise > 0 {
+		st.Warnings = append(st.Warnings, fmt.Sprintf("it wrote %d lines that are no messages of the protocol where only those belong; the last one: %s", st.Noise, st.LastNoise))
+	}
+	if st.StderrRate >= loudStderr {
+		st.Warnings = append(st.Warnings, fmt.Sprintf("it floods its stderr: %.0f kB a second", st.StderrRate/1000))
+	}
 }
 
 func conflictText(c catalog.Conflict) string {

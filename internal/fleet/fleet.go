@@ -15,12 +15,15 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/stray"
 )
 
 // Options make a Fleet. The func fields must not block; nil is allowed.
 type Options struct {
 	StateDir      string // where last good catalogs are kept; "": nowhere
 	Name, Version string // what servers are told of us
+
+	Pins *catalog.Lock // as ReadPins gives it
 
 	Emit    func(slot.Event)                           // every event of every slot
 	Changed func([]catalog.Kind)                       // after a new table is out: the kinds that differ
@@ -35,7 +38,11 @@ type Fleet struct {
 	opts    Options
 	started time.Time
 	store   *catalog.Store
+	ledger  *stray.Ledger // of server processes; nil without a state folder
 	wishes  wishes
+	pins    pinning
+	touched names // members that have published since the last merge
+	unsaved names // members of which the disk may not have the latest
 
 	gate     chan struct{} // held by the one Apply that runs; a channel, so that waiting for it ends with ctx
 	roster   atomic.Pointer[roster]
@@ -44,6 +51,8 @@ type Fleet struct {
 	save     chan struct{} // one slot: something that is kept on disk has changed
 	asked    atomic.Uint64 // merges asked for
 	starting chan struct{} // bounds the starts over all slots
+	swept    chan struct{} // closed once what an earlier everline left behind has ended
+	strays   []Leftover    // what that was; valid then
 	stop     chan struct{}
 	stopped  sync.Once
 	loops    sync.WaitGroup // merger and saver
@@ -59,6 +68,11 @@ type roster struct {
 	cfg    *config.Config
 	order  []*member
 	byName map[string]*member
+	place  map[string]int // in order, by name
+}
+
+func newRoster(cfg *config.Config) *roster {
+	return &roster{cfg: cfg, byName: map[string]*member{}, place: map[string]int{}}
 }
 
 // published is the table that is out. changed is closed when the next one is.
@@ -78,20 +92,24 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		trigger:  make(chan struct{}, 1),
 		save:     make(chan struct{}, 1),
 		starting: make(chan struct{}, max(cfg.MaxStarting, 1)),
+		swept:    make(chan struct{}),
 		stop:     make(chan struct{}),
 		leaving:  map[string]chan struct{}{},
 	}
 	f.wishes.init()
+	f.pins = pinning{gate: make(chan struct{}, 1), lock: opts.Pins}
 	if opts.StateDir != "" {
 		f.store = &catalog.Store{Dir: opts.StateDir}
+		f.ledger = stray.NewLedger(opts.StateDir)
 	}
-	r := &roster{cfg: cfg, byName: map[string]*member{}}
+	f.loops.Go(f.sweep) // bounded by itself
+	r := newRoster(cfg)
 	for _, s := range cfg.Servers {
 		r.add(f.newMember(s, nil))
 	}
 	f.roster.Store(r)
-	m := newMerger(cfg)
-	f.out.Store(&published{table: m.merge(r), changed: make(chan struct{})})
+	m := newMerger(f)
+	f.out.Store(&published{table: m.merge(r, nil), changed: make(chan struct{})})
 	f.loops.Go(func() { f.mergeLoop(m) })
 	f.loops.Go(f.saveLoop)
 	f.poke()
@@ -104,6 +122,7 @@ func (r *roster) pending() bool {
 }
 
 func (r *roster) add(m *member) {
+	r.place[m.name] = len(r.order)
 	r.order = append(r.order, m)
 	r.byName[m.name] = m
 }
@@ -165,9 +184,13 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 	case <-ctx.Done():
 		return config.Plan{}, fault.From("apply", ctx.Err())
 	}
+	lock, err := f.reread(ctx, cfg)
+	if err != nil {
+		return config.Plan{}, err
+	}
 	old := f.roster.Load()
 	plan := config.Diff(old.cfg, cfg)
-	next := &roster{cfg: cfg, byName: map[string]*member{}}
+	next := newRoster(cfg)
 	var errs []error
 	for _, s := range cfg.Servers {
 		m := old.byName[s.Name]
@@ -180,6 +203,7 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 		}
 		next.add(m)
 	}
+	f.pins.set(lock, false)
 	f.roster.Store(next)
 	for _, name := range plan.Remove {
 		f.retire(old.byName[name])
@@ -232,6 +256,7 @@ func (f *Fleet) Close(ctx context.Context) error {
 	f.stopped.Do(func() { close(f.stop) })
 	f.loops.Wait()
 	f.workers.Wait()
+	f.closeLedger(errors.Join(errs...))
 	return errors.Join(errs...)
 }
 

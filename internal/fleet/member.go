@@ -21,8 +21,12 @@ type member struct {
 
 // memory is what outlives a member's spec.
 type memory struct {
-	era  atomic.Pointer[slot.Era]
-	told atomic.Uint64 // the newest life that was told of the clients' wishes
+	saying chan struct{} // one slot: held while the server is told of the log level
+	era    atomic.Pointer[slot.Era]
+	told   atomic.Uint64 // the newest life that was told of the clients' wishes
+
+	digest atomic.Pointer[digest]  // of the catalog that was pinned last
+	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
 }
 
 // with returns the member with a new spec and the same slot.
@@ -33,7 +37,7 @@ func (m *member) with(s config.Server) *member {
 // newMember makes the slot of a server. before, if not nil, is closed when an
 // earlier slot of the same name is gone; the first life waits for that.
 func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
-	m := &member{name: s.Name, spec: s, memory: &memory{}}
+	m := &member{name: s.Name, spec: s, memory: &memory{saying: make(chan struct{}, 1)}}
 	saved := f.load(s)
 	var era slot.Era
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil {
@@ -45,10 +49,19 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 		Last:      saved.Catalog,
 		Gen:       saved.Gen,
 		Starting:  f.starting,
-		Published: func(*slot.View) { f.poke() },
+		Published: func(v *slot.View) { f.published(m, v) },
 		Emit:      f.opts.Emit,
 	})
 	return m
+}
+
+// published is called by the slot's loop.
+func (f *Fleet) published(m *member, v *slot.View) {
+	if r := f.roster.Load(); r != nil && r.cfg.Pins != config.PinsOff && v.Published() {
+		m.digestOf(v.Catalog)
+	}
+	f.touched.add(m.name)
+	f.poke()
 }
 
 // dial is the member's way to a new life.
@@ -70,6 +83,10 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 				return nil, context.Cause(ctx)
 			}
 		}
+		if s.Command != "" && !f.clean(ctx) {
+			return nil, context.Cause(ctx)
+		}
+		h.Spawned = func(pid int) { f.spawned(m.name, pid) }
 		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.name, uri, params) }
 		h.Log = func(params []byte) {
 			if f.opts.Log != nil {

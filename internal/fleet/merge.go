@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -14,30 +15,94 @@ import (
 // closeLimit is what closing a slot may take beyond draining its calls.
 const closeLimit = 10 * time.Second
 
-// A merger turns views into tables. It belongs to the merge loop.
+// A merger turns views into tables. It belongs to the merge loop, and looks
+// at those members alone that have published something.
 type merger struct {
 	catalog.Merger
-	last []catalog.Entry
-	out  *catalog.Table
+	f       *Fleet
+	roster  *roster
+	entries []catalog.Entry // by place in the roster
+	away    map[string]time.Time
+	hideDue time.Time // when the next server is away for too long; zero if none will be
+	out     *catalog.Table
 }
 
-func newMerger(cfg *config.Config) *merger {
-	return &merger{Merger: catalog.Merger{Naming: catalog.Naming{Separator: cfg.Separator, Max: cfg.MaxName}}}
-}
+func newMerger(f *Fleet) *merger { return &merger{f: f, away: map[string]time.Time{}} }
 
-// merge returns the table of what the roster publishes now: the last one if
-// nothing that it shows has changed.
-func (m *merger) merge(r *roster) *catalog.Table {
-	m.Naming = catalog.Naming{Separator: r.cfg.Separator, Max: r.cfg.MaxName}
-	entries := make([]catalog.Entry, len(r.order))
-	for i, mem := range r.order {
-		entries[i] = mem.entry(mem.slot.View())
+// merge returns the table of what the roster publishes now, where nothing but
+// the named members has changed since the last time; the last table if nothing
+// that it shows has changed.
+func (m *merger) merge(r *roster, touched []string) *catalog.Table {
+	naming := catalog.Naming{Separator: r.cfg.Separator, Max: r.cfg.MaxName}
+	changed := m.out == nil || m.Naming != naming
+	m.Naming = naming
+	if m.roster != r {
+		changed = m.rebuild(r) || changed
 	}
-	if m.out != nil && slices.EqualFunc(m.last, entries, catalog.Entry.Same) {
-		return m.out
+	for _, name := range touched {
+		if i, ok := r.place[name]; ok {
+			e := m.entry(r.order[i])
+			changed = changed || !m.entries[i].Same(e)
+			m.entries[i] = e
+		}
 	}
-	m.last, m.out = entries, m.Merge(entries)
+	changed = m.hide(r) || changed
+	if changed {
+		m.out = m.Merge(m.entries)
+	}
 	return m.out
+}
+
+// rebuild looks at all members of a new roster.
+func (m *merger) rebuild(r *roster) (changed bool) {
+	old := m.entries
+	m.roster, m.entries = r, make([]catalog.Entry, len(r.order))
+	for i, mem := range r.order {
+		m.entries[i] = m.entry(mem)
+	}
+	for name := range m.away {
+		if r.byName[name] == nil {
+			delete(m.away, name)
+		}
+	}
+	return !slices.EqualFunc(old, m.entries, catalog.Entry.Same)
+}
+
+// entry is what a member adds now. Whether it is hidden is decided by hide.
+func (m *merger) entry(mem *member) catalog.Entry {
+	v := mem.slot.View()
+	e := mem.entry(v)
+	if e.Published {
+		e.Catalog = m.f.pinned(mem, e.Catalog, m.roster.cfg.Pins, v.State.Gen)
+	}
+	switch _, known := m.away[e.Server]; {
+	case e.Away == nil:
+		delete(m.away, e.Server)
+	case !known:
+		m.away[e.Server] = time.Now()
+	}
+	if i, ok := m.roster.place[e.Server]; ok && e.Away != nil {
+		e.Hidden = m.entries[i].Hidden && m.entries[i].Server == e.Server
+	}
+	return e
+}
+
+// hide hides the servers that have been away for too long, and says when the
+// next one will have been.
+func (m *merger) hide(r *roster) (changed bool) {
+	m.hideDue = time.Time{}
+	now := time.Now()
+	for name, since := range m.away {
+		due := since.Add(r.cfg.HideAfter)
+		hidden := r.cfg.Outage == config.OutageHide && !now.Before(due)
+		if e := &m.entries[r.place[name]]; e.Hidden != hidden {
+			e.Hidden, changed = hidden, true
+		}
+		if r.cfg.Outage == config.OutageHide && !hidden && (m.hideDue.IsZero() || due.Before(m.hideDue)) {
+			m.hideDue = due
+		}
+	}
+	return changed
 }
 
 // poke asks for a merge and returns its number; it never waits.
@@ -71,44 +136,47 @@ func (f *Fleet) Flush(ctx context.Context) error {
 
 // mergeLoop is the only writer of Fleet.out after New.
 func (f *Fleet) mergeLoop(m *merger) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
+		timer.Stop()
+		var due <-chan time.Time
+		if !m.hideDue.IsZero() {
+			timer.Reset(time.Until(m.hideDue))
+			due = timer.C
+		}
 		select {
 		case <-f.trigger:
+		case <-due:
 		case <-f.stop:
 			return
 		}
 		n := f.asked.Load()
+		touched := f.touched.take()
 		r := f.roster.Load()
+		if m.roster != r {
+			touched = r.names()
+		}
 		old := f.out.Load()
-		next := &published{table: m.merge(r), merged: n, changed: make(chan struct{})}
+		next := &published{table: m.merge(r, touched), merged: n, changed: make(chan struct{})}
 		f.out.Store(next)
 		close(old.changed)
-		if kinds := changed(old.table, next.table); len(kinds) > 0 && f.opts.Changed != nil {
+		if kinds := catalog.Changed(old.table, next.table); len(kinds) > 0 && f.opts.Changed != nil {
 			f.opts.Changed(kinds)
 		}
-		f.follow(r)
+		f.follow(r, touched)
 	}
-}
-
-// changed returns the kinds whose published lists differ. Outage marks do not
-// count: a restart with an identical catalog is silent.
-func changed(old, new *catalog.Table) []catalog.Kind {
-	if old == new {
-		return nil
-	}
-	var kinds []catalog.Kind
-	for _, k := range catalog.Kinds {
-		if old.Hash(k) != new.Hash(k) {
-			kinds = append(kinds, k)
-		}
-	}
-	return kinds
 }
 
 // follow does what new lives ask for: their era is remembered, they are told
 // of the clients' wishes, and what they offer is kept on disk.
-func (f *Fleet) follow(r *roster) {
-	for _, m := range r.order {
+func (f *Fleet) follow(r *roster, touched []string) {
+	for _, name := range touched {
+		m := r.byName[name]
+		if m == nil {
+			continue
+		}
+		f.unsaved.add(name)
 		v := m.slot.View()
 		if v.State.Serving == 0 || m.told.Load() == v.State.Serving {
 			continue
@@ -130,34 +198,46 @@ func (f *Fleet) saveLoop() {
 	for {
 		select {
 		case <-f.save:
-			f.saveAll(written)
+			f.saveAll(written, f.unsaved.take())
+			f.savePins()
+			f.saveLedger()
 		case <-f.stop:
-			f.saveAll(written)
+			f.saveAll(written, f.roster.Load().names())
+			f.savePins()
 			return
 		}
 	}
 }
 
-func (f *Fleet) saveAll(written map[string]catalog.Saved) {
+// saveAll writes what is new of the named members. What cannot be written is
+// tried again with the next change of that member.
+func (f *Fleet) saveAll(written map[string]catalog.Saved, names []string) {
 	if f.store == nil {
 		return
 	}
-	for _, m := range f.roster.Load().order {
-		v := m.slot.View()
-		last := written[m.name]
-		if v.Catalog == nil || (last.Catalog == v.Catalog && last.Gen == v.State.Gen) {
-			continue
+	r := f.roster.Load()
+	for _, name := range names {
+		if m := r.byName[name]; m != nil {
+			f.saveOne(written, m)
 		}
-		saved := catalog.Saved{Catalog: v.Catalog, Gen: v.State.Gen}
-		if e := m.era.Load(); e != nil {
-			saved.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
-		}
-		if err := f.store.Save(m.spec.Identity(), saved); err != nil {
-			f.warn(m.name, "keeping the catalog on disk: "+err.Error())
-			continue
-		}
-		written[m.name] = saved
 	}
+}
+
+func (f *Fleet) saveOne(written map[string]catalog.Saved, m *member) {
+	v := m.slot.View()
+	last := written[m.name]
+	saved := catalog.Saved{Catalog: v.Catalog, Gen: v.State.Gen}
+	if e := m.era.Load(); e != nil {
+		saved.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
+	}
+	if v.Catalog == nil || last.Catalog == v.Catalog && last.Gen == v.State.Gen && bytes.Equal(last.Era, saved.Era) {
+		return
+	}
+	if err := f.store.Save(m.spec.Identity(), saved); err != nil {
+		f.warn(m.name, "keeping the catalog on disk: "+err.Error())
+		return
+	}
+	written[m.name] = saved
 }
 
 // load returns what is on disk of a server; nothing, with a warning, if the

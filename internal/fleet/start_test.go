@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/transport"
+)
+
+func seen(f *Fleet, name string) string { return f.Slot(name).View().Seen() }
+
+func at(begun time.Time, d time.Duration) {
+	time.Sleep(time.Until(begun.Add(d)))
+	synctest.Wait()
+}
+
+// Servers that never say a word have all the places there are, and one that
+// would answer does not have to wait until they are given up.
+func TestStartsAreNotHeldUpByDeafServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		names := make([]string, 0, 10)
+		for i := range 9 {
+			names = append(names, fmt.Sprintf("deaf%d", i))
+			srv := p.add(names[i], mcptest.Config{})
+			for _, method := range []string{"server/discover", "initialize"} {
+				srv.On(method, func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Hang: true} })
+			}
+		}
+		cfg := configOf(append(names, "good")...)
+		p.add("good", mcptest.Config{})
+		var deaf atomic.Int32 // that are being started
+		o := p.options()
+		o.Dial = func(name string, d slot.Dial) slot.Dial {
+			real := p.dial(name, d)
+			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+				if name != "good" {
+					deaf.Add(1)
+				}
+				return real(ctx, s, gen, h)
+			}
+		}
+		begun := time.Now()
+		f := start(t, cfg, o)
+		defer stop(t, f)
+		if n := deaf.Load(); n != 8 {
+			t.Errorf("%d starts at a time, want 8", n)
+		}
+		at(begun, 300*time.Millisecond)
+		if s := seen(f, "good"); s != "connected" {
+			t.Errorf("the good server is %s", s)
+		}
+	})
+}
+
+// Fifty slow servers come up side by side, and no more than eight begin at the
+// same moment.
+func TestStartOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		var names []string
+		for i := range 50 {
+			name := fmt.Sprintf("s%02d", i)
+			names = append(names, name)
+			p.add(name, mcptest.Config{})
+		}
+		begins := map[time.Duration]int{}
+		o := p.options()
+		var begun time.Time
+		o.Dial = func(name string, d slot.Dial) slot.Dial {
+			real := p.dial(name, d)
+			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+				p.mu.Lock()
+				begins[time.Since(begun)]++
+				p.mu.Unlock()
+				time.Sleep(5 * time.Second) // npx downloads
+				return real(ctx, s, gen, h)
+			}
+		}
+		begun = time.Now()
+		f := start(t, configOf(names...), o)
+		defer stop(t, f)
+		last := 6 * 300 * time.Millisecond // the seventh batch of eight
+		at(begun, last+5*time.Second)
+		for _, name := range names {
+			if s := seen(f, name); s != "connected" {
+				t.Errorf("%s is %s", name, s)
+			}
+		}
+		for when, n := range begins {
+			if n > 8 {
+				t.Errorf("%d starts after %v", n, when)
+			}
+		}
+	})
+}
+
+// A command that is not there yet is looked for slowly, and found once it is
+// installed, without anybody doing anything.
+func TestFaultD5_E7_MissingCommandIsPickedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		p.add("tool", mcptest.Config{})
+		path := filepath.Join(t.TempDir(), "tool")
+		var tries atomic.Int64
+		o := p.options()
+		o.Dial = func(name string, d slot.Dial) slot.Dial {
+			real := p.dial(name, d)
+			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+				tries.Add(1)
+				if _, err := os.Stat(path); err != nil { // the real refusal, of the real transport
+					return nil, fault.From("start", missing(ctx, path))
+				}
+				return real(ctx, s, gen, h)
+			}
+		}
+		begun := time.Now()
+		f := start(t, configOf("tool"), o)
+		defer stop(t, f)
+		at(begun, time.Minute)
+		if tries.Load() != 1 || seen(f, "tool") == "connected" {
+			t.Errorf("%d tries within a minute, %s", tries.Load(), seen(f, "tool"))
+		}
+		if cause := f.Slot("tool").View().Cause; cause == nil || cause.Kind != fault.Missing || cause.Remedy == "" {
+			t.Errorf("%#v", cause)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // must be executable
+			t.Fatal(err)
+		}
+		at(begun, 11*time.Minute)
+		if seen(f, "tool") != "connected" {
+			t.Errorf("still %s after %d tries", seen(f, "tool"), tries.Load())
+		}
+	})
+}
+
+func missing(ctx context.Context, path string) error {
+	conn, err := transport.OpenStdio(ctx, transport.StdioSpec{Command: path}, transport.Options{Inbound: func(transport.Inbound) {}})
+	if err == nil {
+		_ = conn.Close(ctx)
+	}
+	return err
+}

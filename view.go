@@ -1,0 +1,245 @@
+package everline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+)
+
+// A View is the part of a hub that one endpoint serves: all servers, or those
+// of a group; all of their tools, or two that find and call them. What that is
+// follows the configuration that is applied, so a view outlives reloads. What
+// it does not have cannot be called, read or heard through it.
+//
+// Methods that a View does not have itself are those of its hub.
+type View struct {
+	*Hub
+	group string // "": all servers
+
+	made atomic.Pointer[made]
+	mu   sync.Mutex // makes one at a time; nothing waits under it
+}
+
+// made is the table of a view for one table of the hub and one configuration.
+type made struct {
+	from   *Catalog
+	cfg    *config.Config
+	scope  scope
+	table  *Catalog // what is listed and found
+	finder func() *catalog.Finder
+}
+
+// scope is what the configuration says of a view.
+type scope struct {
+	exists  bool
+	search  bool
+	servers []string // nil: all
+}
+
+func (s scope) has(server string) bool { return s.servers == nil || slices.Contains(s.servers, server) }
+
+// View returns the view of a group; that of all servers for "". It need not
+// exist yet; see Exists.
+func (h *Hub) View(group string) *View { return &View{Hub: h, group: group} }
+
+// Exists tells whether the configuration that is applied has the view's group.
+func (v *View) Exists() bool { return v.scope(v.Config()).exists }
+
+func (v *View) scope(cfg *config.Config) scope {
+	if v.group == "" {
+		return scope{exists: true, search: cfg.Expose == config.ExposeFind}
+	}
+	g, ok := cfg.Group(v.group)
+	return scope{exists: ok, search: g.Expose == config.ExposeFind, servers: append([]string{}, g.Servers...)}
+}
+
+// Catalog is what the view publishes now.
+func (v *View) Catalog() *Catalog { return v.now().table }
+
+func (v *View) now() *made {
+	from, cfg := v.Hub.Catalog(), v.Config()
+	if m := v.made.Load(); m != nil && m.from == from && m.cfg == cfg {
+		return m
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old := v.made.Load()
+	if old != nil && old.from == from && old.cfg == cfg {
+		return old
+	}
+	m := v.build(from, cfg, old)
+	v.made.Store(m)
+	return m
+}
+
+func (v *View) build(from *Catalog, cfg *config.Config, old *made) *made {
+	m := &made{from: from, cfg: cfg, scope: v.scope(cfg), table: from}
+	var last, whole *Catalog
+	if old != nil {
+		last = old.table
+		whole = last.Whole()
+	}
+	if m.scope.servers != nil {
+		m.table = from.Only(m.scope.has, whole)
+	}
+	if !m.scope.search {
+		return m
+	}
+	all := m.table
+	if old != nil && old.finder != nil && whole.Hash(Tools) == all.Hash(Tools) {
+		m.finder = old.finder // outage marks do not move tools
+	} else {
+		m.finder = sync.OnceValue(func() *catalog.Finder { return catalog.NewFinder(all) })
+	}
+	var names []string
+	for _, s := range cfg.Servers {
+		if m.scope.has(s.Name) && !s.Disabled {
+			names = append(names, s.Name)
+		}
+	}
+	m.table = all.WithTools(catalog.SearchTools(names), last)
+	return m
+}
+
+// Call is Hub.Call for what the view has.
+func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
+	m := v.now()
+	if c.Method == "tools/call" && m.scope.search && c.Server == "" {
+		switch c.Name {
+		case catalog.SearchTool:
+			return m.search(c.Params), nil
+		case catalog.CallTool:
+			return v.callFound(ctx, m, c)
+		}
+	}
+	return v.callOwn(ctx, m, c)
+}
+
+// callOwn makes a call within the view. What belongs to other servers is as
+// unknown here as if they did not exist.
+func (v *View) callOwn(ctx context.Context, m *made, c *Call) ([]byte, error) {
+	if c.Server != "" && !m.scope.has(c.Server) {
+		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
+	}
+	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == "tools/call" || c.Method == "prompts/get") {
+		return nil, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
+	}
+	return v.callIn(ctx, m.table, c)
+}
+
+// search answers a call of the search tool.
+func (m *made) search(params []byte) []byte {
+	query, limit, err := catalog.ReadSearch(params)
+	if err != nil {
+		return catalog.Text(err.Error(), true)
+	}
+	whole := m.table.Whole()
+	var lines [][]byte
+	for _, i := range m.finder().Find(query, limit) {
+		lines = append(lines, whole.Listed(Tools, i))
+	}
+	if len(lines) == 0 {
+		return catalog.Text("No tool matches. Try other or fewer words.", false)
+	}
+	return catalog.Text(string(bytes.Join(lines, []byte{'\n'})), false)
+}
+
+// callFound makes the call that a call of the call tool stands for.
+func (v *View) callFound(ctx context.Context, m *made, c *Call) ([]byte, error) {
+	name, params, err := catalog.ReadCall(c.Params)
+	if err != nil {
+		return catalog.Text(err.Error(), true), nil
+	}
+	inner := *c
+	inner.Name, inner.Params = name, params
+	result, err := v.callOwn(ctx, m, &inner)
+	if errors.Is(err, &fault.Fault{Kind: fault.NotFound}) {
+		return catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true), nil
+	}
+	return result, err
+}
+
+// Subscribe is Hub.Subscribe for the resources that the view has.
+func (v *View) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
+	target, ok := v.Catalog().Resource(uri)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
+	}
+	return v.fleet.SubscribeAt(ctx, target.Server, uri, fn)
+}
+
+// OnChange calls fn after what the view publishes has changed, with the kinds
+// whose lists differ. fn must not block. cancel ends it.
+func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
+	var mu sync.Mutex // guards last, and orders the calls of fn
+	last := v.Catalog()
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		next := v.Catalog()
+		kinds := catalog.Changed(last, next)
+		last = next
+		if len(kinds) > 0 {
+			fn(kinds)
+		}
+	}
+	ends := []func(){
+		add(&v.fan, &v.fan.changes, func([]Kind) { look() }),
+		add(&v.fan, &v.fan.applies, look),
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// OnLog is Hub.OnLog for the servers that the view has.
+func (v *View) OnLog(fn func(server string, params []byte)) (cancel func()) {
+	return v.Hub.OnLog(func(server string, params []byte) {
+		if v.now().scope.has(server) {
+			fn(server, params)
+		}
+	})
+}
+
+// SetLevel asks for log messages on behalf of the view's clients. Servers are
+// asked for the most talkative level that any view wants.
+func (v *View) SetLevel(level string) { v.setLevel("view "+v.group, level) }
+
+// viewLevels are the levels that the views ask for.
+type viewLevels struct {
+	mu    sync.Mutex // guards wants
+	wants map[string]string
+}
+
+// levelWords are the severities of RFC 5424, the most talkative first.
+var levelWords = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+func (h *Hub) setLevel(who, level string) {
+	l := &h.levels
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wants == nil {
+		l.wants = map[string]string{}
+	}
+	l.wants[who] = level
+	lowest := len(levelWords)
+	for _, want := range l.wants {
+		if i := slices.Index(levelWords, want); i >= 0 {
+			lowest = min(lowest, i)
+		}
+	}
+	if lowest == len(levelWords) {
+		h.fleet.SetLevel("")
+		return
+	}
+	h.fleet.SetLevel(levelWords[lowest]) // does not wait
+}

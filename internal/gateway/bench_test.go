@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -116,4 +117,47 @@ func memory() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkNetwork sends 16 calls at a time over loopback: through the gateway,
+// and to a handler that only reads the body and writes the same answer, which
+// is what net/http alone costs.
+func BenchmarkNetwork(b *testing.B) {
+	h := newHub()
+	result := []byte(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`)
+	h.onCall = func(context.Context, *everline.Call) ([]byte, error) { return result, nil }
+	g := New(h, Options{})
+	defer g.Close(context.Background())
+	s := g.newSession(latestLegacy)
+	g.table.add(s)
+	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header()["Content-Type"] = jsonType
+		_, _ = w.Write(result)
+	})
+	for name, handler := range map[string]http.Handler{"gateway": g.Handler(), "bare": bare} {
+		b.Run(name, func(b *testing.B) {
+			srv := httptest.NewServer(handler)
+			defer srv.Close()
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+			defer client.CloseIdleConnections()
+			body := call("1", "echo", "")
+			b.SetParallelism(8)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					req, _ := http.NewRequest("POST", srv.URL+"/mcp", strings.NewReader(body))
+					req.Header["Content-Type"] = jsonType
+					req.Header["Mcp-Session-Id"] = []string{s.id}
+					resp, err := client.Do(req)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+		})
+	}
 }

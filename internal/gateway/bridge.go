@@ -102,7 +102,8 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 			err = errSlow
 		}
 	}
-	return errors.Join(err, settle(reading, in, "read"), settle(writing, out, "write"))
+	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
+	return errors.Join(err, settle(writing, out, "write"))
 }
 
 // drainLines writes what is put into the feed until quiet is closed, and then

@@ -45,6 +45,8 @@ func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
 		return g.call(ctx, rq, name)
 	case methodComplete:
 		return g.complete(ctx, rq)
+	case methodResult:
+		return g.result(ctx, rq)
 	case methodDiscover:
 		if rq.modern {
 			return g.discover(rq)
@@ -64,26 +66,54 @@ func (rq *request) noMethod() answer {
 // back.
 func (g *Gateway) call(parent context.Context, rq *request, name string) answer {
 	c := &everline.Call{Method: rq.msg.Method, Name: name, Params: rq.msg.Params}
-	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
-		rank := severity(raw)
-		if rank == 0 {
-			return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
-		}
-		c.LogLevel = severities[rank]
+	if !rq.introduce() {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
 	}
+	c.LogLevel = severities[rq.level]
 	if rq.fields.meta.progressToken != nil && rq.emit != nil {
 		c.Progress = rq.progress
 	}
+	if keep := g.keepFor(rq, name); keep > 0 && rq.fields.requestState == nil {
+		return g.callKept(parent, rq, c, keep)
+	}
+	a, _, _ := g.send(parent, rq, c)
+	return a
+}
+
+// introduce fills in what servers are told of the client, and what it may hear
+// of them. It is false if the client wants log messages of no known level.
+func (rq *request) introduce() bool {
+	switch {
+	case !rq.modern && rq.sess != nil:
+		rq.sess.introduce(rq)
+		return true
+	case rq.sess != nil:
+		rq.client = rq.sess.client
+	default:
+		rq.client = everline.NewClientID()
+	}
+	rq.serves = readServed(rq.fields.meta.capabilities)
+	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
+		rq.level = severity(raw)
+		return rq.level != 0
+	}
+	return true
+}
+
+// send sends a call and makes the answer of what came back, which it returns
+// beside it: a result or a fault.
+func (g *Gateway) send(parent context.Context, rq *request, c *everline.Call) (answer, []byte, *fault.Fault) {
 	ctx, end, err := g.depart(parent, rq)
 	if err != nil {
-		return rq.failure(fault.From(rq.msg.Method, err))
+		f := fault.From(rq.msg.Method, err)
+		return rq.failure(f), nil, f
 	}
 	defer end()
-	result, err := g.backend.Call(ctx, c)
+	result, err := g.perform(ctx, rq, c)
 	if err != nil {
-		return rq.failed(ctx, err)
+		return rq.failed(ctx, err), nil, fault.From(rq.msg.Method, err)
 	}
-	return rq.result(result)
+	return rq.result(result), result, nil
 }
 
 // depart registers a request that waits for a server, unless its transport has
@@ -107,6 +137,7 @@ func (rq *request) failed(ctx context.Context, err error) answer {
 	switch context.Cause(ctx) {
 	case errClosing:
 		c.Kind = fault.Closed
+		return rq.failureAs(&c, verdicts[fault.Closed])
 	case errCanceled:
 		a := rq.failure(&c)
 		a.silent = true

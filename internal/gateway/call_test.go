@@ -296,7 +296,7 @@ func TestPanicEndsOneRequest(t *testing.T) {
 	s := serve(t, h, Options{Warn: func(text string) { warned = text }})
 	id := s.initialize("2025-11-25")
 	r := s.post(call("1", "bad", ""), id)
-	want(t, r, 200, `"id":1`, `-32603`)
+	want(t, r, 200, `"id":1`, `"isError":true`, `"kind":"internal"`)
 	if strings.Contains(r.body, "secret") || !strings.Contains(warned, "secret detail") || !strings.Contains(warned, "call_test.go") {
 		t.Errorf("body %s, warned %q", r.body, warned)
 	}

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
@@ -19,6 +21,7 @@ const (
 	codeNoResource         = -32002 // legacy only; modern clients get codeInvalidParams
 	codeURLElicitation     = -32042 // legacy only, from servers
 	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021 // from servers
 	codeUnsupportedVersion = -32022
 )
 
@@ -53,7 +56,7 @@ type verdict struct {
 // verdicts is the one table from faults to what clients see. RPC is not in
 // it: a server's own error goes through as it is.
 var verdicts = [...]verdict{
-	fault.Internal:       {codeInternal, false, "everline failed on this request"},
+	fault.Internal:       {codeInternal, true, "everline failed on this request"},
 	fault.Canceled:       {codeCanceled, false, "the request was canceled"},
 	fault.Deadline:       {codeDeadline, true, "%s did not answer in time"},
 	fault.Unavailable:    {codeUnavailable, true, "%s is not available now"},
@@ -82,14 +85,28 @@ var verdicts = [...]verdict{
 	fault.Closed:         {codeShuttingDown, true, "everline is shutting down"},
 }
 
+// closedLink is the verdict on Closed where a server is meant, not everline.
+var closedLink = verdict{codeLinkLost, true, "the connection to %s was closed"}
+
+func verdictOf(f *fault.Fault) verdict {
+	switch {
+	case errors.Is(f.Err, errInput):
+		return inputLack
+	case int(f.Kind) >= len(verdicts):
+		return verdicts[fault.Internal]
+	case f.Kind == fault.Closed && f.Server != "":
+		return closedLink
+	default:
+		return verdicts[f.Kind]
+	}
+}
+
 // failure is the answer to a request that failed with f.
-func (rq *request) failure(f *fault.Fault) answer {
+func (rq *request) failure(f *fault.Fault) answer { return rq.failureAs(f, verdictOf(f)) }
+
+func (rq *request) failureAs(f *fault.Fault, v verdict) answer {
 	if f.RPC != nil {
 		return rq.serverError(f.RPC)
-	}
-	v := verdicts[fault.Internal]
-	if int(f.Kind) < len(verdicts) {
-		v = verdicts[f.Kind]
 	}
 	if v.readable && rq.msg.Method == methodCall {
 		return rq.readable(f, v)
@@ -115,8 +132,6 @@ func (rq *request) message(f *fault.Fault, v verdict) string {
 		return "Invalid params: " + f.Text()
 	case fault.Unsupported:
 		return "Method not found: the server does not offer " + rq.msg.Method
-	case fault.Internal:
-		return "Internal error: everline failed on this request"
 	default:
 		return tell(f, v, rq.msg.Method)
 	}
@@ -174,7 +189,7 @@ func (rq *request) statusOf(code int64) int {
 	switch code {
 	case codeMethodNotFound:
 		return http.StatusNotFound
-	case codeInvalidRequest, codeInvalidParams, codeHeaderMismatch, codeUnsupportedVersion:
+	case codeInvalidRequest, codeInvalidParams, codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:
 		return http.StatusBadRequest
 	default:
 		return http.StatusOK
@@ -184,7 +199,7 @@ func (rq *request) statusOf(code int64) int {
 // dataOf says what is known about a request that failed on the way.
 func dataOf(f *fault.Fault) []byte {
 	switch f.Kind {
-	case fault.Internal, fault.NotFound, fault.Invalid, fault.Unsupported:
+	case fault.NotFound, fault.Invalid, fault.Unsupported:
 		return nil
 	default:
 		return outcome(f)
@@ -192,13 +207,16 @@ func dataOf(f *fault.Fault) []byte {
 }
 
 // outcome encodes what is known about a call that could not be completed:
-// {"outcome","server","generation","kind","cause","retryAfterMs"}; what is not known
-// is left out.
+// {"outcome","server","state","generation","kind","cause","retryAfterMs"}; what
+// is not known is left out.
 func outcome(f *fault.Fault) []byte {
 	b := append([]byte(`{"outcome":"`), f.Outcome.String()...)
 	b = append(b, '"')
 	if f.Server != "" {
 		b = wire.AppendString(append(b, `,"server":`...), f.Server)
+	}
+	if f.State != "" {
+		b = wire.AppendString(append(b, `,"state":`...), f.State)
 	}
 	if f.Gen != 0 {
 		b = strconv.AppendUint(append(b, `,"generation":`...), f.Gen, 10)
@@ -206,7 +224,7 @@ func outcome(f *fault.Fault) []byte {
 	b = wire.AppendString(append(b, `,"kind":`...), f.Kind.String())
 	cause := causeOf(f)
 	if cause == "" {
-		cause = f.Text()
+		cause = strings.ReplaceAll(f.Kind.String(), "_", " ")
 	}
 	b = wire.AppendString(append(b, `,"cause":`...), cause)
 	if f.RetryAfter > 0 {

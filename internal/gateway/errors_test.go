@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,7 +28,23 @@ func TestErrorTable(t *testing.T) {
 			describe(&out, f)
 		}
 	}
+	for _, f := range special() {
+		describe(&out, f)
+	}
 	golden(t, "testdata/errors.golden", out.Bytes())
+}
+
+// special are failures as the path below makes them, and that the table of
+// kinds alone does not show.
+func special() []*fault.Fault {
+	waited := errors.New("the deadline passed while the server was reconnecting: exit 1")
+	return []*fault.Fault{
+		{Kind: fault.Closed, Op: "call", Outcome: fault.NotSent},
+		{Kind: fault.Deadline, Op: "call", Server: "github", State: "connected", Gen: 7, Err: context.DeadlineExceeded},
+		{Kind: fault.Deadline, Op: "call", Server: "github", State: "reconnecting", Gen: 7, Outcome: fault.NotSent, Err: waited, RetryAfter: 2 * time.Second},
+		{Kind: fault.Internal, Op: "call", Server: "github", Gen: 7, Err: errors.New("a detail that is not for clients")},
+		{Kind: fault.Exited, Op: "call", Server: "github", State: "disconnected", Gen: 7, Exit: "signal: killed", RetryAfter: 4 * time.Second},
+	}
 }
 
 // decorate adds what usually comes with a kind.

@@ -21,7 +21,10 @@ import (
 	"github.com/everline/everline/internal/catalog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	runMatrixChild()
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test.
 const patience = 10 * time.Second
@@ -149,11 +152,12 @@ func (h *hub) update(uri string) {
 
 // A site is a gateway behind a real HTTP server.
 type site struct {
-	t   *testing.T
-	g   *Gateway
-	hub *hub
-	url string
-	web *http.Client
+	t    *testing.T
+	g    *Gateway
+	hub  *hub
+	real *everline.Hub // instead of hub, where the whole path is tested
+	url  string
+	web  *http.Client
 }
 
 func serve(t *testing.T, h *hub, opts Options) *site {

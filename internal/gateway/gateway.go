@@ -6,10 +6,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline"
@@ -52,12 +54,21 @@ type Options struct {
 
 	MaxBody      int64         // bytes of one message from a client; 64 MiB
 	MaxSessions  int           // legacy sessions; 10,000
+	MaxListens   int           // subscriptions/listen streams over HTTP; 10,000
 	MaxInFlight  int           // requests at a time on one stdio or HTTP+SSE connection; 1,024
 	SessionIdle  time.Duration // a legacy session without a request or a stream ends after this; 30 min
 	KeepAlive    time.Duration // silence on a stream after which a comment is sent; 15 s
 	ReadTimeout  time.Duration // how long a client may take to send a body; 60 s
 	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s
 	ListTTL      time.Duration // how long modern clients may cache a list; 0: not at all
+
+	// Group returns what /mcp/<name> serves, nil if there is no such endpoint;
+	// it does not wait. The first Backend of a name is kept. May be nil.
+	Group func(name string) Backend
+
+	// Keep says how long the outcomes of a server's tool calls are kept for
+	// clients that lost their connection; nil or 0: not at all.
+	Keep func(server string) time.Duration
 
 	// Warn hears of panics in a request, with the stack; may be nil. It must
 	// not block.
@@ -86,6 +97,9 @@ func (o Options) filled() Options {
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = 10_000
 	}
+	if o.MaxListens <= 0 {
+		o.MaxListens = 10_000
+	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = 1024
 	}
@@ -104,6 +118,11 @@ type Gateway struct {
 	levels  levels
 	table   sessionTable
 	flights flights
+	parks   parks
+	listens atomic.Int64 // open streams of subscriptions/listen over HTTP
+	sealer  sealer
+	results results
+	groups  groups
 
 	stop     chan struct{} // closed by Close: streams end in order
 	stopOnce sync.Once
@@ -117,6 +136,7 @@ func New(b Backend, opts Options) *Gateway {
 	g.guard = newGuard(g.opts.Hosts, g.opts.Origins)
 	g.levels.set = b.SetLevel
 	g.envs = listEnvelopes(g.info, g.opts.ListTTL)
+	g.sealer = newSealer()
 	g.news.init()
 	g.flights.init()
 	g.table.init(g.opts.MaxSessions, g.opts.SessionIdle)
@@ -135,9 +155,12 @@ func (g *Gateway) Close(ctx context.Context) error {
 			cancel()
 		}
 	})
+	parts := make(chan error, 1)
+	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
 	err := g.flights.drain(ctx)
+	g.parks.close()
 	g.table.close()
-	return err
+	return errors.Join(err, <-parts)
 }
 
 func (g *Gateway) closing() bool {
@@ -149,11 +172,12 @@ func (g *Gateway) closing() bool {
 	}
 }
 
-// Handler serves /mcp for Streamable HTTP of both eras, and /sse and /messages
-// for clients of HTTP+SSE. Origin and Host are checked on every route.
+// Handler serves /mcp for Streamable HTTP of both eras, /mcp/<group> likewise
+// for each group, and /sse and /messages for clients of HTTP+SSE. Origin and Host are checked on every route.
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", g.serveMCP)
+	mux.HandleFunc("/mcp/{group}", g.serveGroup)
 	mux.HandleFunc("GET /sse", g.serveSSE)
 	mux.HandleFunc("POST /messages", g.serveMessages)
 	return g.guard.wrap(mux)

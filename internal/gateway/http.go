@@ -114,7 +114,7 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 		return
 	}
 	defer g.table.unpin(s)
-	rq.sess = s
+	rq.sess, rq.gone = s, r.Context().Done()
 	if !rq.msg.IsRequest() {
 		g.notice(rq)
 		p.w.WriteHeader(http.StatusAccepted)
@@ -127,7 +127,7 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 // exchange serves one request and writes its response.
 func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 	if p.accept.events {
-		rq.emit = p.emit
+		rq.emit, rq.tell = p.emit, p.tell
 		if rq.fields.meta.progressToken != nil {
 			p.keepAlive()
 		}
@@ -142,6 +142,7 @@ func (g *Gateway) openSession(rq *request, p *post) {
 	}
 	version := negotiate(rq.msg.Params)
 	s := g.newSession(version)
+	s.declare(rq.msg.Params)
 	if !g.table.add(s) {
 		a := rq.errorAnswer(codeOverloaded, "Too many sessions are in use", nil)
 		a.status = http.StatusServiceUnavailable
@@ -214,8 +215,11 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if events.open() != nil {
 		return
 	}
+	if first, frames := s.missed(r.Header.Get("Last-Event-ID")); len(frames) > 0 && events.numbered(first, frames) != nil {
+		return
+	}
 	t := &teller{
-		g: g, out: events, feed: out, want: everything, told: s.announced(),
+		g: g, out: standingSink{events, s}, feed: out, want: everything, told: s.announced(),
 		note: plainNote, save: s.setAnnounced, over: st.over, stop: g.stop,
 	}
 	_ = t.run(r.Context()) // whatever ended it, the session lives on

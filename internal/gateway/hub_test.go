@@ -20,12 +20,40 @@ var _ Backend = (*everline.Hub)(nil)
 // whole runs servers, a hub and a gateway, and returns the endpoint's URL.
 func whole(t *testing.T, servers map[string]*mcptest.Server) *site {
 	t.Helper()
-	cfg := config.New()
+	var all []config.Server
 	for name, s := range servers {
 		c := config.NewServer(name)
 		c.Transport, c.URL = "http", mcptest.Web(t, s).URL+"/mcp"
-		cfg.Servers = append(cfg.Servers, c)
+		all = append(all, c)
 	}
+	return assemble(t, all...)
+}
+
+// wholeOf is whole for servers that run already; it waits until they are up.
+func wholeOf(t *testing.T, servers ...config.Server) *site {
+	t.Helper()
+	s := assemble(t, servers...)
+	s.up()
+	return s
+}
+
+// up waits until all servers are.
+func (s *site) up() *site {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for _, c := range s.real.Config().Servers {
+		if _, err := s.real.Await(ctx, c.Name, 0); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func assemble(t *testing.T, servers ...config.Server) *site {
+	t.Helper()
+	cfg := config.New()
+	cfg.Servers = servers
 	h, err := everline.Open(t.Context(), cfg, everline.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +70,7 @@ func whole(t *testing.T, servers map[string]*mcptest.Server) *site {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return &site{t: t, g: g, url: srv.URL, web: srv.Client()}
+	return &site{t: t, g: g, real: h, url: srv.URL, web: srv.Client()}
 }
 
 func TestWholePathInEveryPairOfEras(t *testing.T) {

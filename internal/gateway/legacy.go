@@ -58,6 +58,7 @@ func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 	case methodInitialize:
 		version := negotiate(rq.msg.Params)
 		if rq.sess != nil {
+			rq.sess.declare(rq.msg.Params)
 			rq.sess.agree(version)
 		}
 		return g.initialized(rq, version)
@@ -121,9 +122,15 @@ func (g *Gateway) subscribe(parent context.Context, rq *request) answer {
 	}
 }
 
-// notice takes a notification, or a response that answers nothing of ours:
-// the gateway sends no requests. It does not wait.
+// notice takes a notification, or a response to a request of a server that was
+// put to the client. It does not wait.
 func (g *Gateway) notice(rq *request) {
+	if rq.msg.Method == "" {
+		if rq.sess != nil {
+			rq.sess.answered(&rq.msg)
+		}
+		return
+	}
 	if rq.sess != nil {
 		rq.sess.heard(rq.msg.Method)
 	}

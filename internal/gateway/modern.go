@@ -9,16 +9,18 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// supported is data.supported of -32022, newest first: what a client may retry
-// with, the legacy revisions by way of initialize.
+// supported is what server/discover and -32022 list, newest first: what a
+// client may go on with, the legacy revisions by way of initialize.
 var supported = append([]string{modernVersion}, legacyVersions...)
 
-// discover answers server/discover (server/discover, Response). Only the
-// version that needs no handshake is listed: what a client picks here it
-// sends on its next request.
+// supportedJSON is supported as a JSON array.
+var supportedJSON = []byte(`["` + strings.Join(supported, `","`) + `"]`)
+
+// discover answers server/discover (server/discover, Response).
 func (g *Gateway) discover(rq *request) answer {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
-	b = append(b, `,"result":{"resultType":"complete","supportedVersions":["`+modernVersion+`"],"capabilities":`+modernCapabilities...)
+	b = append(b, `,"result":{"resultType":"complete","supportedVersions":`...)
+	b = append(append(b, supportedJSON...), `,"capabilities":`+modernCapabilities...)
 	b = append(append(b, `,"_meta":{"`+metaServerInfo+`":`...), g.info...)
 	b = append(b, '}')
 	if text := g.backend.Catalog().Instructions(); text != "" {
@@ -29,10 +31,11 @@ func (g *Gateway) discover(rq *request) answer {
 }
 
 // isModern tells whether a request is of the modern era: it carries the
-// protocol version in _meta, or declares a version that only has requests
-// which do.
+// protocol version in _meta, or its header declares a version that only has
+// requests which do. A plain initialize is none whatever the header says: its
+// sender is about to find out what is spoken here.
 func (rq *request) isModern(header string) bool {
-	return rq.fields.meta.version != nil || header == modernVersion
+	return rq.fields.meta.version != nil || header == modernVersion && rq.msg.Method != methodInitialize
 }
 
 // checkModern validates what the body of a modern request must have; nil if
@@ -56,14 +59,8 @@ func (rq *request) checkModern() *answer {
 
 // unsupported is -32022, which tells a client what to retry with.
 func (rq *request) unsupported(version string) *answer {
-	data := []byte(`{"supported":[`)
-	for i, v := range supported {
-		if i > 0 {
-			data = append(data, ',')
-		}
-		data = wire.AppendString(data, v)
-	}
-	data = wire.AppendString(append(data, `],"requested":`...), version)
+	data := append([]byte(`{"supported":`), supportedJSON...)
+	data = wire.AppendString(append(data, `,"requested":`...), version)
 	a := rq.errorAnswer(codeUnsupportedVersion, "Unsupported protocol version", append(data, '}'))
 	a.status = http.StatusBadRequest
 	return a

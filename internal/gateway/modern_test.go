@@ -16,7 +16,7 @@ const modernHeader = "MCP-Protocol-Version: 2026-07-28"
 func TestDiscover(t *testing.T) {
 	s := serve(t, newHub(), Options{Version: "1.2"})
 	r := s.modern(`"d"`, "server/discover", "", "")
-	wantJSON(t, r.body, `{"jsonrpc":"2.0","id":"d","result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+modernCapabilities+
+	wantJSON(t, r.body, `{"jsonrpc":"2.0","id":"d","result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":`+modernCapabilities+
 		`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"everline","version":"1.2"}},"instructions":`+fmt.Sprintf("%q", s.hub.Catalog().Instructions())+`,"ttlMs":0,"cacheScope":"private"}}`)
 	if r.header.Get("Mcp-Session-Id") != "" {
 		t.Error("a modern request got a session")
@@ -51,6 +51,7 @@ func TestModernVersionAndMeta(t *testing.T) {
 		want(t, s.modern("5", gone, "", `,"uri":"file:///a","level":"info"`), 404, `"id":5`, `-32601`)
 	}
 	want(t, s.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, modernHeader), 202)
+	want(t, s.post(hello, modernHeader), 200, `"protocolVersion":"2025-06-18"`)
 	want(t, s.do("GET", "/mcp", "", modernHeader), 405)
 	want(t, s.do("DELETE", "/mcp", "", modernHeader), 405)
 	want(t, s.modern("6", "tools/call", "echo", `,"name":"echo"`, "Mcp-Session-Id: whatever"), 200)
@@ -196,11 +197,13 @@ func TestErrorsPerEra(t *testing.T) {
 		{rpc(-32002, `{"message":"m","code":-32002,"data":{"uri":"u"}}`), "resources/read", `{"message":"m","code":-32002,"data":{"uri":"u"}}`, `{"message":"m","code":-32602,"data":{"uri":"u"}}`, 400},
 		{rpc(-32042, `{"code":-32042,"message":"m"}`), "tools/call", `-32042`, `{"code":-31042,"message":"m"}`, 200},
 		{rpc(-32602, `{"code":-32602,"message":"m"}`), "tools/call", `-32602`, `-32602`, 400},
+		{rpc(-32021, `{"code":-32021,"message":"m"}`), "tools/call", `-32021`, `-32021`, 400},
 		{notFound, "tools/call", `{"code":-32602,"message":"Unknown tool: file:///a"}`, `{"code":-32602,"message":"Unknown tool: file:///a"}`, 400},
 		{notFound, "prompts/get", `{"code":-32602,"message":"Unknown prompt: file:///a"}`, `-32602`, 400},
 		{notFound, "resources/read", `{"code":-32002,"message":"Resource not found"}`, `{"code":-32602,"message":"Resource not found"}`, 400},
 		{fault.New(fault.Unsupported, "x", "y"), "prompts/get", `-32601`, `-32601`, 404},
-		{fmt.Errorf("secret"), "tools/call", `-32603`, `-32603`, 200},
+		{fmt.Errorf("secret"), "tools/call", `"kind":"internal"`, `"kind":"internal"`, 200},
+		{fmt.Errorf("secret"), "prompts/get", `-32603`, `-32603`, 200},
 		{refusal(fault.Unavailable, fault.NotSent), "prompts/get", `"code":-31002`, `"data":{"outcome":"not_sent","server":"only","generation":3,"kind":"unavailable"`, 200},
 	} {
 		err = c.err

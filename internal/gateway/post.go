@@ -31,6 +31,13 @@ func (p *post) emit(frame []byte) {
 	}
 }
 
+// tell is emit for what must not be lost.
+func (p *post) tell(frame []byte) {
+	if p.begin() {
+		p.feed.answer(frame)
+	}
+}
+
 // keepAlive makes the response a stream when the answer takes long, so that
 // nothing in between gives the connection up.
 func (p *post) keepAlive() {

@@ -27,7 +27,17 @@ type request struct {
 	sess   *session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
 	// emit takes a frame that belongs to this request and goes out before its
 	// answer; it does not block. nil: the client takes none.
-	emit   func(frame []byte)
+	emit func(frame []byte)
+	// tell is emit for a frame that must not be lost: a request to the client.
+	tell func(frame []byte)
+	gone <-chan struct{} // closed when the client of this exchange has gone; nil where that ends its session
+
+	// Of calls; see everline.Client.
+	client  uint64
+	serves  served                 // what servers may ask the client for
+	level   int                    // log messages from this severity on are wanted; 0 none
+	missing atomic.Pointer[string] // of a modern client: what was asked for and is not declared
+
 	muted  atomic.Bool // of a bridge: the client wants no answer
 	flying bool        // the transport has registered it in flights, before the next message was read
 }
@@ -36,9 +46,10 @@ type request struct {
 // where absent.
 type fields struct {
 	name, uri, ref, cursor, level, requestID, notifications, arguments []byte
+	requestState, inputResponses                                       []byte
 
 	meta struct {
-		version, capabilities, logLevel, progressToken []byte
+		version, capabilities, logLevel, progressToken, resultID []byte
 	}
 }
 
@@ -63,6 +74,10 @@ func readFields(params []byte) fields {
 			f.notifications = val
 		case "arguments":
 			f.arguments = val
+		case "requestState":
+			f.requestState = val
+		case "inputResponses":
+			f.inputResponses = val
 		case "_meta":
 			f.readMeta(val)
 		}
@@ -81,6 +96,8 @@ func (f *fields) readMeta(meta []byte) {
 			f.meta.logLevel = val
 		case "progressToken":
 			f.meta.progressToken = val
+		case metaResultID:
+			f.meta.resultID = val
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -24,8 +25,13 @@ type session struct {
 	flights []*flight
 	subs    map[string]func() // cancel of each subscription, by URI; nil while it is being made
 	feed    *feed             // nil until something can be told
+	sent    replay            // the last events of standing streams
 	stream  *standing         // the open standing stream; nil if none
 	greeted bool              // initialize was answered
+	client  uint64            // see everline.Client; set once
+	serves  served            // what servers may ask the client for
+	asks    map[int64]*asking // requests that wait for the client
+	left    bool              // the client can answer nothing any more
 	ready   bool              // the handshake is over: lists may be announced
 	ended   bool
 
@@ -139,6 +145,7 @@ func (s *session) end() {
 	s.ended = true
 	subs, level := s.subs, s.level
 	s.subs, s.level = nil, 0
+	s.sent.frames = nil
 	if s.feed != nil && s.lane == nil {
 		s.feed.close()
 	}
@@ -147,6 +154,7 @@ func (s *session) end() {
 		s.stream = nil
 	}
 	s.mu.Unlock()
+	s.leave()
 	for _, cancel := range subs {
 		if cancel != nil {
 			cancel()
@@ -245,7 +253,7 @@ func (s *session) unsubscribe(uri string) {
 
 // newSession returns a session that is not in the table.
 func (g *Gateway) newSession(version string) *session {
-	return &session{g: g, version: version, told: g.news.now.Load().count}
+	return &session{g: g, client: everline.NewClientID(), version: version, told: g.news.now.Load().count}
 }
 
 func (s *session) announced() [kindCount]uint64 {
@@ -258,6 +266,22 @@ func (s *session) setAnnounced(told [kindCount]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = told
+}
+
+// declare notes what the client's initialize says that it serves.
+func (s *session) declare(params []byte) {
+	serves := readServed(wire.Get(params, "capabilities"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves = serves
+}
+
+// introduce fills in what a call tells of the session.
+func (s *session) introduce(rq *request) {
+	rq.client = s.client
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rq.serves, rq.level = s.serves, s.level
 }
 
 // protocol is the version that the client and we agreed on.

@@ -87,7 +87,7 @@ func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) 
 	if bad := l.enter(rq); bad != nil {
 		return bad
 	}
-	rq.emit, rq.flying = out.log, true
+	rq.emit, rq.tell, rq.flying = out.log, out.answer, true
 	// Registered here, so that a cancel that comes right behind finds it.
 	ctx, fl, err := g.flights.begin(ctx, rq)
 	if err != nil {

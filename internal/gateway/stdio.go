@@ -31,8 +31,8 @@ type pipe struct {
 // ServeStdio serves the one client whose messages come in on in and go out on
 // out, until in ends, out cannot be written to, or ctx or the gateway ends.
 // The end of in is a clean end. What does not stop by itself is made to: in and
-// out are closed if they are io.Closers. A file whose Close does not end a Read
-// or a Write that waits is given up after a second, with an error that says so.
+// out are closed if they are io.Closers. Where that does not end a Read or a
+// Write that waits it is given up after a second; of a Write the error says so.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	calls, cancelCalls := context.WithCancelCause(ctx)
 	defer cancelCalls(nil)
@@ -43,6 +43,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	p.sess.stream = &standing{over: make(chan struct{})}
 	defer p.feed.close()
 	defer p.sess.end()
+	defer g.parks.forget(p.sess.client)
 
 	lines := &lineSink{w: out, timeout: g.opts.WriteTimeout, stuck: make(chan struct{})}
 	quiet := make(chan struct{}) // closed: write what is left, and end
@@ -55,6 +56,8 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	case err = <-reading:
 		reading = nil
 		stopListens()
+		p.sess.leave()
+		p.g.parks.forget(p.sess.client)
 		defer time.AfterFunc(eofGrace, func() { cancelCalls(errCanceled) }).Stop()
 	case <-g.stop: // Close bounds what is in flight
 	case err = <-writing:
@@ -77,7 +80,8 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 			err = errSlow
 		}
 	}
-	return errors.Join(err, settle(reading, in, "read"), settle(writing, out, "write"))
+	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
+	return errors.Join(err, settle(writing, out, "write"))
 }
 
 // settle makes a reader or writer end; nil if it did, or has ended before.

@@ -88,7 +88,7 @@ func TestStdioServesBothEras(t *testing.T) {
 	h := newHub()
 	c, _ := stdio(t, h, Options{})
 	c.say("", modernBody(`"d"`, "server/discover", ""))
-	if got := c.next(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
+	if got := c.next(); !strings.Contains(got, `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`) {
 		t.Errorf("got %s", got)
 	}
 	c.say(`{"jsonrpc":"2.0","id":"p","method":"server/discover"}`)

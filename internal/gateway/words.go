@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -57,8 +59,12 @@ func sentence(what, cause string) string {
 }
 
 // causeOf is the cause alone, with what the system said of the process or the
-// HTTP status; "" if it would only repeat the kind.
+// HTTP status; "" if it would only repeat the kind. What went wrong inside
+// everline is not for clients.
 func causeOf(f *fault.Fault) string {
+	if f.Kind == fault.Internal {
+		return ""
+	}
 	text := ""
 	add := func(part string) {
 		switch {
@@ -69,7 +75,7 @@ func causeOf(f *fault.Fault) string {
 			text += ", " + part
 		}
 	}
-	if f.Err != nil {
+	if f.Err != nil && !bare(f.Err) {
 		add(f.Text())
 	}
 	add(f.Exit)
@@ -77,6 +83,12 @@ func causeOf(f *fault.Fault) string {
 		add("HTTP status " + strconv.Itoa(f.Status))
 	}
 	return text
+}
+
+// bare tells whether err is one of the two errors of contexts themselves, with
+// nothing around it: they say no more than the kind.
+func bare(err error) bool {
+	return errors.Is(context.DeadlineExceeded, err) || errors.Is(context.Canceled, err)
 }
 
 // What of stderr a client is told.

@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+)
+
+// groups are the gateways of the endpoints for parts of the catalog, each made
+// when it is first asked for. There are no more of them than Options.Group has
+// ever known names for.
+type groups struct {
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	byName map[string]*Gateway
+	closed bool
+}
+
+// serveGroup serves /mcp/<group>: the same endpoint on another Backend, with
+// sessions of its own.
+func (g *Gateway) serveGroup(w http.ResponseWriter, r *http.Request) {
+	child := g.group(r.PathValue("group"))
+	if child == nil {
+		http.Error(w, "no group has this name", http.StatusNotFound)
+		return
+	}
+	child.serveMCP(w, r)
+}
+
+// group is the gateway of a group; nil if there is no such group now.
+func (g *Gateway) group(name string) *Gateway {
+	if g.opts.Group == nil {
+		return nil
+	}
+	b := g.opts.Group(name)
+	if b == nil {
+		return nil
+	}
+	s := &g.groups
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if child := s.byName[name]; child != nil || s.closed {
+		return child
+	}
+	opts := g.opts
+	opts.Group = nil
+	child := New(b, opts)
+	if s.byName == nil {
+		s.byName = map[string]*Gateway{}
+	}
+	s.byName[name] = child
+	return child
+}
+
+// close ends all of them side by side.
+func (s *groups) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	var all []*Gateway
+	for _, child := range s.byName {
+		all = append(all, child)
+	}
+	s.mu.Unlock()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, child := range all {
+		wg.Go(func() { errs[i] = child.Close(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everline/everline/config"
+)
+
+// versions are all protocol versions, the oldest first.
+var versions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+
+// matrixEnv makes this test binary a stdio server of go-sdk that speaks the
+// version it names.
+const matrixEnv = "EVERLINE_TEST_MATRIX_VERSION"
+
+// runMatrixChild does nothing in a test process.
+func runMatrixChild() {
+	version := os.Getenv(matrixEnv)
+	if version == "" {
+		return
+	}
+	_ = matrixServer("stdio", version).Run(context.Background(), &mcp.StdioTransport{}) // the end of stdin is its end
+	os.Exit(0)
+}
+
+// matrixServer is a server that speaks one version and has one tool for each
+// thing that the matrix tries.
+func matrixServer(transport, version string) *mcp.Server {
+	nothing := func(context.Context, *mcp.SubscribeRequest) error { return nil }
+	s := mcp.NewServer(&mcp.Implementation{Name: "matrix", Version: "1"}, &mcp.ServerOptions{
+		SubscribeHandler:   nothing,
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	s.AddReceivingMiddleware(pinned(version))
+	uri := "test:///" + transport + "/" + version
+	s.AddResource(&mcp.Resource{URI: uri, Name: "r"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "content"}}}, nil
+	})
+	s.AddPrompt(&mcp.Prompt{Name: "hello"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}, nil
+	})
+	addPlainTools(s, uri)
+	addAskingTools(s, version == modernVersion)
+	return s
+}
+
+// pinned lets a server speak one version.
+func pinned(version string) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			switch p := r.GetParams().(type) {
+			case *mcp.InitializeParams:
+				p.ProtocolVersion = version
+			}
+			if method == methodDiscover && version != modernVersion || method == methodInitialize && version == modernVersion {
+				return nil, &jsonrpc.Error{Code: codeMethodNotFound, Message: "method not found"}
+			}
+			return next(ctx, method, r)
+		}
+	}
+}
+
+type toolFunc func(context.Context, *mcp.CallToolRequest) (string, error)
+
+func addTool(s *mcp.Server, name string, fn toolFunc) {
+	mcp.AddTool(s, &mcp.Tool{Name: name}, func(ctx context.Context, r *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+		text, err := fn(ctx, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+	})
+}
+
+func addPlainTools(s *mcp.Server, uri string) {
+	addTool(s, "echo", func(context.Context, *mcp.CallToolRequest) (string, error) { return "echo", nil })
+	addTool(s, "progress", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		return "done", r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
+	})
+	addTool(s, "log", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		return "done", r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: uri})
+	})
+	addTool(s, "touch", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
+		return "done", s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	})
+	var grown, canceled atomic.Int64
+	addTool(s, "grow", func(context.Context, *mcp.CallToolRequest) (string, error) {
+		addTool(s, fmt.Sprint("new", grown.Add(1)), func(context.Context, *mcp.CallToolRequest) (string, error) { return "", nil })
+		return "done", nil
+	})
+	addTool(s, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
+		<-ctx.Done()
+		canceled.Add(1)
+		return "", ctx.Err()
+	})
+	addTool(s, "canceled", func(context.Context, *mcp.CallToolRequest) (string, error) {
+		return strconv.FormatInt(canceled.Load(), 10), nil
+	})
+}
+
+// addAskingTools adds the tools that ask the client, in the way of the era.
+func addAskingTools(s *mcp.Server, modern bool) {
+	elicit, sample := &mcp.ElicitParams{Message: "?"}, &mcp.CreateMessageParams{MaxTokens: 1}
+	if modern {
+		for name, ask := range map[string]mcp.InputRequest{"elicitation": elicit, "sampling": sample, "roots": &mcp.ListRootsParams{}} {
+			mcp.AddTool(s, &mcp.Tool{Name: name}, func(_ context.Context, r *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+				if r.Params.InputResponses["k"] == nil {
+					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"k": ask}}, nil, nil
+				}
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "got"}}}, nil, nil
+			})
+		}
+		return
+	}
+	addTool(s, "elicitation", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		_, err := r.Session.Elicit(ctx, elicit)
+		return "got", err
+	})
+	addTool(s, "sampling", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		_, err := r.Session.CreateMessage(ctx, sample)
+		return "got", err
+	})
+	addTool(s, "roots", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+		_, err := r.Session.ListRoots(ctx, nil)
+		return "got", err
+	})
+}
+
+// matrixServers are servers of every version on every transport that it has.
+// Their names are "<transport>-<version>".
+func matrixServers(t *testing.T) []config.Server {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []config.Server
+	add := func(transport, version, url string) {
+		c := config.NewServer(transport + "-" + version)
+		c.Transport, c.URL = transport, url
+		if transport == "stdio" {
+			c.Command, c.Env = exe, map[string]string{matrixEnv: version, "GORACE": "atexit_sleep_ms=0"}
+		}
+		all = append(all, c)
+	}
+	site := func(h http.Handler) string {
+		srv := httptest.NewServer(h)
+		t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+		return srv.URL
+	}
+	for _, v := range versions {
+		s := matrixServer("http", v)
+		add("stdio", v, "")
+		add("http", v, site(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+			&mcp.StreamableHTTPOptions{Stateless: v == modernVersion, PropagateRequestCancellation: v == modernVersion})))
+	}
+	s := matrixServer("sse", firstVersion)
+	add("sse", firstVersion, site(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)))
+	return all
+}

@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everline/everline/config"
+)
+
+// features are what each pair is tried with, in this order.
+var features = []string{
+	"tools", "prompts", "resources", "progress", "logging", "elicitation", "sampling", "roots", "list_changed", "subscribe", "cancel",
+}
+
+// A trial is one client against one server.
+type trial struct {
+	*mcp.ClientSession
+	version string
+	server  config.Server
+	heard   *heardBy
+}
+
+// heardBy is what one client hears.
+type heardBy struct{ progress, logs, updates, changes chan string }
+
+func put(ch chan string, s string) {
+	select {
+	case ch <- s:
+	default: // nobody is interested in so many
+	}
+}
+
+func matrixClient(t *testing.T, tr mcp.Transport, version string) (*mcp.ClientSession, *heardBy) {
+	t.Helper()
+	h := &heardBy{make(chan string, 64), make(chan string, 64), make(chan string, 64), make(chan string, 64)}
+	c := mcp.NewClient(&mcp.Implementation{Name: "matrix", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		},
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "t"}}, nil
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			put(h.progress, fmt.Sprint(r.Params.ProgressToken))
+		},
+		LoggingMessageHandler:  func(_ context.Context, r *mcp.LoggingMessageRequest) { put(h.logs, fmt.Sprint(r.Params.Data)) },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { put(h.updates, r.Params.URI) },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { put(h.changes, "") },
+	})
+	c.AddRoots(&mcp.Root{URI: "file:///root"})
+	s, err := c.Connect(t.Context(), tr, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatalf("connect with %s: %v", version, err)
+	}
+	return s, h
+}
+
+// text calls a tool of the trial's server.
+func (m *trial) text(ctx context.Context, tool string, meta mcp.Meta) (string, error) {
+	res, err := m.CallTool(ctx, &mcp.CallToolParams{Name: m.server.Name + "__" + tool, Meta: meta})
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	if len(res.Content) > 0 {
+		if c, ok := res.Content[0].(*mcp.TextContent); ok {
+			text = c.Text
+		}
+	}
+	if res.IsError {
+		return "", errors.New(text)
+	}
+	return text, nil
+}
+
+func (m *trial) uri() string {
+	transport, version, _ := strings.Cut(m.server.Name, "-")
+	return "test:///" + transport + "/" + version
+}
+
+// hears waits for something on ch.
+func hears(ch chan string, want string, d time.Duration) error {
+	late := time.After(d)
+	for {
+		select {
+		case got := <-ch:
+			if got == want {
+				return nil
+			}
+		case <-late:
+			return errors.New("nothing came")
+		}
+	}
+}
+
+// try is one feature; the error says how it does not work.
+func (m *trial) try(ctx context.Context, feature string) error {
+	switch feature {
+	case "tools":
+		_, err := m.text(ctx, "echo", nil)
+		return err
+	case "prompts":
+		_, err := m.GetPrompt(ctx, &mcp.GetPromptParams{Name: m.server.Name + "__hello"})
+		return err
+	case "resources":
+		_, err := m.ReadResource(ctx, &mcp.ReadResourceParams{URI: m.uri()})
+		return err
+	case "progress":
+		if _, err := m.text(ctx, "progress", mcp.Meta{"progressToken": m.server.Name}); err != nil {
+			return err
+		}
+		return hears(m.heard.progress, m.server.Name, patience)
+	case "cancel":
+		return m.tryCancel(ctx)
+	case "logging":
+		return m.tryLogging(ctx)
+	case "subscribe":
+		if err := m.Subscribe(ctx, &mcp.SubscribeParams{URI: m.uri()}); err != nil {
+			return err
+		}
+		return m.until(ctx, "touch", m.heard.updates, m.uri())
+	case "list_changed":
+		return m.until(ctx, "grow", m.heard.changes, "")
+	default:
+		_, err := m.text(ctx, feature, nil)
+		return err
+	}
+}
+
+// tryLogging: the level that a session wants reaches servers behind its answer.
+func (m *trial) tryLogging(ctx context.Context) error {
+	if m.version != modernVersion {
+		return m.until(ctx, "log", m.heard.logs, m.uri())
+	}
+	if _, err := m.text(ctx, "log", mcp.Meta{"io.modelcontextprotocol/logLevel": "info"}); err != nil {
+		return err
+	}
+	wait := patience
+	if noLogs(m.version, m.server) {
+		wait = 0
+	}
+	return hears(m.heard.logs, m.uri(), wait)
+}
+
+// until calls a tool until its effect is heard: a stream may still be opening.
+func (m *trial) until(ctx context.Context, tool string, ch chan string, want string) error {
+	for ctx.Err() == nil {
+		if _, err := m.text(ctx, tool, nil); err != nil {
+			return err
+		}
+		if hears(ch, want, 300*time.Millisecond) == nil {
+			return nil
+		}
+	}
+	return errors.New("nothing came")
+}
+
+// tryCancel gives calls up until the server has heard of one: the first may be
+// given up before it was sent.
+func (m *trial) tryCancel(ctx context.Context) error {
+	before, err := m.text(ctx, "canceled", nil)
+	if err != nil {
+		return err
+	}
+	for patience := 20 * time.Millisecond; ctx.Err() == nil; patience *= 2 {
+		short, stop := context.WithTimeout(ctx, patience)
+		_, err := m.text(short, "wait", nil)
+		stop()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("the call ended with %w", err)
+		}
+		for end := time.Now().Add(10 * patience); time.Now().Before(end); {
+			if now, err := m.text(ctx, "canceled", nil); err != nil || now != before {
+				return err
+			}
+		}
+	}
+	return errors.New("the server was not told")
+}
+
+// noLogs: the level of an older server is one for all its clients, and asked
+// for by sessions alone.
+func noLogs(client string, s config.Server) bool {
+	return client == modernVersion && !strings.HasSuffix(s.Name, modernVersion)
+}
+
+// excused is why a feature need not work in a pair; "" if it must.
+func excused(feature, client string, s config.Server) string {
+	if feature == "logging" && noLogs(client, s) {
+		return "logging: an older server has one log level for all its clients, which the wish of a single request does not change"
+	}
+	return ""
+}
+
+// TestCompatibilityMatrix tries everything that a client can use, in each
+// version and over each transport, against servers of each version over each
+// transport, and compares what it finds with the page in the documentation.
+func TestCompatibilityMatrix(t *testing.T) {
+	servers := matrixServers(t)
+	s := wholeOf(t, servers...)
+	found := map[[2]string]map[string]bool{} // by client and server version: what does not work there, and why
+	run := func(version, by string, tr mcp.Transport, features ...string) {
+		session, heard := matrixClient(t, tr, version)
+		defer session.Close()
+		if version != modernVersion {
+			if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, server := range servers {
+			m := &trial{session, version, server, heard}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			for _, f := range features {
+				if f == "list_changed" && by != server.Transport {
+					continue // slow, since announcements are spaced; each version has one transport to itself
+				}
+				err, excuse := m.try(ctx, f), excused(f, version, server)
+				if (err == nil) != (excuse == "") {
+					t.Errorf("client %s, server %s, %s: %v", version, server.Name, f, err)
+				}
+				if excuse != "" {
+					_, of, _ := strings.Cut(server.Name, "-")
+					key := [2]string{version, of}
+					if found[key] == nil {
+						found[key] = map[string]bool{}
+					}
+					found[key][excuse] = true
+				}
+			}
+			cancel()
+		}
+	}
+	// Subscriptions come late: when one ends, go-sdk forgets on stdio that lists
+	// were listened to as well. Cancels come last: what a canceled call may still
+	// ask for reaches nobody else, so for a while others cannot be asked by
+	// servers on a connection.
+	n := len(features)
+	for _, some := range [][]string{features[:n-2], features[n-2 : n-1], features[n-1:]} {
+		for _, v := range slices.Backward(versions) { // the modern one first: what sessions ask for does not help it
+			run(v, "http", &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp", HTTPClient: s.web}, some...)
+			tr, wait := piped(t, s.g.ServeStdio)
+			run(v, "stdio", tr, some...)
+			wait()
+		}
+		run(firstVersion, "sse", &mcp.SSEClientTransport{Endpoint: s.url + "/sse", HTTPClient: s.web}, some...)
+	}
+	if !t.Failed() {
+		comparePage(t, matrixPage(found))
+	}
+}
+
+func matrixPage(found map[[2]string]map[string]bool) []byte {
+	var notes []string
+	for _, why := range found {
+		for w := range why {
+			if !slices.Contains(notes, w) {
+				notes = append(notes, w)
+			}
+		}
+	}
+	slices.Sort(notes)
+	var b bytes.Buffer
+	b.WriteString("# Which client works with which server\n\n" +
+		"Written by `go test ./internal/gateway -run TestCompatibilityMatrix -rewrite`. The clients and servers are those of\n" +
+		"go-sdk, held to one protocol version each. Clients come over Streamable HTTP, stdio and (2024-11-05) HTTP+SSE, and\n" +
+		"servers are reached likewise. Tried in each pair:\n" + strings.Join(features, ", ") + ".\n\n| client \\ server |")
+	for _, v := range versions {
+		b.WriteString(" " + v + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(versions)) + "\n")
+	for _, c := range versions {
+		b.WriteString("| " + c + " |")
+		for _, v := range versions {
+			cell := "all"
+			for i, n := range notes {
+				if found[[2]string{c, v}][n] {
+					feature, _, _ := strings.Cut(n, ":")
+					cell += fmt.Sprintf(", but %s (%d)", feature, i+1)
+				}
+			}
+			b.WriteString(" " + cell + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for i, n := range notes {
+		fmt.Fprintf(&b, "%d. %s.\n", i+1, strings.ToUpper(n[:1])+n[1:])
+	}
+	b.WriteString(matrixNotes)
+	return b.Bytes()
+}
+
+func comparePage(t *testing.T, page []byte) {
+	t.Helper()
+	file := filepath.Join("..", "..", "docs", "reference", "compatibility.md")
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, err := os.ReadFile(file); err != nil || !bytes.Equal(old, page) {
+		t.Errorf("%s is not what the test has found (%v); -rewrite writes:\n%s", file, err, page)
+	}
+}
+
+const matrixNotes = `
+What a server of an older version asks for reaches the client whose call caused it. Over Streamable HTTP the stream says
+which call that is. Over stdio and HTTP+SSE it is certain only while a single client has calls there; otherwise the
+request is refused, and the refusal says why. A call that was given up counts for as long as the server's callTimeout,
+since it may still be executed. Roots are not offered to servers there: they ask for them at their start, when no
+client has called.
+
+What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
+gets the error -32021, which names the capability.
+`

@@ -1,0 +1,296 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+)
+
+// A booth makes modern calls without a transport.
+type booth struct {
+	t   *testing.T
+	g   *Gateway
+	hub *hub
+}
+
+func newBooth(t *testing.T, onCall func(ctx context.Context, c *everline.Call) ([]byte, error)) *booth {
+	h := newHub()
+	h.onCall = onCall
+	b := &booth{t: t, g: New(h, Options{}), hub: h}
+	t.Cleanup(func() { _ = b.g.Close(context.Background()) })
+	return b
+}
+
+// call sends tools/call for a tool; extra params begin with a comma.
+func (b *booth) call(ctx context.Context, tool, extra string) string {
+	b.t.Helper()
+	body := strings.Replace(modernBody("1", "tools/call", `,"name":"`+tool+`","arguments":{}`+extra),
+		`clientCapabilities":{}`, `clientCapabilities":{"elicitation":{},"roots":{}}`, 1)
+	rq, bad := parse([]byte(body))
+	if bad != nil {
+		b.t.Fatal(string(bad.frame()))
+	}
+	rq.modern = true
+	a := b.g.serve(ctx, rq)
+	return string(a.frame())
+}
+
+// state is the requestState of an interim result, as raw JSON.
+func (b *booth) state(interim string) string {
+	b.t.Helper()
+	_, rest, ok := strings.Cut(interim, `"requestState":`)
+	if !ok || !strings.Contains(interim, `"resultType":"input_required"`) {
+		b.t.Fatalf("no interim result: %s", interim)
+	}
+	return rest[:strings.Index(rest[1:], `"`)+2]
+}
+
+// asksOnce asks one question, and answers the call with what came back.
+func asksOnce(ctx context.Context, c *everline.Call) ([]byte, error) {
+	got, err := c.Client.Ask(ctx, askElicit, []byte(`{"message":"?"}`))
+	if err != nil {
+		return nil, err
+	}
+	return []byte(`{"content":[],"got":` + string(got) + `}`), nil
+}
+
+const yes = `,"inputResponses":{"elicitation-1":{"action":"accept","n":1.0}},"requestState":`
+
+func TestACallIsParkedAndResumed(t *testing.T) {
+	b := newBooth(t, asksOnce)
+	first := b.call(t.Context(), "echo", "")
+	if !strings.Contains(first, `"inputRequests":{"elicitation-1":{"method":"elicitation/create","params":{"message":"?"}}}`) {
+		t.Errorf("first %s", first)
+	}
+	if last := b.call(t.Context(), "echo", yes+b.state(first)); !strings.Contains(last, `"got":{"action":"accept","n":1.0}`) {
+		t.Errorf("last %s", last)
+	}
+	if again := b.call(t.Context(), "echo", yes+b.state(first)); !strings.Contains(again, `"code":-32602`) {
+		t.Errorf("a state that was used: %s", again)
+	}
+}
+
+func TestARequestStateIsGoodForItsOwnRequestAlone(t *testing.T) {
+	calls := 0
+	b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+		if calls++; calls == 1 {
+			return asksOnce(ctx, c)
+		}
+		return nil, fault.New(fault.Invalid, c.Method, "the server does not know this state")
+	})
+	b.hub.publish(item("echo", `{"name":"echo"}`), item("other", `{"name":"other"}`))
+	state := b.state(b.call(t.Context(), "echo", ""))
+	changed := []byte(state)
+	changed[len(changed)-5] ^= 1
+	for name, try := range map[string]func() string{
+		"another tool": func() string { return b.call(t.Context(), "other", yes+state) },
+		"changed":      func() string { return b.call(t.Context(), "echo", yes+string(changed)) },
+		"cut":          func() string { return b.call(t.Context(), "echo", yes+state[:30]+`"`) },
+	} {
+		if got := try(); !strings.Contains(got, "the server does not know this state") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if last := b.call(t.Context(), "echo", yes+state); !strings.Contains(last, `"got":`) {
+		t.Errorf("the call itself: %s", last)
+	}
+}
+
+func TestWhatARetryDoesNotBringIsAskedForAgain(t *testing.T) {
+	b := newBooth(t, asksOnce)
+	interim := b.call(t.Context(), "echo", "")
+	first := b.state(interim)
+	for range 3 {
+		interim = b.call(t.Context(), "echo", `,"inputResponses":{"x":{}},"requestState":`+b.state(interim))
+		if !strings.Contains(interim, `"elicitation-1"`) {
+			t.Fatalf("not asked again: %s", interim)
+		}
+	}
+	if old := b.call(t.Context(), "echo", yes+first); !strings.Contains(old, `"code":-32602`) {
+		t.Errorf("a state of an earlier round: %s", old)
+	}
+	if last := b.call(t.Context(), "echo", yes+b.state(interim)); !strings.Contains(last, `"got":`) {
+		t.Errorf("last %s", last)
+	}
+}
+
+func TestRoundsAreCapped(t *testing.T) {
+	b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+		for {
+			if _, err := c.Client.Ask(ctx, askElicit, nil); err != nil {
+				return nil, err
+			}
+		}
+	})
+	interim := b.call(t.Context(), "echo", "")
+	for i := 1; i < maxRounds; i++ {
+		interim = b.call(t.Context(), "echo", fmt.Sprintf(`,"inputResponses":{"elicitation-%d":{}},"requestState":`, i)+b.state(interim))
+	}
+	last := b.call(t.Context(), "echo", fmt.Sprintf(`,"inputResponses":{"elicitation-%d":{}},"requestState":`, maxRounds)+b.state(interim))
+	if !strings.Contains(last, `"isError":true`) || !strings.Contains(last, "16 times") {
+		t.Errorf("last %s", last)
+	}
+}
+
+// A client that does not come back, or goes while its call runs, frees the
+// call; so does the end of the gateway.
+func TestParkedCallsEnd(t *testing.T) {
+	ends := map[string]func(b *booth){
+		"in time":          func(*booth) { time.Sleep(parkTime) },
+		"with the gateway": func(b *booth) { _ = b.g.Close(context.Background()) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+					_, err := c.Client.Ask(ctx, askRoots, nil)
+					ended <- err
+					return nil, err
+				})
+				state := b.state(b.call(t.Context(), "echo", ""))
+				time.Sleep(parkTime - time.Second)
+				if len(ended) != 0 {
+					t.Fatal("the call has ended too early")
+				}
+				end(b)
+				synctest.Wait()
+				if len(ended) != 1 || len(b.g.parks.all) != 0 && name == "in time" {
+					t.Fatalf("%d calls have ended, %d are kept", len(ended), len(b.g.parks.all))
+				}
+				if late := b.call(t.Context(), "echo", yes+state); !strings.Contains(late, `"error"`) && !strings.Contains(late, "shutting down") {
+					t.Errorf("late: %s", late)
+				}
+			})
+		})
+	}
+	t.Run("with the client", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			given := make(chan error, 1)
+			b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+				_, _ = c.Client.Ask(ctx, askElicit, nil)
+				<-ctx.Done()
+				given <- ctx.Err()
+				return nil, fault.From(c.Method, ctx.Err())
+			})
+			state := b.state(b.call(t.Context(), "echo", ""))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			b.call(ctx, "echo", yes+state)
+			if len(given) != 1 || len(b.g.parks.all) != 0 {
+				t.Errorf("%d calls were given up, %d are kept", len(given), len(b.g.parks.all))
+			}
+		})
+	})
+}
+
+func TestQuestionsAtOneTimeAreOneRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+			out := make(chan []byte, 2)
+			for _, method := range []string{askElicit, askRoots} {
+				go func() { // ends with its question
+					got, _ := c.Client.Ask(ctx, method, nil)
+					out <- got
+				}()
+				time.Sleep(gatherGap / 2)
+			}
+			return []byte(`{"content":[` + string(<-out) + `,` + string(<-out) + `]}`), nil
+		})
+		interim := b.call(t.Context(), "echo", "")
+		if !strings.Contains(interim, `"elicitation-1"`) || !strings.Contains(interim, `"roots-2"`) {
+			t.Fatalf("interim %s", interim)
+		}
+		half := b.call(t.Context(), "echo", yes+b.state(interim))
+		if strings.Contains(half, `"elicitation-1"`) || !strings.Contains(half, `"roots-2"`) {
+			t.Fatalf("half %s", half)
+		}
+		last := b.call(t.Context(), "echo", `,"inputResponses":{"roots-2":{"roots":[]}},"requestState":`+b.state(half))
+		if !strings.Contains(last, `"roots":[]`) || !strings.Contains(last, `"accept"`) {
+			t.Errorf("last %s", last)
+		}
+	})
+}
+
+func TestParkedCallsAreBounded(t *testing.T) {
+	b := newBooth(t, asksOnce)
+	b.g.parks.waiting = maxParked
+	if got := b.call(t.Context(), "echo", ""); !strings.Contains(got, "too many") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAPanicEndsOneParkedCall(t *testing.T) {
+	b := newBooth(t, func(context.Context, *everline.Call) ([]byte, error) { panic("planted") })
+	if got := b.call(t.Context(), "echo", ""); !strings.Contains(got, `"kind":"internal"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestInputRequiredReachesLegacyClient: rounds with a state, with none, and
+// without questions; the state goes back exactly as it came.
+func TestInputRequiredReachesLegacyClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub()
+		var seen []string
+		h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) {
+			seen = append(seen, string(c.Params))
+			switch len(seen) {
+			case 1:
+				return []byte(`{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"a\u0062 \/"}`), nil
+			case 2:
+				return []byte(`{"resultType":"input_required","requestState":"s2"}`), nil
+			default:
+				return []byte(`{"resultType":"complete","content":[]}`), nil
+			}
+		}
+		g := New(h, Options{})
+		defer g.Close(context.Background())
+		s := g.newSession(latestLegacy)
+		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
+		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
+		rq.sess = s
+		rq.tell = func(frame []byte) {
+			q, err := parse1(string(frame))
+			if err != nil {
+				t.Error(err)
+			}
+			a, _ := parse([]byte(`{"jsonrpc":"2.0","id":` + q.id + `,"result":{"roots":[ ]}}`))
+			a.sess = s
+			g.notice(a)
+		}
+		a := g.serve(t.Context(), rq)
+		if got := string(a.frame()); !strings.Contains(got, `"content":[]`) {
+			t.Errorf("got %s", got)
+		}
+		wanted := []string{
+			`{"name":"echo","n":1.50}`,
+			`{"name":"echo","n":1.50,"inputResponses":{"k":{"roots":[ ]}},"requestState":"a\u0062 \/"}`,
+			`{"name":"echo","n":1.50,"requestState":"s2"}`,
+		}
+		if fmt.Sprint(seen) != fmt.Sprint(wanted) {
+			t.Errorf("the server saw\n%s", strings.Join(seen, "\n"))
+		}
+	})
+}
+
+func TestInputThatALegacyClientCannotGive(t *testing.T) {
+	h := newHub()
+	asked := 0
+	h.onCall = func(context.Context, *everline.Call) ([]byte, error) {
+		asked++
+		return []byte(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}`), nil
+	}
+	s := serve(t, h, Options{})
+	r := s.post(call("1", "echo", ""), s.initialize("2025-11-25"))
+	want(t, r, 200, `"isError":true`, "input that it did not get", `{\"elicitation\":{\"form\":{}}}`)
+	if asked != 1 {
+		t.Errorf("the server was asked %d times", asked)
+	}
+}

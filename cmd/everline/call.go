@@ -168,7 +168,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 		}
 		names = append(names, t.Server+"."+t.Tool)
 	}
-	if server.Name != "" && (server.CatalogAt == nil || server.State == "disabled" || server.State == "disabling") {
+	if server.Name != "" && (server.CatalogAt == nil || server.State != "connected" && server.State != "idle") {
 		return req, &server, nil
 	}
 	return req, nil, noTool(target, server.Name, st.Servers, names)

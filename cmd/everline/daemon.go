@@ -19,6 +19,7 @@ import (
 type daemonOptions struct {
 	config   *config.Config
 	files    []string
+	load     func() (*config.Config, error) // reads the files again
 	stateDir string
 	endpoint string // the URL for clients; "" for a gateway on stdio alone
 	gateway  gateway.Options
@@ -35,6 +36,8 @@ type daemon struct {
 	api     *admin.API
 	journal *admin.Journal
 
+	reloading chan struct{} // holds one token while the files are read and applied
+
 	base    context.Context // of every request of the admin API
 	end     context.CancelFunc
 	servers []*http.Server
@@ -42,7 +45,7 @@ type daemon struct {
 }
 
 func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
-	d := &daemon{opts: o, journal: admin.NewJournal()}
+	d := &daemon{opts: o, journal: admin.NewJournal(), reloading: make(chan struct{}, 1)}
 	hub, err := everline.Open(ctx, o.config, everline.Options{
 		StateDir: o.stateDir, Name: "everline", Version: buildVersion(), Emit: d.journal.Record,
 		Warn: func(server, text string) { o.log.Warn(text, "server", server) },
@@ -51,10 +54,17 @@ func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 		return nil, err
 	}
 	d.hub = hub
-	d.gateway = gateway.New(hub, o.gateway)
+	o.gateway.Group = func(name string) gateway.Backend {
+		if v := hub.View(name); v.Exists() {
+			return v
+		}
+		return nil
+	}
+	o.gateway.Keep = hub.KeepResults
+	d.gateway = gateway.New(hub.View(""), o.gateway)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: o.endpoint, Version: buildVersion(),
-		StateDir: o.stateDir, Config: o.files,
+		StateDir: o.stateDir, Config: o.files, Reload: d.reload,
 	})
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it
@@ -88,6 +98,7 @@ var eventLevels = map[string]slog.Level{
 	"lost":          slog.LevelWarn,
 	"parked":        slog.LevelError,
 	"list_failed":   slog.LevelWarn,
+	"unapproved":    slog.LevelWarn,
 	"close_failed":  slog.LevelWarn,
 	"call_replayed": slog.LevelWarn,
 	"call_failed":   slog.LevelWarn,
@@ -113,29 +124,6 @@ func (d *daemon) logEvents() {
 			return
 		}
 	}
-}
-
-// reload reads the files again. A bad file changes nothing, and status says so.
-func (d *daemon) reload(ctx context.Context) {
-	plan, err := d.apply(ctx)
-	d.api.ConfigError(err)
-	if err != nil {
-		d.opts.log.Error("the configuration is not reloaded; the old one stays", "cause", err)
-		return
-	}
-	d.opts.log.Info("configuration reloaded", "added", plan.Add, "removed", plan.Remove, "changed", plan.Change, "kept", len(plan.Keep))
-}
-
-func (d *daemon) apply(ctx context.Context) (config.Plan, error) {
-	cfg, err := config.Load(d.opts.files...)
-	if err != nil {
-		return config.Plan{}, err
-	}
-	logWarnings(d.opts.log, cfg)
-	if cfg.Listen != d.opts.config.Listen {
-		d.opts.log.Warn("the listen address changes only with a restart", "listen", cfg.Listen)
-	}
-	return d.hub.Apply(ctx, cfg)
 }
 
 func logWarnings(log *slog.Logger, cfg *config.Config) {

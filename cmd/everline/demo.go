@@ -90,8 +90,8 @@ func (a *app) demoLine(r demo.Report) {
 	if !isTerminal(a.err) {
 		return
 	}
-	fmt.Fprintf(a.err, "\r%5.1f s   %d servers killed   %d calls: %d answered, %d failed   %d run twice   %d lists, %d short   recovery %.0f ms \x1b[K",
-		r.Seconds, r.Restarts, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.Lists, r.ShortLists, r.RecoveryMsP50)
+	fmt.Fprintf(a.err, "\r%3.0f s  %d kills  %d calls, %d failed, %d twice  %d lists, %d short  back in %.0f ms\x1b[K",
+		r.Seconds, r.Restarts, r.Calls, r.Failed, r.ExecutedTwice, r.Lists, r.ShortLists, r.RecoveryMsP50)
 }
 
 func (a *app) demoReport(r demo.Report) error {
@@ -103,7 +103,7 @@ func (a *app) demoReport(r demo.Report) error {
 		verdict = "a promise was broken"
 	}
 	if isTerminal(a.err) {
-		fmt.Fprint(a.err, "\r\x1b[K")
+		fmt.Fprintln(a.out) // leaves the live line as it is
 	}
 	_, err := fmt.Fprintf(a.out, `%.0f seconds, servers killed or restarted %d times: %s
   calls         %d, of which %d were answered and %d failed

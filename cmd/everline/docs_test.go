@@ -19,9 +19,13 @@ import (
 // order, with a scripted server in the place of npx. Building is not repeated.
 func TestDocs(t *testing.T) {
 	dir := t.TempDir()
-	docs, err := filepath.Glob("../../docs/tutorial/*.md")
-	if err != nil || len(docs) == 0 {
-		t.Fatalf("no documents: %v", err)
+	var docs []string
+	for _, kind := range []string{"tutorial", "how-to"} {
+		found, err := filepath.Glob("../../docs/" + kind + "/*.md")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no documents of the kind %s: %v", kind, err)
+		}
+		docs = append(docs, found...)
 	}
 	for _, doc := range docs {
 		text, err := os.ReadFile(doc)
@@ -29,7 +33,7 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 		script := scriptOf(t, string(text))
-		name := strings.TrimSuffix(filepath.Base(doc), ".md") + ".txtar"
+		name := filepath.Base(filepath.Dir(doc)) + "-" + strings.TrimSuffix(filepath.Base(doc), ".md") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -39,6 +43,7 @@ func TestDocs(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/xdg")
+			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/.config")
 			e.Setenv("HOME", e.WorkDir)
 			return nil
 		},
@@ -57,12 +62,14 @@ func scriptOf(t *testing.T, doc string) string {
 		switch {
 		case isFence && block == "":
 			block = fence
-			if name, ok := strings.CutPrefix(fence, "json "); ok {
+			if name, ok := fileBlock(fence); ok {
 				fmt.Fprintf(&files, "-- %s --\n", name)
 			}
 		case isFence:
 			block = ""
-		case strings.HasPrefix(block, "json "):
+		case block == "json everline.json" && line == "{":
+			files.WriteString("{ \"everline\": {\"listen\": \"127.0.0.1:0\"},\n") // the port of the documents may be taken here
+		case isFileBlock(block):
 			files.WriteString(line + "\n")
 		case block == "console":
 			command, ok := strings.CutPrefix(line, "$ ")
@@ -79,6 +86,21 @@ func scriptOf(t *testing.T, doc string) string {
 	return commands.String() + files.String()
 }
 
+// fileBlock gives the name of the file that a block is, "" for other blocks.
+func fileBlock(fence string) (name string, ok bool) {
+	for _, syntax := range []string{"json ", "jsonc ", "yaml ", "toml "} {
+		if name, ok = strings.CutPrefix(fence, syntax); ok {
+			return strings.TrimPrefix(name, "~/"), true
+		}
+	}
+	return "", false
+}
+
+func isFileBlock(fence string) bool {
+	_, ok := fileBlock(fence)
+	return ok
+}
+
 func scriptLine(t *testing.T, command string) string {
 	t.Helper()
 	switch {
@@ -86,6 +108,8 @@ func scriptLine(t *testing.T, command string) string {
 		return ""
 	case command == "everline serve &":
 		return "exec everline serve --listen 127.0.0.1:0 &\n"
+	case strings.HasPrefix(command, "cp "):
+		return command + "\n"
 	case command == "kill -9 PID":
 		return "kill9\n"
 	case strings.HasPrefix(command, "everline "):

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 )
@@ -26,7 +27,10 @@ const (
 	exitTimeout    = 124
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	everline.RunShim()
+	os.Exit(run())
+}
 
 func run() int {
 	stderr := newTalk(os.Stderr)

@@ -101,6 +101,9 @@ func colours(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTermina
 
 // isTerminal tells whether w is a terminal that can do more than print.
 func isTerminal(w io.Writer) bool {
+	if t, ok := w.(*talk); ok {
+		w = t.to
+	}
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return false

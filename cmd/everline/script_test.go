@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,19 +21,23 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"everline":  func() { os.Exit(run()) },
+		"everline":  main,
 		"mcpserver": mcpserver,
 		"npx":       mcpserver, // what the documents start
 	})
 }
 
 // mcpserver is the scripted server on stdio. Its arguments are lines for
-// stderr, before it serves.
+// stderr, before it serves; MCPSERVER_TOOLS names a file with a tool per line.
 func mcpserver() {
+	var cfg mcptest.Config
+	if text, err := os.ReadFile(os.Getenv("MCPSERVER_TOOLS")); err == nil {
+		cfg.Tools = strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
 	for _, line := range os.Args[1:] {
 		os.Stderr.WriteString(line + "\n")
 	}
-	if err := mcptest.New(mcptest.Config{}).Serve(os.Stdin, os.Stdout); err != nil {
+	if err := mcptest.New(cfg).Serve(os.Stdin, os.Stdout); err != nil {
 		os.Stderr.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -24,10 +25,12 @@ import (
 // serveFlags are the flags of serve and stdio.
 type serveFlags struct {
 	configs     []string
+	format      string
 	listen      string
 	allowRemote bool
 	hosts       []string
 	origins     []string
+	watch       bool
 	logFormat   string
 	logLevel    string
 }
@@ -35,6 +38,7 @@ type serveFlags struct {
 func (f *serveFlags) addCommon(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.configs, "config", "c", nil, "configuration file; may be given more than once (default: ./everline.json, then the user's)")
+	flags.StringVar(&f.format, "format", "", formatFlag())
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -46,7 +50,7 @@ func newServe(a *app) *cobra.Command {
 		Short: "Run the gateway",
 		Long: "Run the gateway: keep every configured server connected, and serve all of them as one\n" +
 			"MCP endpoint. It listens at once, whatever the servers do.\n\n" +
-			"SIGHUP reads the configuration again; SIGTERM or Ctrl-C ends it after the calls in flight,\n" +
+			"A change of the configuration files is taken up by itself, and by everline reload and SIGHUP. SIGTERM or Ctrl-C ends it after the calls in flight,\n" +
 			"a second one at once.",
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }),
@@ -54,6 +58,7 @@ func newServe(a *app) *cobra.Command {
 	f.addCommon(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.listen, "listen", "l", "", "address to serve on (default: the configuration's, 127.0.0.1:7433)")
+	flags.BoolVar(&f.watch, "watch", true, "take up changes of the configuration files by itself")
 	flags.BoolVar(&f.allowRemote, "allow-remote", false, "allow an address that other machines can reach; everline checks no identity there")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "name, besides the loopback ones, under which clients may reach the endpoint")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "web origin, besides loopback ones, whose pages may use the endpoint")
@@ -76,14 +81,37 @@ func (f serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	}
 }
 
+// A loaded is a configuration with the files that it was read from.
+type loaded struct {
+	cfg   *config.Config
+	files []string
+	print [sha256.Size]byte // of the files, from before they were read
+}
+
 // load finds and reads the configuration.
-func (f serveFlags) load() (*config.Config, []string, error) {
+func (f serveFlags) load(stateDir string) (loaded, error) {
 	files, err := configFiles(f.configs)
 	if err != nil {
-		return nil, nil, err
+		return loaded{}, err
 	}
-	cfg, err := config.Load(files...)
-	return cfg, files, err
+	l := loaded{files: files, print: filesPrint(files)}
+	l.cfg, err = f.reload(stateDir, files)()
+	return l, err
+}
+
+// reload reads the same files again. What is read is what was trusted: a file
+// that changes in between is refused.
+func (f serveFlags) reload(stateDir string, files []string) func() (*config.Config, error) {
+	return func() (*config.Config, error) {
+		if err := checkTrust(stateDir, f.configs, files); err != nil {
+			return nil, err
+		}
+		cfg, err := config.LoadAs(f.format, files...)
+		if err != nil {
+			return nil, err
+		}
+		return cfg, checkTrust(stateDir, f.configs, files)
+	}
 }
 
 func configMissing(tried []string) error {
@@ -98,10 +126,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, files, err := f.load()
+	found, err := f.load(a.stateDir)
 	if err != nil {
 		return err
 	}
+	cfg := found.cfg
 	address := cfg.Listen
 	if f.listen != "" {
 		address = f.listen
@@ -124,7 +153,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		signal.Notify(reload, reloadSignals...)
 	}
 	d, err := startDaemon(ctx, daemonOptions{
-		config: cfg, files: files, stateDir: a.stateDir, socket: socket, log: log,
+		config: cfg, files: found.files, load: f.reload(a.stateDir, found.files), stateDir: a.stateDir, socket: socket, log: log,
 		endpoint: "http://" + listener.Addr().String() + "/mcp",
 		gateway:  gateway.Options{Version: buildVersion(), Hosts: f.hosts, Origins: f.origins},
 	})
@@ -133,8 +162,12 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	d.serve(listener, d.endpoint(f.allowRemote))
+	if f.watch {
+		d.watchFiles(found.print)
+	}
 	a.greet(d, cfg)
 	logWarnings(log, cfg)
+	notifySystemd("READY=1")
 	return d.untilStopped(ctx, stop, reload)
 }
 
@@ -243,7 +276,7 @@ func (d *daemon) untilStopped(ctx context.Context, stop, reload <-chan os.Signal
 	for {
 		select {
 		case <-reload:
-			d.reload(ctx)
+			d.reloadNow(ctx)
 			continue
 		case s := <-stop:
 			d.opts.log.Info("stopping: calls in flight may finish", "signal", s.String(), "for", d.hub.Config().DrainTimeout.String())
@@ -251,6 +284,7 @@ func (d *daemon) untilStopped(ctx context.Context, stop, reload <-chan os.Signal
 		}
 		break
 	}
+	notifySystemd("STOPPING=1")
 	hurry, now := context.WithCancel(context.Background())
 	defer now()
 	done := make(chan error, 1)

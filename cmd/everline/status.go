@@ -214,7 +214,37 @@ func (p statusPrinter) page(st admin.Status) string {
 	for _, w := range st.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", printable(w))
 	}
+	if text := leftovers(st.Leftovers); text != "" {
+		b.WriteString(text + "\n")
+	}
 	return b.String()
+}
+
+// leftovers tells of processes that an earlier run had left behind.
+func leftovers(found []admin.Leftover) string {
+	if len(found) == 0 {
+		return ""
+	}
+	var ended, stubborn []string
+	for _, l := range found {
+		name := fmt.Sprintf("pid %d", l.PID)
+		if l.Server != "" {
+			name = l.Server + " " + name
+		}
+		if l.Ended {
+			ended = append(ended, name)
+		} else {
+			stubborn = append(stubborn, name)
+		}
+	}
+	var parts []string
+	if len(ended) > 0 {
+		parts = append(parts, "ended "+strings.Join(ended, ", "))
+	}
+	if len(stubborn) > 0 {
+		parts = append(parts, "would not end: "+strings.Join(stubborn, ", "))
+	}
+	return "left over from an earlier run that did not end in order: " + strings.Join(parts, "; ")
 }
 
 func (p statusPrinter) head(st admin.Status) string {
@@ -342,7 +372,8 @@ func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
 	if s.Era != nil && s.ProtocolVersion != nil {
 		detail = append(detail, *s.Era+" "+*s.ProtocolVersion)
 	}
-	detail = append(detail, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates))
+	detail = append(detail, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates),
+		fmt.Sprintf("tools cost about %d tokens (estimate)", s.ToolTokens))
 	fmt.Fprintf(b, "     %s\n", strings.Join(detail, "   "))
 }
 

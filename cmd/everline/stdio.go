@@ -40,14 +40,14 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}
-	cfg, files, err := f.load()
+	found, err := f.load(a.stateDir)
 	if err != nil {
 		return err
 	}
 	// Several clients may each start a gateway of their own on the same folder.
 	// The first one has it, socket and all; the others keep nothing on disk,
 	// because none may depend on another that ends with its client.
-	o := daemonOptions{config: cfg, files: files, log: log, gateway: gateway.Options{Version: buildVersion()}}
+	o := daemonOptions{config: found.cfg, files: found.files, load: f.reload(a.stateDir, found.files), log: log, gateway: gateway.Options{Version: buildVersion()}}
 	if socket, err := admin.Listen(a.stateDir); err == nil {
 		defer socket.Close()
 		o.socket, o.stateDir = socket, a.stateDir
@@ -58,7 +58,8 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	logWarnings(log, cfg)
+	logWarnings(log, found.cfg)
+	d.watchFiles(found.print)
 	served := d.gateway.ServeStdio(ctx, a.in, a.out)
 	hurry, now := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer now()

@@ -19,24 +19,25 @@ const (
 // dropped and counted. Its one goroutine ends with close, or, where the write
 // under way never returns, with the process.
 type talk struct {
+	to      io.Writer
 	lines   chan []byte
 	dropped atomic.Uint64
 	done    chan struct{}
 }
 
 func newTalk(w io.Writer) *talk {
-	t := &talk{lines: make(chan []byte, talkQueue), done: make(chan struct{})}
-	go t.write(w) // close ends it
+	t := &talk{to: w, lines: make(chan []byte, talkQueue), done: make(chan struct{})}
+	go t.write() // close ends it
 	return t
 }
 
-func (t *talk) write(w io.Writer) {
+func (t *talk) write() {
 	defer close(t.done)
 	for line := range t.lines {
 		if n := t.dropped.Swap(0); n > 0 {
-			fmt.Fprintf(w, "everline: %d lines were left out here: nobody read stderr\n", n)
+			fmt.Fprintf(t.to, "everline: %d lines were left out here: nobody read stderr\n", n)
 		}
-		w.Write(line) // there is nowhere to tell of a failure
+		t.to.Write(line) // there is nowhere to tell of a failure
 	}
 }
 

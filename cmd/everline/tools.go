@@ -32,8 +32,9 @@ func newTools(a *app) *cobra.Command {
 		}
 		return a.printTools(tools)
 	}
-	cmd := &cobra.Command{Use: "tools [ls [server]]", Short: "What is published to clients", Args: cobra.NoArgs, RunE: runE(list)}
+	cmd := &cobra.Command{Use: "tools [ls|diff|approve]", Short: "What is published to clients", Args: cobra.NoArgs, RunE: runE(list)}
 	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), RunE: runE(list)})
+	cmd.AddCommand(newToolsDiff(a), newToolsApprove(a))
 	return cmd
 }
 
@@ -69,7 +70,7 @@ func toolLine(t admin.Tool, width int, wide bool) string {
 	text, _, _ := strings.Cut(strings.TrimSpace(def.Description), "\n")
 	line := pad(printable(t.Server+"."+t.Tool), width)
 	if wide {
-		line += "  " + t.Name
+		line += fmt.Sprintf("  %s  ~%d tokens", t.Name, t.Tokens)
 	}
 	for _, m := range []struct {
 		on   bool

@@ -32,8 +32,11 @@ type fakeHub struct {
 	call   everline.Call
 }
 
-func (h *fakeHub) Config() *config.Config     { return h.cfg }
-func (h *fakeHub) Status() []everline.Status  { return h.states }
+func (h *fakeHub) Config() *config.Config    { return h.cfg }
+func (h *fakeHub) Status() []everline.Status { return h.states }
+func (h *fakeHub) Leftovers() []everline.Leftover {
+	return []everline.Leftover{{Server: "a", PID: 7, Ended: true}}
+}
 func (h *fakeHub) Catalog() *everline.Catalog { return nil }
 func (h *fakeHub) Server(name string) (everline.Status, bool) {
 	for _, s := range h.states {
@@ -55,6 +58,15 @@ func (h *fakeHub) did(op, server string) error {
 func (h *fakeHub) Enable(_ context.Context, s string) error    { return h.did("enable", s) }
 func (h *fakeHub) Disable(_ context.Context, s string) error   { return h.did("disable", s) }
 func (h *fakeHub) Reconnect(_ context.Context, s string) error { return h.did("reconnect", s) }
+func (h *fakeHub) PinChanges() []everline.PinChange {
+	return []everline.PinChange{
+		{Server: "a", Tool: "send", What: "changed", Was: []byte(`{"name":"send"}`), Now: []byte(`{"name":"send","title":"x"}`), Withheld: true},
+		{Server: "a", What: "changed", Was: []byte("be kind"), Now: []byte("be \u200bkind")},
+	}
+}
+func (h *fakeHub) Approve(_ context.Context, s, tool string) (int, error) {
+	return 2, h.did("approve", s+"."+tool)
+}
 func (h *fakeHub) Await(ctx context.Context, s string, gen uint64) (everline.Status, error) {
 	h.gen = gen
 	st, _ := h.Server(s)
@@ -102,6 +114,31 @@ func serve(t *testing.T, h *fakeHub, j *Journal) *Client {
 	return NewClient(dir)
 }
 
+func TestPins(t *testing.T) {
+	h := newFake(t)
+	c := serve(t, h, NewJournal())
+	pins, err := c.Pins(t.Context())
+	if err != nil || pins.Mode != "off" || len(pins.Changes) != 2 {
+		t.Fatalf("pins %+v, %v", pins, err)
+	}
+	tool, instructions := pins.Changes[0], pins.Changes[1]
+	if string(tool.Now) != `{"name":"send","title":"x"}` || !tool.Withheld || tool.What != "changed" {
+		t.Errorf("tool %+v", tool)
+	}
+	if string(instructions.Now) != "\"be \u200bkind\"" || instructions.Tool != "" {
+		t.Errorf("instructions %+v", instructions)
+	}
+	if done, err := c.Approve(t.Context(), Approval{Server: "up", Tool: "send"}); err != nil || done.Count != 2 {
+		t.Errorf("approved %+v, %v", done, err)
+	}
+	if _, err := c.Approve(t.Context(), Approval{Server: "nobody"}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("an unknown server: %v", err)
+	}
+	if _, err := c.Approve(t.Context(), Approval{Tool: "send"}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a tool of no server: %v", err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	st, err := serve(t, newFake(t), NewJournal()).Status(t.Context())
 	if err != nil {
@@ -115,9 +152,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":42,"era":"legacy",` +
-		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"catalogAt":"2026-01-02T03:04:05Z",` +
+		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"toolTokensEstimate":0,"catalogAt":"2026-01-02T03:04:05Z",` +
 		`"since":"2026-01-02T03:04:05Z","nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
-		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[]}`
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"noise":0,"stderrBytesPerSecond":0}`
 	if string(up) != want {
 		t.Errorf("got  %s\nwant %s", up, want)
 	}

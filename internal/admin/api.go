@@ -27,6 +27,9 @@ type Hub interface {
 	Enable(ctx context.Context, server string) error
 	Disable(ctx context.Context, server string) error
 	Reconnect(ctx context.Context, server string) error
+	Leftovers() []everline.Leftover
+	PinChanges() []everline.PinChange
+	Approve(ctx context.Context, server, tool string) (int, error)
 	Await(ctx context.Context, server string, gen uint64) (everline.Status, error)
 }
 
@@ -38,6 +41,9 @@ type Options struct {
 	Version  string
 	StateDir string
 	Config   []string // the configuration files
+	// Reload reads the files again, or with dryRun only says what that would
+	// change; nil where there are none.
+	Reload func(ctx context.Context, dryRun bool) (Reload, error)
 }
 
 // An API answers the admin requests. It has no goroutine of its own.
@@ -102,6 +108,9 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/servers/{name}/logs", a.logs)
 	mux.HandleFunc("POST /v1/servers/{name}/{op}", a.operate)
 	mux.HandleFunc("POST /v1/call", a.call)
+	mux.HandleFunc("POST /v1/reload", a.reload)
+	mux.HandleFunc("GET /v1/pins", a.pins)
+	mux.HandleFunc("POST /v1/pins/approve", a.approve)
 	return mux
 }
 
@@ -111,6 +120,10 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
 		Config: a.opts.Config, ConfigError: a.broken.Load(), Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
+		Leftovers: []Leftover{},
+	}
+	for _, l := range a.opts.Hub.Leftovers() {
+		st.Leftovers = append(st.Leftovers, Leftover(l))
 	}
 	for _, warning := range cfg.Warnings {
 		st.Warnings = append(st.Warnings, warning.String())
@@ -135,6 +148,7 @@ func (a *API) tools(w http.ResponseWriter, _ *http.Request) {
 		tools = append(tools, Tool{
 			Name: l.Exposed, Server: l.Server, Tool: l.Item.Name, Hidden: l.Hidden,
 			ReadOnly: l.Item.ReadOnly, Idempotent: l.Item.Idempotent, Definition: l.Item.Raw,
+			Tokens: tokens(l),
 		})
 	}
 	answer(w, http.StatusOK, tools)

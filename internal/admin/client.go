@@ -59,6 +59,27 @@ func (c *Client) Tools(ctx context.Context) ([]Tool, error) {
 	return tools, c.get(ctx, "/v1/tools", &tools)
 }
 
+// Pins is GET /v1/pins.
+func (c *Client) Pins(ctx context.Context) (Pins, error) {
+	var p Pins
+	return p, c.get(ctx, "/v1/pins", &p)
+}
+
+// Approve is POST /v1/pins/approve.
+func (c *Client) Approve(ctx context.Context, a Approval) (Approved, error) {
+	var done Approved
+	data, err := json.Marshal(a)
+	if err != nil {
+		return done, &fault.Fault{Kind: fault.Invalid, Op: "approve", Outcome: fault.NotSent, Err: err}
+	}
+	body, err := c.do(ctx, http.MethodPost, "/v1/pins/approve", data)
+	if err != nil {
+		return done, err
+	}
+	defer body.Close()
+	return done, decode(body, &done)
+}
+
 // Operate runs restart, reconnect, enable or disable, and waits until the
 // server has settled if wait is not 0, at most so long.
 func (c *Client) Operate(ctx context.Context, server, op string, wait time.Duration) (Server, error) {

@@ -28,6 +28,16 @@ type Status struct {
 	ConfigError *string  `json:"configError"`
 	Warnings    []string `json:"warnings"` // of the configuration that is applied
 	Servers     []Server `json:"servers"`
+	// Leftovers are processes of an earlier everline that were alive when this
+	// one started, and that it ended.
+	Leftovers []Leftover `json:"leftovers"`
+}
+
+// Leftover is a process that a crash of everline had left behind.
+type Leftover struct {
+	Server string `json:"server"` // "" for what a server had started
+	PID    int    `json:"pid"`
+	Ended  bool   `json:"ended"` // false: it would not go
 }
 
 // Server is what is known about one server now.
@@ -44,8 +54,9 @@ type Server struct {
 	Prompts         int        `json:"prompts"`
 	Resources       int        `json:"resources"`
 	Templates       int        `json:"templates"`
-	CatalogAt       *time.Time `json:"catalogAt"` // when that catalog was listed
-	Since           *time.Time `json:"since"`     // when the state began
+	ToolTokens      int        `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
+	CatalogAt       *time.Time `json:"catalogAt"`          // when that catalog was listed
+	Since           *time.Time `json:"since"`              // when the state began
 	NextAttempt     *time.Time `json:"nextAttempt"`
 	Attempt         int        `json:"attempt"` // lives lost in a row
 	Cause           *string    `json:"cause"`
@@ -58,6 +69,8 @@ type Server struct {
 	Origin          string     `json:"origin"` // file:line
 	Remedy          *string    `json:"remedy"` // what to type
 	Warnings        []string   `json:"warnings"`
+	Noise           uint64     `json:"noise"`                // lines of this life where messages belong that were none
+	StderrRate      float64    `json:"stderrBytesPerSecond"` // of late
 }
 
 // Event is one line of GET /v1/events.
@@ -85,7 +98,8 @@ type Tool struct {
 	Hidden     bool            `json:"hidden"`
 	ReadOnly   bool            `json:"readOnly"`
 	Idempotent bool            `json:"idempotent"`
-	Definition json.RawMessage `json:"definition"` // as the server sent it
+	Tokens     int             `json:"tokensEstimate"` // bytes / 4; 0 if hidden
+	Definition json.RawMessage `json:"definition"`     // as the server sent it
 }
 
 // CallRequest is the body of POST /v1/call. Without a server, tool is the name
@@ -152,9 +166,11 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		URL: known(hide(st.URL)), PID: known(st.PID), Era: known(st.Era), ProtocolVersion: known(st.Version),
 		Tools: st.Counts[everline.Tools], Prompts: st.Counts[everline.Prompts],
 		Resources: st.Counts[everline.Resources], Templates: st.Counts[everline.Templates],
-		CatalogAt: knownTime(st.CatalogAt), Since: knownTime(st.Since), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
+		ToolTokens: st.Tokens,
+		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide),
+		Noise: st.Noise, StderrRate: st.StderrRate,
 	}
 	if c := st.Cause; c != nil {
 		s.Cause, s.CauseKind, s.Exit = known(hide(c.Text())), known(c.Kind.String()), known(c.Exit)

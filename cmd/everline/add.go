@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+)
+
+type addFlags struct {
+	file      string
+	env       []string
+	headers   []string
+	transport string
+	cwd       string
+	lazy      bool
+	required  bool
+	disabled  bool
+	force     bool
+	dryRun    bool
+}
+
+func newAdd(a *app) *cobra.Command {
+	var f addFlags
+	cmd := &cobra.Command{
+		Use:   "add name (URL | -- command [args...])",
+		Short: "Put a server into the configuration file",
+		Long: "Put a server into the configuration file; comments and the rest of it stay as they are. A running everline\n" +
+			"takes it up by itself. Write secrets as references: --env 'TOKEN=${TOKEN}'.",
+		Example: "  everline add files -- npx -y @modelcontextprotocol/server-filesystem /tmp\n" +
+			"  everline add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
+		Args: cobra.MinimumNArgs(2),
+		RunE: runE(func(_ *cobra.Command, args []string) error { return a.add(args[0], args[1:], f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "config", "c", "", "the file to change (default: the one that serve reads, else ./everline.json)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "NAME=value for its environment")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "'Name: value' for its requests")
+	flags.StringVar(&f.transport, "type", "", "http or sse, where it must not be found out")
+	flags.StringVar(&f.cwd, "cwd", "", "the folder to start it in")
+	flags.BoolVar(&f.lazy, "lazy", false, "start it with its first call")
+	flags.BoolVar(&f.required, "required", false, "not ready without it")
+	flags.BoolVar(&f.disabled, "disabled", false, "do not start it yet")
+	flags.BoolVar(&f.force, "force", false, "replace a server of that name")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the change, and make none")
+	return cmd
+}
+
+func (a *app) add(name string, words []string, f addFlags) error {
+	entry, err := f.entry(words)
+	if err != nil {
+		return err
+	}
+	path, was, format, err := editable(f.file)
+	if err != nil {
+		return err
+	}
+	if config.HasServer(format, path, was, name) && !f.force {
+		return &fault.Fault{
+			Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
+			Remedy: "everline add --force replaces it",
+		}
+	}
+	text, err := config.SetServer(format, path, was, name, entry)
+	if err != nil {
+		return err
+	}
+	if err := stillGood(path, text, name); err != nil {
+		return err
+	}
+	return a.finishEdit(path, was, text, f.dryRun, false, "server "+name+" added")
+}
+
+// editable reads the file that add and remove change. A client's own file is
+// not ours to change by them.
+func editable(named string) (path string, was []byte, format string, err error) {
+	if path, err = oneFile(named); err != nil {
+		return "", nil, "", err
+	}
+	if was, err = readEdited(path); err != nil || len(was) == 0 {
+		return path, was, config.FormatEverline, err
+	}
+	if format, err = config.Detect(path, was); err != nil {
+		return "", nil, "", err
+	}
+	if format != config.FormatEverline {
+		return "", nil, "", &fault.Fault{
+			Kind: fault.Invalid, Op: "edit " + path, Outcome: fault.NotSent,
+			Err:    fmt.Errorf("the file is one of %s", config.Title(format)),
+			Remedy: "change it there, or copy it first: everline import " + path + " --to everline.json",
+		}
+	}
+	return path, was, format, nil
+}
+
+// stillGood reads the text that an edit made as serve will. A variable that is
+// not set here may be set where everline runs.
+func stillGood(path string, text []byte, name string) error {
+	anything := func(string) (string, bool) { return "set", true }
+	cfg, err := config.Parse(path, text, anything)
+	if err != nil {
+		return err
+	}
+	if s, ok := cfg.Server(name); ok && s.Err != nil {
+		return s.Err
+	}
+	return nil
+}
+
+func (f addFlags) entry(words []string) (config.Entry, error) {
+	var e config.Entry
+	if f.transport != "" {
+		e = append(e, config.Member{Key: "type", Value: f.transport})
+	}
+	if len(words) == 1 && (strings.HasPrefix(words[0], "http://") || strings.HasPrefix(words[0], "https://")) {
+		e = append(e, config.Member{Key: "url", Value: words[0]})
+	} else {
+		e = append(e, config.Member{Key: "command", Value: words[0]})
+		if len(words) > 1 {
+			e = append(e, config.Member{Key: "args", Value: words[1:]})
+		}
+	}
+	for _, m := range []struct {
+		key, sep string
+		pairs    []string
+	}{{"env", "=", f.env}, {"headers", ":", f.headers}} {
+		pairs, err := splitPairs(m.key, m.sep, m.pairs)
+		if err != nil {
+			return nil, err
+		}
+		if len(pairs) > 0 {
+			e = append(e, config.Member{Key: m.key, Value: pairs})
+		}
+	}
+	if f.cwd != "" {
+		e = append(e, config.Member{Key: "cwd", Value: f.cwd})
+	}
+	if f.disabled {
+		e = append(e, config.Member{Key: "disabled", Value: true})
+	}
+	var own config.Entry
+	if f.lazy {
+		own = append(own, config.Member{Key: "lazy", Value: true})
+	}
+	if f.required {
+		own = append(own, config.Member{Key: "required", Value: true})
+	}
+	if len(own) > 0 {
+		e = append(e, config.Member{Key: "everline", Value: own})
+	}
+	return e, nil
+}
+
+func splitPairs(key, sep string, pairs []string) (config.Entry, error) {
+	var e config.Entry
+	for _, p := range pairs {
+		name, value, ok := strings.Cut(p, sep)
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, usage("everline add --help", "%q in %s is not NAME%svalue", name, key, sep)
+		}
+		e = append(e, config.Member{Key: strings.TrimSpace(name), Value: strings.TrimLeft(value, " ")})
+	}
+	return e, nil
+}
+
+func newRemove(a *app) *cobra.Command {
+	var file string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "remove name...",
+		Short: "Take a server out of the configuration file",
+		Long:  "Take servers out of the configuration file. A running everline unpublishes them at once and ends them.",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: runE(func(_ *cobra.Command, args []string) error {
+			path, was, format, err := editable(file)
+			if err != nil {
+				return err
+			}
+			text := was
+			for _, name := range args {
+				if text, err = config.RemoveServer(format, path, text, name); err != nil {
+					return suggestServer(err, path, was, name)
+				}
+			}
+			return a.finishEdit(path, was, text, dryRun, false, strings.Join(args, ", ")+" removed")
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "the file to change (default: the one that serve reads)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the change, and make none")
+	return cmd
+}
+
+// suggestServer adds the name that was probably meant.
+func suggestServer(err error, path string, data []byte, name string) error {
+	f := fault.From("", err)
+	cfg, parseErr := config.Parse(path, data, nil)
+	if f.Kind != fault.NotFound || parseErr != nil {
+		return err
+	}
+	var names []string
+	for _, s := range cfg.Servers {
+		names = append(names, s.Name)
+	}
+	if near := config.Nearest(name, names); near != "" {
+		f.Remedy = "did you mean " + near + "?"
+	}
+	return f
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/doctor"
+)
+
+type doctorFlags struct {
+	configs []string
+	format  string
+	timeout time.Duration
+}
+
+func newDoctor(a *app) *cobra.Command {
+	var f doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor [server]",
+		Short: "What is wrong, and the command that mends it",
+		Long: "Look at the configuration, the commands, the network and the everline that runs, and say what is wrong and\n" +
+			"what mends it. A server that no everline runs is started once, and ended. Exits with 1 if anything failed.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error { return a.doctor(cmd, args, f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.configs, "config", "c", nil, "configuration file; by default those of the everline that runs")
+	flags.StringVar(&f.format, "format", "", formatFlag())
+	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "how long each check may wait")
+	return cmd
+}
+
+func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
+	ctx := cmd.Context()
+	o := doctor.Options{
+		StateDir: a.stateDir, Version: buildVersion(), Env: os.LookupEnv, PortOwner: portOwner, Timeout: f.timeout,
+	}
+	o.Home, _ = os.UserHomeDir() // "" finds no version managers
+	if st, err := a.client().Status(ctx); err == nil {
+		o.Running = &st
+		if o.Tools, err = a.client().Tools(ctx); err != nil {
+			return err
+		}
+		if len(f.configs) == 0 {
+			f.configs = st.Config
+		}
+	} else if !errors.Is(err, admin.ErrNotRunning) {
+		return err
+	}
+	var err error
+	if o.Files, err = configFiles(f.configs); err != nil {
+		return err
+	}
+	if o.Config, err = config.LoadAs(f.format, o.Files...); err != nil {
+		return err
+	}
+	if o.Running == nil { // servers are going to be started
+		if err := checkTrust(a.stateDir, f.configs, o.Files); err != nil {
+			return err
+		}
+	}
+	if len(args) == 1 {
+		if o.Server = args[0]; !knows(o.Config, o.Server) {
+			return noConfigured(o.Config, o.Server)
+		}
+	}
+	return a.examine(cmd, o)
+}
+
+func knows(c *config.Config, name string) bool {
+	_, ok := c.Server(name)
+	return ok
+}
+
+func noConfigured(c *config.Config, name string) error {
+	var names []string
+	for _, s := range c.Servers {
+		names = append(names, s.Name)
+	}
+	f := fault.New(fault.NotFound, "doctor", "no server is called "+name)
+	f.Remedy = "everline validate"
+	if near := config.Nearest(name, names); near != "" {
+		f.Remedy = "did you mean " + near + "?"
+	}
+	return f
+}
+
+func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
+	all := []doctor.Finding{}
+	colour := colours(a.out)
+	failed := doctor.Run(cmd.Context(), o, func(f doctor.Finding) {
+		all = append(all, f)
+		switch a.output {
+		case "json":
+		case "jsonl":
+			writeLine(a.out, f) // a reader that went away is told below
+		default:
+			fmt.Fprint(a.out, findingText(f, colour))
+		}
+	})
+	if a.output == "json" {
+		err := writeJSON(a.out, struct {
+			OK       bool             `json:"ok"`
+			Findings []doctor.Finding `json:"findings"`
+		}{!failed, all})
+		if err != nil {
+			return err
+		}
+	}
+	if failed {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+var verdicts = map[doctor.Verdict]look{
+	doctor.OK: {"\u2713", "32"}, doctor.Warn: {"!", "33"}, doctor.Fail: {"\u2717", "31"},
+}
+
+func findingText(f doctor.Finding, colour bool) string {
+	l := verdicts[f.Verdict]
+	about := f.Check
+	if f.Server != "" {
+		about = f.Server + ": " + f.Check
+	}
+	line := paint(l.symbol, l.colour, colour) + " " + printable(about) + ": " + printable(strings.TrimSpace(f.Text))
+	if f.TookMS > 0 {
+		line += fmt.Sprintf(" (%d ms)", f.TookMS)
+	}
+	line += "\n"
+	if f.Verdict != doctor.OK && f.Remedy != "" {
+		line += "    " + advice(f.Remedy) + "\n"
+	}
+	return line
+}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+)
+
+// places are the files of clients that may be on this machine.
+func places() ([]config.Place, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: "look for the files of clients", Err: err, Remedy: "set HOME"}
+	}
+	project, err := os.Getwd()
+	if err != nil {
+		project = ""
+	}
+	if project == home {
+		project = "" // the user's files would be found twice
+	}
+	return config.Places(runtime.GOOS, home, os.Getenv("APPDATA"), project), nil
+}
+
+// A found is one server of a client's file: the JSON of everline import.
+type found struct {
+	Client string `json:"client"`
+	File   string `json:"file"`
+	Server string `json:"server"`
+	State  string `json:"state"` // "new", "same" (its name is there already) or "twice" (in an earlier file)
+
+	entry config.Entry
+}
+
+func newImport(a *app) *cobra.Command {
+	var format, to string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "import [file...]",
+		Short: "Find the servers of your other clients, and copy them",
+		Long: "Look through the configuration files of ten MCP clients, of this project and of the user, and show the servers\n" +
+			"in them. With --to they are copied into an everline.json: references to variables stay references, and a name\n" +
+			"that is there already stays as it is. Nothing is started, and no client's file is changed.",
+		RunE: runE(func(_ *cobra.Command, args []string) error { return a.importServers(args, format, to, dryRun) }),
+	}
+	cmd.Flags().StringVar(&format, "format", "", formatFlag())
+	cmd.Flags().StringVar(&to, "to", "", "the file of ours to copy the servers into")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "with --to: show the change, and make none")
+	return cmd
+}
+
+func (a *app) importServers(named []string, format, to string, dryRun bool) error {
+	files, err := importFiles(named, format)
+	if err != nil {
+		return err
+	}
+	all, err := a.findServers(files, len(named) > 0)
+	if err != nil {
+		return err
+	}
+	if to == "" {
+		return a.printFound(all)
+	}
+	path, was, ours, err := editable(to)
+	if err != nil {
+		return err
+	}
+	text, count := was, 0
+	for i := range all {
+		f := &all[i]
+		if f.State == "twice" || config.HasServer(ours, path, text, f.Server) {
+			continue
+		}
+		if text, err = config.SetServer(ours, path, text, f.Server, f.entry); err != nil {
+			return err
+		}
+		count++
+	}
+	return a.finishEdit(path, was, text, dryRun, true, plural(count, "server")+" copied")
+}
+
+// importFiles are the files to look through, those that exist.
+func importFiles(named []string, format string) ([]config.Place, error) {
+	if len(named) > 0 {
+		var all []config.Place
+		for _, path := range named {
+			abs, err := filepath.Abs(path)
+			if err != nil {
+				return nil, fileFault("read", path, err)
+			}
+			if _, err := os.Stat(abs); err != nil {
+				return nil, fileFault("read", path, err)
+			}
+			all = append(all, config.Place{Format: format, Path: abs})
+		}
+		return all, nil
+	}
+	all, err := places()
+	return slices.DeleteFunc(all, func(p config.Place) bool {
+		_, err := os.Stat(p.Path)
+		return err != nil || format != "" && p.Format != format
+	}), err
+}
+
+// findServers reads the files. A broken one fails where it was named, and is
+// told of where it was only come across.
+func (a *app) findServers(files []config.Place, named bool) ([]found, error) {
+	all := []found{}
+	project, _ := os.Getwd() // "" reads no project's servers of a user's file
+	seen := map[string]bool{}
+	for _, p := range files {
+		data, err := readEdited(p.Path)
+		var servers []config.Imported
+		var warnings []config.Warning
+		if err == nil {
+			servers, warnings, err = config.Import(p.Format, p.Path, data, project, os.LookupEnv)
+		}
+		if err != nil && named {
+			return nil, err
+		}
+		if err != nil {
+			fmt.Fprintf(a.err, "warning: %v\n", err)
+			continue
+		}
+		for _, w := range warnings {
+			fmt.Fprintf(a.err, "warning: %s\n", printable(w.String()))
+		}
+		format := p.Format
+		if format == "" {
+			format, _ = config.Detect(p.Path, data) // it was read above
+		}
+		for _, s := range servers {
+			if s.Name == config.LinkName && isOurs(s.Entry) {
+				continue // that is us
+			}
+			f := found{Client: config.Title(format), File: p.Path, Server: s.Name, State: "new", entry: s.Entry}
+			if seen[s.Name] {
+				f.State = "twice"
+			}
+			seen[s.Name] = true
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// isOurs tells whether an entry is what link writes: importing it would make
+// everline its own server.
+func isOurs(e config.Entry) bool {
+	for _, m := range e {
+		if text, ok := m.Value.(string); ok && (m.Key == "url" || m.Key == "command") {
+			return m.Key == "url" || filepath.Base(text) == "everline" || filepath.Base(text) == "everline.exe"
+		}
+	}
+	return false
+}
+
+func (a *app) printFound(all []found) error {
+	switch a.output {
+	case "json":
+		return writeJSON(a.out, all)
+	case "jsonl":
+		for _, f := range all {
+			if err := writeLine(a.out, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no server was found in the files of other clients")
+		return nil
+	}
+	name, client := 0, 0
+	for _, f := range all {
+		name, client = max(name, len(f.Server)), max(client, len(f.Client))
+	}
+	for _, f := range all {
+		note := ""
+		if f.State == "twice" {
+			note = "  (the name is taken above)"
+		}
+		fmt.Fprintf(a.out, "%s  %s  %s%s\n", pad(printable(f.Server), name), pad(f.Client, client), f.File, note)
+	}
+	fmt.Fprintln(a.out, "copy them: everline import --to everline.json")
+	return nil
+}
+
+func newLink(a *app) *cobra.Command {
+	var project, dryRun bool
+	var endpoint, file string
+	cmd := &cobra.Command{
+		Use:       "link client",
+		Short:     "Write our endpoint into a client's own configuration",
+		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, and a copy of it is kept beside it."),
+		Args:      oneClient,
+		ValidArgs: config.Formats()[1:],
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			return a.link(args[0], file, project, dryRun, func(format, path string, was []byte) ([]byte, string, error) {
+				url, err := a.endpointFor(cmd, endpoint)
+				if err != nil {
+					return nil, "", err
+				}
+				program, err := os.Executable()
+				if err != nil {
+					return nil, "", fileFault("find", "this program", err)
+				}
+				text, err := config.SetServer(format, path, was, config.LinkName, config.LinkEntry(format, url, program))
+				return text, config.Title(format) + " reaches everline at " + url + "; restart it to see it", err
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
+	linkFlags(cmd, &file, &project, &dryRun)
+	return cmd
+}
+
+func newUnlink(a *app) *cobra.Command {
+	var project, dryRun bool
+	var file string
+	cmd := &cobra.Command{
+		Use:       "unlink client",
+		Short:     "Take our endpoint out of a client's configuration",
+		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it stays."),
+		Args:      oneClient,
+		ValidArgs: config.Formats()[1:],
+		RunE: runE(func(_ *cobra.Command, args []string) error {
+			return a.link(args[0], file, project, dryRun, func(format, path string, was []byte) ([]byte, string, error) {
+				if len(was) == 0 || !config.HasServer(format, path, was, config.LinkName) {
+					return was, "", nil
+				}
+				text, err := config.RemoveServer(format, path, was, config.LinkName)
+				return text, config.Title(format) + " no longer knows everline", err
+			})
+		}),
+	}
+	linkFlags(cmd, &file, &project, &dryRun)
+	return cmd
+}
+
+func linkLong(text string) string {
+	clients := ""
+	for i, c := range config.Formats()[1:] {
+		if i > 0 {
+			clients += ", "
+		}
+		clients += c
+	}
+	return text + "\n\nClients: " + clients + "."
+}
+
+func linkFlags(cmd *cobra.Command, file *string, project, dryRun *bool) {
+	cmd.Flags().StringVar(file, "file", "", "the client's file, where it is not at its usual place")
+	cmd.Flags().BoolVar(project, "project", false, "the client's file of this project, not of the user")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "show the change, and make none")
+}
+
+// oneClient says which client was probably meant.
+func oneClient(cmd *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+		return err
+	}
+	clients := config.Formats()[1:]
+	if slices.Contains(clients, args[0]) {
+		return nil
+	}
+	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
+	if near := config.Nearest(args[0], clients); near != "" {
+		help = "\n  did you mean " + near + "?"
+	}
+	return fmt.Errorf("no client is called %q here%s", args[0], help)
+}
+
+func (a *app) link(format, file string, project, dryRun bool, change func(format, path string, was []byte) ([]byte, string, error)) error {
+	path := file
+	if path == "" {
+		var err error
+		if path, err = clientFile(format, project); err != nil {
+			return err
+		}
+	}
+	was, err := readEdited(path)
+	if err != nil {
+		return err
+	}
+	text, done, err := change(format, path, was)
+	if err != nil {
+		return err
+	}
+	return a.finishEdit(path, was, text, dryRun, true, done)
+}
+
+// clientFile is the client's file: the first of its usual ones that exists,
+// else the first.
+func clientFile(format string, project bool) (string, error) {
+	all, err := places()
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(p config.Place) bool { return p.Format != format || p.Project != project })
+	if len(all) == 0 {
+		return "", usage("leave out --project", "%s has no file of a project", config.Title(format))
+	}
+	for _, p := range all {
+		if _, err := os.Stat(p.Path); err == nil {
+			return p.Path, nil
+		}
+	}
+	return all[0].Path, nil
+}
+
+// endpointFor is the URL for clients: of the everline that runs, else of the
+// configuration that serve would read, else the default.
+func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	if st, err := a.client().Status(cmd.Context()); err == nil && st.Endpoint != "" {
+		return st.Endpoint, nil
+	}
+	listen := config.New().Listen
+	if files, err := configFiles(nil); err == nil {
+		cfg, err := config.Load(files...)
+		if err != nil {
+			return "", err
+		}
+		listen = cfg.Listen
+	}
+	if hostOf(listen) == "" {
+		return "", errors.New("the configuration's listen address has no host; name the URL with --endpoint")
+	}
+	return "http://" + listen + "/mcp", nil
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+)
+
+// A validation is the JSON of everline validate.
+type validation struct {
+	OK       bool            `json:"ok"`
+	Files    []validatedFile `json:"files"`
+	Servers  []validated     `json:"servers"`
+	Warnings []string        `json:"warnings"`
+}
+
+type validatedFile struct {
+	Path   string `json:"path"`
+	Format string `json:"format"`
+}
+
+type validated struct {
+	Name   string  `json:"name"`
+	Origin string  `json:"origin"`
+	Error  *string `json:"error"`
+	Remedy *string `json:"remedy"`
+}
+
+func newValidate(a *app) *cobra.Command {
+	var format string
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "validate [file...]",
+		Short: "Check configuration files without starting anything",
+		Long: "Check configuration files, ours or those of a client, without starting anything. Exits with 6 if a file\n" +
+			"cannot be read, if a server could not start as it is configured, or, with --strict, on any warning.",
+		RunE: runE(func(_ *cobra.Command, args []string) error { return a.validate(args, format, strict) }),
+	}
+	cmd.Flags().StringVar(&format, "format", "", formatFlag())
+	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
+	return cmd
+}
+
+func (a *app) validate(named []string, format string, strict bool) error {
+	files, err := configFiles(named)
+	if err != nil {
+		return err
+	}
+	cfg, err := config.LoadAs(format, files...)
+	if err != nil {
+		return err
+	}
+	v := validation{OK: true, Servers: []validated{}, Warnings: []string{}}
+	for _, path := range files {
+		f := validatedFile{path, format}
+		if data, err := readEdited(path); err == nil && format == "" {
+			f.Format, _ = config.Detect(path, data) // it was read above
+		}
+		v.Files = append(v.Files, f)
+	}
+	for _, s := range cfg.Servers {
+		one := validated{Name: s.Name, Origin: s.Origin.String()}
+		if s.Err != nil {
+			text := s.Err.Text()
+			one.Error, one.Remedy, v.OK = &text, &s.Err.Remedy, false
+		}
+		v.Servers = append(v.Servers, one)
+	}
+	for _, w := range cfg.Warnings {
+		v.Warnings = append(v.Warnings, w.String())
+	}
+	v.OK = v.OK && !(strict && len(v.Warnings) > 0)
+	if err := a.printValidation(v); err != nil {
+		return err
+	}
+	if !v.OK {
+		return exit(exitConfig)
+	}
+	return nil
+}
+
+func (a *app) printValidation(v validation) error {
+	switch a.output {
+	case "json":
+		return writeJSON(a.out, v)
+	case "jsonl":
+		return writeLine(a.out, v)
+	}
+	bad := 0
+	for _, s := range v.Servers {
+		if s.Error == nil {
+			continue
+		}
+		bad++
+		fmt.Fprintf(a.out, "%s %s: %s\n", looks["failed"].symbol, s.Name, printable(*s.Error))
+		if *s.Remedy != "" {
+			fmt.Fprintf(a.out, "    %s\n", advice(*s.Remedy))
+		}
+	}
+	for _, w := range v.Warnings {
+		fmt.Fprintf(a.out, "! %s\n", printable(w))
+	}
+	for _, f := range v.Files {
+		fmt.Fprintf(a.out, "%s: read as a file of %s\n", f.Path, config.Title(f.Format))
+	}
+	_, err := fmt.Fprintf(a.out, "%s, %d unusable, %s\n", plural(len(v.Servers), "server"), bad, plural(len(v.Warnings), "warning"))
+	return err
+}
+
+func newConfig(a *app) *cobra.Command {
+	var files []string
+	var format string
+	var all, schema bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "The effective configuration, secrets hidden",
+		Long: "Print what the configuration files come to, as one everline.json, with every secret replaced by ***.\n" +
+			"Only what is not the default is shown, unless --all is given.",
+		Args: cobra.NoArgs,
+		RunE: runE(func(*cobra.Command, []string) error {
+			if schema {
+				_, err := a.out.Write(config.Schema())
+				return err
+			}
+			return a.config(files, format, all)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&files, "config", "c", nil, "configuration file; may be given more than once")
+	flags.StringVar(&format, "format", "", formatFlag())
+	flags.BoolVar(&all, "all", false, "defaults as well")
+	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of everline.json instead")
+	return cmd
+}
+
+func (a *app) config(named []string, format string, all bool) error {
+	files, err := configFiles(named)
+	if err != nil {
+		return err
+	}
+	cfg, err := config.LoadAs(format, files...)
+	if err != nil {
+		return err
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(a.err, "warning: %s\n", printable(w.String()))
+	}
+	for _, s := range cfg.Servers {
+		if s.Err != nil {
+			fmt.Fprintf(a.err, "unusable: %s: %s\n", s.Name, printable(s.Err.Text()))
+		}
+	}
+	_, err = a.out.Write(cfg.Effective(all))
+	return err
+}
+
+// oneFile is the file that add and remove change: the one that was named, else
+// the one that serve would read, else a new ./everline.json.
+func oneFile(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	files, err := configFiles(nil)
+	if err != nil {
+		return "everline.json", nil
+	}
+	if len(files) != 1 {
+		return "", errors.New("bug: the usual configuration is one file")
+	}
+	return files[0], nil
+}

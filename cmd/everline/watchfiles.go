@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// settleTime is how long files must be left alone before they are read: an
+// editor writes, renames and sets permissions in several steps.
+const settleTime = 200 * time.Millisecond
+
+// A fileWatch tells when the content of files has changed. It watches folders,
+// not files, because editors replace files and links are turned elsewhere; and
+// it compares contents, because most of what happens in a folder is about
+// something else.
+type fileWatch struct {
+	files  []string
+	seen   [sha256.Size]byte // what was read last
+	events <-chan fsnotify.Event
+	errors <-chan error
+	// follow is called with the folders to watch, again after each change; a
+	// link may have been turned to another one.
+	follow  func(folders []string)
+	changed func()
+}
+
+// watchFiles reloads when the configuration files change, until the daemon
+// ends. Where the system has no watches left, reload by hand still works.
+func (d *daemon) watchFiles(seen [sha256.Size]byte) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		d.opts.log.Warn("the configuration files are not watched; everline reload takes changes up", "cause", err)
+		return
+	}
+	f := fileWatch{
+		files: d.opts.files, seen: seen, events: w.Events, errors: w.Errors,
+		follow: func(folders []string) {
+			for _, folder := range folders {
+				if err := w.Add(folder); err != nil { // adding twice is fine
+					d.opts.log.Warn("a folder of the configuration is not watched; everline reload takes changes up", "folder", folder, "cause", err)
+				}
+			}
+		},
+		changed: func() { d.reloadSeen(d.base) },
+	}
+	d.running.Go(func() { // ends with d.base
+		defer w.Close()
+		f.run(d.base)
+	})
+}
+
+// run ends with ctx. A change during a reload leads to another one.
+func (f fileWatch) run(ctx context.Context) {
+	f.follow(f.folders())
+	timer := time.NewTimer(0) // what changed between the first reading and the watch
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.events:
+			timer.Reset(settleTime)
+		case <-f.errors: // an overflow: something may have been missed
+			timer.Reset(settleTime)
+		case <-timer.C:
+			if now := filesPrint(f.files); now != f.seen {
+				f.seen = now
+				f.follow(f.folders())
+				f.changed()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// folders are those in which a change can change one of the files: its own,
+// and that of every link on the way to it.
+func (f fileWatch) folders() []string {
+	var all []string
+	add := func(folder string) {
+		if !slices.Contains(all, folder) {
+			all = append(all, folder)
+		}
+	}
+	for _, file := range f.files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			continue
+		}
+		for range 40 { // more links in a row than any system follows
+			add(filepath.Dir(path))
+			target, err := os.Readlink(path)
+			if err != nil {
+				break
+			}
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(path), target)
+			}
+			path = target
+		}
+		if real, err := filepath.EvalSymlinks(file); err == nil {
+			if real, err = filepath.Abs(real); err == nil {
+				add(filepath.Dir(real))
+			}
+		}
+	}
+	return all
+}
+
+// filesPrint is a digest of all contents. A file that cannot be read, which it
+// is for a moment while it is replaced, has one of its own.
+func filesPrint(files []string) [sha256.Size]byte {
+	h := sha256.New()
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			data = []byte("unreadable")
+		}
+		sum := sha256.Sum256(data)
+		h.Write(sum[:])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}

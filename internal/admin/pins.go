@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+)
+
+// Pins is the answer of GET /v1/pins.
+type Pins struct {
+	Mode    string      `json:"mode"` // "off", "warn" or "enforce"
+	File    string      `json:"file"` // the lock file; "" where pins are off
+	Changes []PinChange `json:"changes"`
+}
+
+// PinChange is one definition that is not as it was approved.
+type PinChange struct {
+	Server   string          `json:"server"`
+	Tool     string          `json:"tool"`     // "" for the server's instructions
+	What     string          `json:"what"`     // "changed", "new" or "removed"
+	Withheld bool            `json:"withheld"` // it is not published until it is approved
+	Was      json.RawMessage `json:"was"`      // the definition, or the instructions as a string; null where there is none
+	Now      json.RawMessage `json:"now"`
+}
+
+// Approval is the body of POST /v1/pins/approve: one tool of a server, all of
+// a server, or everything. It is answered with how many definitions were
+// approved that were not before.
+type Approval struct {
+	Server string `json:"server,omitempty"`
+	Tool   string `json:"tool,omitempty"`
+}
+
+// Approved is the answer to an Approval.
+type Approved struct {
+	Count int `json:"count"`
+}
+
+func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
+	cfg := a.opts.Hub.Config()
+	p := Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: []PinChange{}}
+	for _, c := range a.opts.Hub.PinChanges() {
+		p.Changes = append(p.Changes, PinChange{
+			Server: c.Server, Tool: c.Tool, What: c.What, Withheld: c.Withheld,
+			Was: pinText(c.Tool, c.Was), Now: pinText(c.Tool, c.Now),
+		})
+	}
+	answer(w, http.StatusOK, p)
+}
+
+// pinText is a definition as it is, or instructions as a string.
+func pinText(tool string, text []byte) json.RawMessage {
+	if text == nil || tool != "" && !json.Valid(text) {
+		return nil
+	}
+	if tool != "" {
+		return text
+	}
+	quoted, _ := json.Marshal(string(text)) // a string always encodes
+	return quoted
+}
+
+func (a *API) approve(w http.ResponseWriter, r *http.Request) {
+	var req Approval
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxApproval))
+	if err := dec.Decode(&req); err != nil || req.Tool != "" && req.Server == "" {
+		a.fail(w, &fault.Fault{Kind: fault.Invalid, Op: "approve", Outcome: fault.NotSent, Err: errors.New(`the body must be {"server","tool"}`)})
+		return
+	}
+	if _, ok := a.opts.Hub.Server(req.Server); req.Server != "" && !ok {
+		a.fail(w, a.noServer("approve", req.Server))
+		return
+	}
+	n, err := a.opts.Hub.Approve(r.Context(), req.Server, req.Tool)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, Approved{n})
+}
+
+// maxApproval bounds the body of an approval in bytes.
+const maxApproval = 1 << 20
+
+// tokens is what listing a tool costs a model, as Server.ToolTokens.
+func tokens(l everline.Listed) int {
+	if l.Hidden {
+		return 0
+	}
+	return everline.Tokens(max(len(l.Item.Raw)+len(l.Exposed)-len(l.Item.Name), 0))
+}

@@ -1,0 +1,151 @@
+// Package doctor looks for what is wrong with an installation and names the
+// command that mends it. It changes nothing, and beyond one probe of a server
+// that nobody runs it starts nothing.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/admin"
+)
+
+// A Verdict is how bad a finding is.
+type Verdict string
+
+// The verdicts, from good to bad.
+const (
+	OK   Verdict = "ok"
+	Warn Verdict = "warn"
+	Fail Verdict = "fail"
+)
+
+// A Finding is the result of one check.
+type Finding struct {
+	Check   string  `json:"check"`  // config, command, port, dns, tls, handshake, ...
+	Server  string  `json:"server"` // "" if it is about no server
+	Verdict Verdict `json:"verdict"`
+	Text    string  `json:"text"`
+	Remedy  string  `json:"remedy"` // what to type or do; "" if there is nothing to mend
+	TookMS  int64   `json:"tookMs"` // of checks that wait for something
+}
+
+// Options say what is looked at.
+type Options struct {
+	Config   *config.Config
+	Files    []string
+	StateDir string
+	Server   string // this one alone; "" for all
+	Version  string // of this program
+
+	Running *admin.Status // of the everline that runs; nil if none does
+	Tools   []admin.Tool  // that it publishes
+
+	Env       func(string) (string, bool)
+	Home      string
+	PortOwner func(port int) int
+	// Timeout bounds each wait; 15 s by default.
+	Timeout time.Duration
+}
+
+// An examination is one run.
+type examination struct {
+	Options
+	report func(Finding)
+	failed bool
+}
+
+// Run makes every check that can be made now and hands each finding to report
+// as it comes. It tells whether anything has failed.
+func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	e := &examination{Options: o, report: report}
+	if o.Server == "" {
+		e.files()
+		e.gateway()
+		e.port(ctx)
+		e.system()
+	}
+	for _, s := range o.Config.Servers {
+		if o.Server == "" || o.Server == s.Name {
+			e.server(ctx, s)
+		}
+	}
+	if o.Server == "" {
+		e.catalog()
+	}
+	return e.failed
+}
+
+func (e *examination) say(check, server string, v Verdict, remedy, format string, args ...any) {
+	e.add(Finding{Check: check, Server: server, Verdict: v, Remedy: remedy, Text: fmt.Sprintf(format, args...)})
+}
+
+func (e *examination) add(f Finding) {
+	e.failed = e.failed || f.Verdict == Fail
+	e.report(f)
+}
+
+// gateway looks at the everline that runs.
+func (e *examination) gateway() {
+	st := e.Running
+	if st == nil {
+		e.say("gateway", "", Warn, "everline serve", "no everline runs on the state folder %s", e.StateDir)
+		return
+	}
+	e.say("gateway", "", OK, "", "running as process %d since %s", st.PID, st.StartedAt.Local().Format("2006-01-02 15:04"))
+	if st.Version != e.Version {
+		e.say("gateway", "", Warn, "restart everline", "it runs version %s, and this program is %s", st.Version, e.Version)
+	}
+	if st.ConfigError != nil {
+		e.say("gateway", "", Fail, "mend the file, then: everline reload", "the files are not applied: %s", *st.ConfigError)
+	}
+	for _, l := range st.Leftovers {
+		if l.Ended {
+			e.say("leftovers", l.Server, Warn, "", "process %d of an earlier run was still there, and was ended", l.PID)
+		} else {
+			e.say("leftovers", l.Server, Fail, fmt.Sprintf("kill -9 %d", l.PID), "process %d of an earlier run will not end", l.PID)
+		}
+	}
+}
+
+// The limits of clients that are known to refuse or cut longer names.
+const (
+	longestForMost   = 64
+	longestForCursor = 60 // with the name of the server, which is everline
+	manyTokens       = 25_000
+)
+
+// catalog looks at what clients get to see.
+func (e *examination) catalog() {
+	if e.Running == nil {
+		return
+	}
+	tokens, cut, cursor := 0, 0, 0
+	for _, t := range e.Tools {
+		tokens += t.Tokens
+		if len(t.Name) > longestForMost {
+			cut++
+		}
+		if len(t.Name)+len(config.LinkName) > longestForCursor {
+			cursor++
+		}
+	}
+	switch {
+	case cut > 0:
+		e.say("names", "", Fail, `set "maxName": 64 in the configuration`, "%d tool names are longer than %d characters, which most clients refuse", cut, longestForMost)
+	case cursor > 0:
+		e.say("names", "", Warn, "rename them under \"tools\", or give the servers shorter names", "%d tool names are too long for Cursor", cursor)
+	default:
+		e.say("names", "", OK, "", "%d tools, no name too long", len(e.Tools))
+	}
+	if tokens > manyTokens {
+		e.say("tokens", "", Warn, `set "expose": "search", or allow fewer tools`, "the tools cost a model about %d tokens in every conversation", tokens)
+	} else {
+		e.say("tokens", "", OK, "", "the tools cost a model about %d tokens", tokens)
+	}
+}

@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/admin"
+)
+
+// examine runs the doctor and gives its findings by check and server.
+func examine(t *testing.T, o Options) (map[string]Finding, bool) {
+	t.Helper()
+	if o.StateDir == "" {
+		o.StateDir = filepath.Join(t.TempDir(), "state")
+	}
+	if o.Env == nil {
+		o.Env = func(string) (string, bool) { return "", false }
+	}
+	all := map[string]Finding{}
+	failed := Run(context.Background(), o, func(f Finding) {
+		key := strings.TrimPrefix(f.Server+"/"+f.Check, "/")
+		if was, twice := all[key]; !twice || was.Verdict == OK {
+			all[key] = f
+		}
+		if f.Verdict == Fail && f.Remedy == "" && f.Check != "handshake" {
+			t.Errorf("%s has no remedy: %s", key, f.Text)
+		}
+	})
+	return all, failed
+}
+
+func parse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("everline.json", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func program(t *testing.T, path string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCommandsAreFound has a program on the PATH, one where only login shells
+// look, one whose path is written out, and one that is nowhere.
+func TestCommandsAreFound(t *testing.T) {
+	home := t.TempDir()
+	bin := filepath.Join(home, "bin")
+	program(t, filepath.Join(bin, "onpath"))
+	for _, version := range []string{"v18.0.0", "v22.0.0"} {
+		program(t, filepath.Join(home, ".nvm", "versions", "node", version, "bin", "npx"))
+	}
+	written := filepath.Join(home, "elsewhere", "tool")
+	program(t, written)
+	cfg := parse(t, `{"everline": {"listen": "127.0.0.1:0"}, "mcpServers": {
+		"a": {"command": "onpath"}, "b": {"command": "npx"}, "c": {"command": `+strconv.Quote(written)+`},
+		"d": {"command": "nothing"}, "e": {"command": "onpath", "env": {"PATH": "/none"}}}}`)
+	got, failed := examine(t, Options{
+		Config: cfg, Home: home, Running: &admin.Status{}, // so that nothing is started
+		Env: func(name string) (string, bool) { return bin, name == "PATH" },
+	})
+	for key, want := range map[string]Verdict{"a/command": OK, "b/command": Fail, "c/command": OK, "d/command": Fail, "e/command": Fail} {
+		if got[key].Verdict != want {
+			t.Errorf("%s: %+v, want %s", key, got[key], want)
+		}
+	}
+	if remedy := got["b/command"].Remedy; !strings.Contains(remedy, "v22.0.0/bin/npx") {
+		t.Errorf("the remedy for npx is %q, which is not the newest one", remedy)
+	}
+	if !failed {
+		t.Error("nothing failed")
+	}
+}
+
+// TestPortInUse has the port of the endpoint taken by this process.
+func TestPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := parse(t, `{"everline": {"listen": "`+l.Addr().String()+`"}, "mcpServers": {}}`)
+	got, failed := examine(t, Options{Config: cfg, PortOwner: func(int) int { return 4711 }})
+	if f := got["port"]; f.Verdict != Fail || !strings.Contains(f.Text, "process 4711") || !failed {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestWhatRunsIsRead has an everline with a server in each kind of state.
+func TestWhatRunsIsRead(t *testing.T) {
+	remedy, cause := "everline auth login b", "401"
+	cfg := parse(t, `{"mcpServers": {"a": {"url": "unix:///a"}, "b": {"url": "unix:///b"}, "c": {"url": "unix:///c"}, "d": {"url": "unix:///d"}, "e": {"url": "unix:///e", "disabled": true}}}`)
+	running := &admin.Status{
+		Version: "1", Endpoint: "http://127.0.0.1:1/mcp",
+		Servers: []admin.Server{
+			{Name: "a", State: "connected", Tools: 2},
+			{Name: "b", State: "auth_required", Remedy: &remedy, Cause: &cause},
+			{Name: "c", State: "connecting"},
+		},
+		Leftovers: []admin.Leftover{{Server: "a", PID: 7}},
+	}
+	long := strings.Repeat("x", longestForMost+1)
+	got, failed := examine(t, Options{Config: cfg, Running: running, Version: "2", Tools: []admin.Tool{{Name: long, Tokens: manyTokens + 1}}})
+	for key, want := range map[string]Verdict{
+		"a/server": OK, "b/server": Fail, "c/server": Warn, "d/server": Fail, "e/server": OK,
+		"gateway": Warn, "a/leftovers": Fail, "names": Fail, "tokens": Warn, "port": OK, "state": OK,
+	} {
+		if got[key].Verdict != want {
+			t.Errorf("%s: %+v, want %s", key, got[key], want)
+		}
+	}
+	if got["b/server"].Remedy != remedy || !failed {
+		t.Errorf("%+v", got["b/server"])
+	}
+	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 1 || one["a/server"].Verdict != OK {
+		t.Errorf("of one server: %+v", one)
+	}
+}

@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/everline/everline/config"
+)
+
+// files looks at the configuration.
+func (e *examination) files() {
+	for _, path := range e.Files {
+		e.say("config", "", OK, "", "%s can be read", path)
+		e.permissions(path)
+	}
+	for _, w := range e.Config.Warnings {
+		e.say("config", w.Server, Warn, "everline validate", "%s", w.String())
+	}
+	if len(e.Config.Servers) == 0 {
+		e.say("config", "", Warn, "everline import, or everline add", "no server is configured")
+	}
+}
+
+// permissions tells of a file with secrets that others may read.
+func (e *examination) permissions(path string) {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
+		return
+	}
+	for _, s := range e.Config.Servers {
+		if s.Origin.File == path && len(s.Secrets()) > 0 {
+			e.say("permissions", "", Warn, "chmod 600 "+path, "%s has environment or header values in it, and others on this machine can read it", path)
+			return
+		}
+	}
+}
+
+// port looks at the address of the endpoint where no everline has it.
+func (e *examination) port(ctx context.Context) {
+	if e.Running != nil {
+		if e.Running.Endpoint != "" {
+			e.say("port", "", OK, "", "clients reach %s", e.Running.Endpoint)
+		}
+		return
+	}
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", e.Config.Listen)
+	if err == nil {
+		l.Close()
+		e.say("port", "", OK, "", "%s is free", e.Config.Listen)
+		return
+	}
+	text := err.Error()
+	if _, port, splitErr := net.SplitHostPort(e.Config.Listen); splitErr == nil && e.PortOwner != nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			if pid := e.PortOwner(n); pid != 0 {
+				text += " (process " + strconv.Itoa(pid) + " has it)"
+			}
+		}
+	}
+	e.say("port", "", Fail, "end that program, or set \"listen\" to another port", "%s", text)
+}
+
+// fewFiles is less than a gateway with a few dozen clients needs.
+const fewFiles = 1024
+
+// system looks at the folder for state and at the limits of the process.
+func (e *examination) system() {
+	probe := e.StateDir
+	for {
+		info, err := os.Stat(probe)
+		if err == nil {
+			if !info.IsDir() {
+				e.say("state", "", Fail, "name another folder with --state-dir", "%s is not a folder", probe)
+				return
+			}
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(probe) == probe {
+			e.say("state", "", Fail, "name another folder with --state-dir", "%v", err)
+			return
+		}
+		probe = filepath.Dir(probe)
+	}
+	f, err := os.CreateTemp(probe, ".everline-doctor-*")
+	if err != nil {
+		e.say("state", "", Fail, "name another folder with --state-dir", "nothing can be written in %s: %v", probe, err)
+		return
+	}
+	f.Close()
+	os.Remove(f.Name())
+	e.say("state", "", OK, "", "state can be kept in %s", e.StateDir)
+	if n, known := fileLimit(); known && n < fewFiles {
+		e.say("limits", "", Warn, "ulimit -n 4096", "this shell allows only %d open files to a process", n)
+	}
+}
+
+// command looks for the program of a server as everline will.
+func (e *examination) command(s config.Server) bool {
+	path, ok := s.Env["PATH"]
+	if !ok {
+		path, _ = e.Env("PATH")
+	}
+	if strings.ContainsAny(s.Command, `/\`) {
+		file := s.Command
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(s.Cwd, file)
+		}
+		if found := runnable(file); found != "" {
+			e.say("command", s.Name, OK, "", "%s is there", found)
+			return true
+		}
+		e.say("command", s.Name, Fail, "install it, or mend \"command\"", "%s does not exist, or cannot be run", file)
+		return false
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if found := runnable(filepath.Join(dir, s.Command)); filepath.IsAbs(dir) && found != "" {
+			e.say("command", s.Name, OK, "", "%s is %s", s.Command, found)
+			return true
+		}
+	}
+	for _, dir := range versionManagers(e.Home) {
+		if found := runnable(filepath.Join(dir, s.Command)); found != "" {
+			e.say("command", s.Name, Fail, `write "command": "`+filepath.ToSlash(found)+`"`,
+				"%s is not on everline's PATH, but it is at %s; a shell adds that folder, and a service does not", s.Command, found)
+			return false
+		}
+	}
+	e.say("command", s.Name, Fail, "install "+s.Command+", or write its whole path into \"command\"", "%s was not found; searched PATH=%s", s.Command, path)
+	return false
+}
+
+// runnable returns the file under which a program can be started, "" if none.
+func runnable(path string) string {
+	names := []string{path}
+	if runtime.GOOS == "windows" {
+		names = []string{path, path + ".exe", path + ".cmd", path + ".bat"}
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode().Perm()&0o111 != 0) {
+			return name
+		}
+	}
+	return ""
+}
+
+// versionManagers are folders that login shells put on PATH, and nobody else.
+func versionManagers(home string) []string {
+	all := []string{"/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin"}
+	for _, dir := range []string{
+		".local/bin", ".cargo/bin", ".volta/bin", ".asdf/shims", ".local/share/mise/shims", ".bun/bin", ".deno/bin", "go/bin",
+	} {
+		all = append(all, filepath.Join(home, filepath.FromSlash(dir)))
+	}
+	for _, pattern := range []string{
+		".nvm/versions/node/*/bin", ".local/share/fnm/node-versions/*/installation/bin", ".fnm/node-versions/*/installation/bin",
+		".local/share/mise/installs/*/latest/bin", ".pyenv/versions/*/bin",
+	} {
+		found, _ := filepath.Glob(filepath.Join(home, filepath.FromSlash(pattern))) // the patterns are well formed
+		for i := len(found) - 1; i >= 0; i-- {                                      // the newest version first
+			all = append(all, found[i])
+		}
+	}
+	return all
+}

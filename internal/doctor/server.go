@@ -1,0 +1,189 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/admin"
+)
+
+// server makes the checks of one server, from the bottom up: what is above a
+// failure would only repeat it.
+func (e *examination) server(ctx context.Context, s config.Server) {
+	switch {
+	case s.Err != nil:
+		e.say("config", s.Name, Fail, s.Err.Remedy, "%s", s.Err.Text())
+		return
+	case s.Disabled:
+		e.say("server", s.Name, OK, "", "disabled; not looked at")
+		return
+	case s.Command != "":
+		if !e.command(s) {
+			return
+		}
+	default:
+		if !e.network(ctx, s) {
+			return
+		}
+	}
+	if e.Running == nil {
+		e.probe(ctx, s)
+		return
+	}
+	for _, st := range e.Running.Servers {
+		if st.Name == s.Name {
+			e.state(st)
+			return
+		}
+	}
+	e.say("server", s.Name, Fail, "everline reload", "the everline that runs does not know it")
+}
+
+// state reads what the everline that runs says of a server.
+func (e *examination) state(st admin.Server) {
+	remedy, cause := "everline logs "+st.Name, ""
+	if st.Remedy != nil {
+		remedy = *st.Remedy
+	}
+	if st.Cause != nil {
+		cause = ": " + *st.Cause
+	}
+	switch st.State {
+	case "connected":
+		version := ""
+		if st.Era != nil && st.ProtocolVersion != nil {
+			version = ", " + *st.Era + " " + *st.ProtocolVersion
+		}
+		e.say("server", st.Name, OK, "", "connected%s, %d tools", version, st.Tools)
+		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
+			e.say("server", st.Name, Warn, "everline logs "+st.Name, "it offers nothing at all")
+		}
+		if st.Noise > 0 {
+			e.say("noise", st.Name, Warn, "make the server log to stderr", "%d lines on its stdout were no messages", st.Noise)
+		}
+	case "idle", "disabled", "disabling":
+		e.say("server", st.Name, OK, "", "%s", st.State)
+	case "connecting", "reconnecting":
+		e.say("server", st.Name, Warn, "everline status "+st.Name+" --wait connected", "%s%s", st.State, cause)
+	default:
+		e.say("server", st.Name, Fail, remedy, "%s%s", st.State, cause)
+	}
+	for _, w := range st.Warnings {
+		e.say("server", st.Name, Warn, "", "%s", w)
+	}
+}
+
+// network goes the way to a URL: proxy, name, connection, TLS.
+func (e *examination) network(ctx context.Context, s config.Server) bool {
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Scheme == "unix" {
+		return true // the handshake says what there is to say
+	}
+	request := &http.Request{URL: u}
+	if proxy, err := http.ProxyFromEnvironment(request); err != nil {
+		e.say("proxy", s.Name, Fail, "mend HTTP_PROXY and HTTPS_PROXY", "%v", err)
+		return false
+	} else if proxy != nil {
+		e.say("proxy", s.Name, OK, "", "through the proxy %s", proxy.Host)
+		u = proxy
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	began := time.Now()
+	if net.ParseIP(u.Hostname()) == nil {
+		if _, err := net.DefaultResolver.LookupHost(ctx, u.Hostname()); err != nil {
+			e.say("dns", s.Name, Fail, "check the host name in \"url\", and the network", "%v", err)
+			return false
+		}
+		e.add(Finding{Check: "dns", Server: s.Name, Verdict: OK, Text: u.Hostname() + " is known", TookMS: ms(began)})
+	}
+	return e.connect(ctx, s, u)
+}
+
+func ms(since time.Time) int64 { return time.Since(since).Milliseconds() }
+
+// soonExpired is when a certificate is worth a word.
+const soonExpired = 7 * 24 * time.Hour
+
+func (e *examination) connect(ctx context.Context, s config.Server, u *url.URL) bool {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	began := time.Now()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		e.say("connect", s.Name, Fail, "check that the server runs, and the port in \"url\"", "%v", err)
+		return false
+	}
+	defer conn.Close()
+	e.add(Finding{Check: "connect", Server: s.Name, Verdict: OK, Text: conn.RemoteAddr().String() + " answers", TookMS: ms(began)})
+	if u.Scheme != "https" {
+		return true
+	}
+	began = time.Now()
+	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		remedy := "check the server's certificate"
+		var unknown x509.UnknownAuthorityError
+		if errors.As(err, &unknown) {
+			remedy = "set SSL_CERT_FILE to the certificate of the authority that signed it"
+		}
+		e.say("tls", s.Name, Fail, remedy, "%v", err)
+		return false
+	}
+	ends := secure.ConnectionState().PeerCertificates[0].NotAfter
+	if time.Until(ends) < soonExpired {
+		e.say("tls", s.Name, Warn, "have the certificate renewed", "the certificate ends on %s", ends.Format(time.DateOnly))
+		return true
+	}
+	e.add(Finding{Check: "tls", Server: s.Name, Verdict: OK, Text: "the certificate is good until " + ends.Format(time.DateOnly), TookMS: ms(began)})
+	return true
+}
+
+// probe connects to a server that no everline runs, and leaves it.
+func (e *examination) probe(ctx context.Context, s config.Server) {
+	s.Lazy, s.Retry.Restart = false, "never"
+	cfg := config.New()
+	cfg.Servers = []config.Server{s}
+	hub, err := everline.Open(ctx, cfg, everline.Options{Name: "everline-doctor", Version: e.Version})
+	if err != nil {
+		e.say("handshake", s.Name, Fail, "", "%v", err)
+		return
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Timeout)
+		defer cancel()
+		hub.Close(end) // what would not end is killed
+	}()
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	began := time.Now()
+	st, err := hub.Await(ctx, s.Name, 0)
+	f := Finding{Check: "handshake", Server: s.Name, TookMS: ms(began)}
+	switch {
+	case err == nil && st.State == "connected":
+		f.Verdict, f.Text = OK, "connected, "+st.Era+" "+st.Version
+	case st.Cause != nil:
+		f.Verdict, f.Text, f.Remedy = Fail, st.Cause.Text(), st.Cause.Remedy
+		if len(st.Cause.Stderr) > 0 {
+			f.Text += "; its last words: " + st.Cause.Stderr[len(st.Cause.Stderr)-1]
+		}
+	case err != nil:
+		f.Verdict, f.Text, f.Remedy = Fail, "no answer within "+e.Timeout.String(), `if it is still downloading, try again; else raise "startupTimeout"`
+	default:
+		f.Verdict, f.Text = Fail, "it is "+st.State
+	}
+	hide := e.Config.Hider()
+	f.Text, f.Remedy = hide(f.Text), hide(f.Remedy)
+	e.add(f)
+}

@@ -18,7 +18,7 @@ import (
 )
 
 // binaries are built once, in TestMain.
-var binaries struct{ dir, everline, everything string }
+var binaries struct{ dir, everline, everything, driver string }
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -29,7 +29,9 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries.dir, binaries.everline, binaries.everything = dir, filepath.Join(dir, "everline"), filepath.Join(dir, "everything-server")
+		binaries.driver = filepath.Join(dir, "driver")
 		for out, pkg := range map[string]string{
+			binaries.driver:     "github.com/everline/everline/conformance/driver",
 			binaries.everline:   "github.com/everline/everline/cmd/everline",
 			binaries.everything: "github.com/modelcontextprotocol/go-sdk/conformance/everything-server",
 		} {

@@ -48,6 +48,24 @@ func TestServerSuite(t *testing.T) {
 	}
 }
 
+// TestClientSuite runs the official suite's client side against the library.
+// The expected-failures files list what is not there yet; the suite fails
+// for any other scenario, and also for one of these that passes.
+func TestClientSuite(t *testing.T) {
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(revision, func(t *testing.T) {
+			cmd := exec.Command(bin(t, "conformance"), "client", "--command", binaries.driver, "--requirements", revision,
+				"--expected-failures", "client-expected-failures-"+revision+".yml", "-o", filepath.Join("results", "client-"+revision))
+			cmd.Env = env(t)
+			out, err := cmd.CombinedOutput()
+			t.Logf("%s", tail(out, 6000))
+			if err != nil {
+				t.Errorf("the suite ended with %v", err)
+			}
+		})
+	}
+}
+
 func tail(b []byte, n int) []byte {
 	if len(b) > n {
 		return b[len(b)-n:]

@@ -26,7 +26,7 @@ func clientEnv(name string) (string, bool) {
 
 func clientBuilder() *builder {
 	b := newBuilder(clientEnv)
-	b.workspace = "/home/u/work"
+	b.workspace = "/home/u/project"
 	b.readFile = func(_, path string) (string, error) {
 		if path == "/secrets/token" {
 			return "token-of-a-file", nil

@@ -15,7 +15,7 @@ func TestImportKeepsReferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		servers, _, err := Import("", name, data, "/home/u/work", clientEnv)
+		servers, _, err := Import("", name, data, "/home/u/project", clientEnv)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

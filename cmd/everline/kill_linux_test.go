@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -184,7 +185,7 @@ func describe(list []proc) string {
 type serving struct {
 	cmd     *exec.Cmd
 	url     string
-	stderr  bytes.Buffer
+	stderr  transcript
 	started time.Time
 }
 
@@ -210,6 +211,24 @@ func (f *forest) start() *serving {
 		f.t.Fatal(err)
 	}
 	return r
+}
+
+// A transcript is what a process has said so far; it may be read meanwhile.
+type transcript struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }
 
 // kill ends an everline like a crash, and returns what it had started.

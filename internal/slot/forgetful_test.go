@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -122,6 +123,7 @@ func TestFaultA7RestartIsNoBalancer(t *testing.T) {
 		if f, _ := b.callNow(false); f != nil {
 			t.Error(describe(f))
 		}
+		synctest.Wait() // no view is on its way any more
 		for _, v := range b.views {
 			if v.Cause != nil && v.Cause.Remedy != "" {
 				t.Errorf("cause %s, remedy %q", describe(v.Cause), v.Cause.Remedy)

@@ -77,7 +77,9 @@ func TestFaultB2B6P3StandingStreamHarmsNoCall(t *testing.T) {
 			if now.Generation != st.Generation || now.State != "connected" || s.Count("initialize") != 1 {
 				t.Errorf("%+v", now)
 			}
-			if n := s.Count("GET"); n > 2 {
+			// Two attempts at most by then, and net/http itself repeats a GET
+			// whose pooled connection turns out to be dead.
+			if n := s.Count("GET"); n > 4 {
 				t.Errorf("%d GETs", n)
 			}
 		})

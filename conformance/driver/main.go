@@ -17,6 +17,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 )
 
 // limit bounds a whole scenario.
@@ -64,7 +65,11 @@ func (c *client) perform(scenario, scenarioContext string) error {
 	case "tools_call":
 		return c.call("add_numbers", `{"a":5,"b":3}`)
 	case "elicitation-sep1034-client-defaults":
-		return c.call("test_client_elicitation_defaults", `{}`)
+		_, err := c.hub.Call(c.ctx, &everline.Call{
+			Method: "tools/call", Name: "test_client_elicitation_defaults", Client: form(everline.NewClientID()),
+			Params: []byte(`{"name":"test_client_elicitation_defaults","arguments":{}}`),
+		})
+		return err
 	case "sse-retry":
 		return c.call("test_reconnection", `{}`)
 	case "sep-2322-client-request-state":
@@ -91,6 +96,34 @@ func (c *client) call(tool, arguments string) error {
 func (c *client) request(method, name, params string) ([]byte, error) {
 	return c.hub.Call(c.ctx, &everline.Call{Method: method, Name: name, Params: []byte(params)})
 }
+
+// A form is a client that accepts every form it is shown, with its defaults.
+type form uint64
+
+func (f form) ID() uint64 { return uint64(f) }
+
+func (form) Ask(_ context.Context, method string, params []byte) ([]byte, error) {
+	if method != "elicitation/create" {
+		return nil, fault.New(fault.Unsupported, method, "this client only fills in forms")
+	}
+	var asked struct {
+		RequestedSchema struct {
+			Properties map[string]struct{ Default json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(params, &asked); err != nil {
+		return nil, fault.New(fault.Invalid, method, err.Error())
+	}
+	content := map[string]json.RawMessage{}
+	for name, property := range asked.RequestedSchema.Properties {
+		if property.Default != nil {
+			content[name] = property.Default
+		}
+	}
+	return json.Marshal(map[string]any{"action": "accept", "content": content})
+}
+
+func (form) Notify(string, []byte) {}
 
 // listed returns the names, or URIs, of a kind in the order of the list.
 func (c *client) listed(kind everline.Kind) ([]string, error) {

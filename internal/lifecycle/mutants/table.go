@@ -219,7 +219,11 @@ var table = []mutant{
 	},
 	{
 		"the start limit is ignored", "policy.go",
-		"n = max(n, 1+p.excess(e))", "n = max(n, 1)",
+		"n := max(attempt, 1+p.excess(e))", "n := attempt",
+	},
+	{
+		"lost sessions know no limit", "policy.go",
+		"if p.excess(e) == 0 {\n\t\treturn Arm{Jitter: true}\n\t}", "if true {\n\t\treturn Arm{Jitter: true}\n\t}",
 	},
 	{
 		"the server's wish is ignored", "policy.go",

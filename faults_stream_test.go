@@ -77,9 +77,14 @@ func TestFaultB2B6P3StandingStreamHarmsNoCall(t *testing.T) {
 			if now.Generation != st.Generation || now.State != "connected" || s.Count("initialize") != 1 {
 				t.Errorf("%+v", now)
 			}
-			// Two attempts at most by then, and net/http itself repeats a GET
-			// whose pooled connection turns out to be dead.
-			if n := s.Count("GET"); n > 4 {
+			// Two attempts at most by then. A cut GET is repeated by net/http
+			// itself on each further pooled connection, and each call may have
+			// left one.
+			most := 2
+			if rep.Cut {
+				most += 20
+			}
+			if n := s.Count("GET"); n > most {
 				t.Errorf("%d GETs", n)
 			}
 		})

@@ -110,9 +110,9 @@ func (a *app) demoReport(r demo.Report) error {
   run twice     %d
   unknown       %d calls of a tool that must not run twice were cut in the middle, and said so
   lists         %d, of which %d lacked a tool
-  recovery      %.0f ms in the middle, %.0f ms at most; the killed process itself needs %.0f ms to start
+  recovery      %.0f ms in the middle, %.0f ms at most; the killed process itself needs %.0f ms to start, %.0f ms at most
 `, r.Seconds, r.Restarts, verdict, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.OutcomeUnknown, r.Lists, r.ShortLists,
-		r.RecoveryMsP50, r.RecoveryMsMax, r.ServerStartMs)
+		r.RecoveryMsP50, r.RecoveryMsMax, r.StartMsP50, r.StartMsMax)
 	return err
 }
 

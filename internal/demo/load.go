@@ -122,7 +122,7 @@ func (d *Demo) timeStart(ctx context.Context) (time.Duration, error) {
 	took := time.Since(begin)
 	in.Close()
 	_, _ = io.Copy(io.Discard, out) // until the child has ended
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Wait(); err != nil && ctx.Err() == nil {
 		return 0, fmt.Errorf("the built-in server: %w", err)
 	}
 	if werr != nil || rerr != nil {

@@ -31,8 +31,10 @@ type Report struct {
 	Restarts       int     `json:"restarts"`   // servers killed or restarted
 	RecoveryMsP50  float64 `json:"recoveryMsP50"`
 	RecoveryMsMax  float64 `json:"recoveryMsMax"`
-	ChildMsMax     float64 `json:"childRecoveryMsMax"` // of the stdio server alone
-	ServerStartMs  float64 `json:"serverStartMs"`      // what the stdio server itself needs to start, measured without everline
+	ChildMsP50     float64 `json:"childRecoveryMsP50"` // of the stdio server alone
+	ChildMsMax     float64 `json:"childRecoveryMsMax"`
+	StartMsP50     float64 `json:"serverStartMsP50"` // what the stdio server itself needs to start, without everline and under the same load
+	StartMsMax     float64 `json:"serverStartMsMax"`
 	Seconds        float64 `json:"seconds"`
 }
 
@@ -46,15 +48,22 @@ type tally struct {
 	mu       sync.Mutex // guards the rest
 	r        Report
 	begun    time.Time
-	recovery []time.Duration
-	paid     []string // ids of pay calls that were answered with a result
+	recovery []time.Duration // of both servers
+	child    []time.Duration // of the stdio server
+	starts   []time.Duration // of the stdio server, without everline
+	paid     []string        // ids of pay calls that were answered with a result
 }
 
-func (t *tally) begin(serverStart time.Duration) {
+func (t *tally) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.begun = time.Now()
-	t.r.ServerStartMs = ms(serverStart)
+}
+
+func (t *tally) started(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.starts = append(t.starts, took)
 }
 
 func (t *tally) called(tool, id string, o outcome) {
@@ -88,7 +97,7 @@ func (t *tally) recovered(after time.Duration, child bool) {
 	t.r.Restarts++
 	t.recovery = append(t.recovery, after)
 	if child {
-		t.r.ChildMsMax = max(t.r.ChildMsMax, ms(after))
+		t.child = append(t.child, after)
 	}
 }
 
@@ -97,11 +106,19 @@ func (t *tally) report() Report {
 	defer t.mu.Unlock()
 	r := t.r
 	r.Seconds = time.Since(t.begun).Seconds()
-	if n := len(t.recovery); n > 0 {
-		sorted := slices.Sorted(slices.Values(t.recovery))
-		r.RecoveryMsP50, r.RecoveryMsMax = ms(sorted[n/2]), ms(sorted[n-1])
-	}
+	r.RecoveryMsP50, r.RecoveryMsMax = spread(t.recovery)
+	r.ChildMsP50, r.ChildMsMax = spread(t.child)
+	r.StartMsP50, r.StartMsMax = spread(t.starts)
 	return r
+}
+
+// spread returns the median and the largest in milliseconds; 0 of nothing.
+func spread(of []time.Duration) (median, most float64) {
+	if len(of) == 0 {
+		return 0, 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	return ms(sorted[len(sorted)/2]), ms(sorted[len(sorted)-1])
 }
 
 // check reads the ledger: how often did each call really run.

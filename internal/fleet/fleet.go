@@ -39,6 +39,7 @@ type Fleet struct {
 	started time.Time
 	store   *catalog.Store
 	ledger  *stray.Ledger // of server processes; nil without a state folder
+	spares  *slot.Spares  // of the processes that guard servers
 	wishes  wishes
 	pins    pinning
 	touched names // members that have published since the last merge
@@ -95,6 +96,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		swept:    make(chan struct{}),
 		stop:     make(chan struct{}),
 		leaving:  map[string]chan struct{}{},
+		spares:   slot.NewSpares(),
 	}
 	f.wishes.init()
 	f.pins = pinning{gate: make(chan struct{}, 1), lock: opts.Pins}
@@ -256,6 +258,7 @@ func (f *Fleet) Close(ctx context.Context) error {
 	f.stopped.Do(func() { close(f.stop) })
 	f.loops.Wait()
 	f.workers.Wait()
+	f.spares.Close()
 	f.closeLedger(errors.Join(errs...))
 	return errors.Join(errs...)
 }

@@ -66,7 +66,7 @@ func (f *Fleet) published(m *member, v *slot.View) {
 
 // dial is the member's way to a new life.
 func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
-	real := slot.NewDial(f.opts.Name, f.opts.Version, func() slot.Era {
+	real := slot.NewDial(f.opts.Name, f.opts.Version, f.spares, func() slot.Era {
 		if e := m.era.Load(); e != nil {
 			return *e
 		}

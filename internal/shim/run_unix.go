@@ -35,11 +35,11 @@ type guard struct {
 // run is the life of a shim; it returns the exit code.
 func run() int {
 	keepFiles()
-	spec, err := receive()
+	becomeReaper()
+	spec, err := receive() // may take its time: everline keeps one of us ready
 	if err != nil {
 		return 2
 	}
-	becomeReaper()
 	if spec.Cgroup != "" {
 		if err := enterCgroup(spec.Cgroup); err != nil {
 			report(ReportCgroup, errno(err))

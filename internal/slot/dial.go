@@ -22,9 +22,15 @@ type Link = upstream.Link
 // Era is what a life found out about how to talk to its server.
 type Era = upstream.Era
 
+// Spares are shared by all slots that start processes.
+type Spares = upstream.Spares
+
+// NewSpares returns Spares without a process; the caller must Close them.
+func NewSpares() *Spares { return upstream.NewSpares() }
+
 // NewDial returns the Dial that starts real upstreams. name and version are
 // what servers are told of us; era returns what an earlier life found out.
-func NewDial(name, version string, era func() Era) Dial {
+func NewDial(name, version string, spares *Spares, era func() Era) Dial {
 	return func(ctx context.Context, s config.Server, gen uint64, h Hooks) (Upstream, error) {
 		u, err := upstream.Start(ctx, upstream.Options{
 			Server:  s,
@@ -37,6 +43,7 @@ func NewDial(name, version string, era func() Era) Dial {
 			Log:     h.Log,
 			Stderr:  h.Stderr,
 			Spawned: h.Spawned,
+			Spares:  spares,
 		})
 		if err != nil {
 			return nil, err // a nil *Upstream must not become a non-nil Upstream

@@ -20,7 +20,7 @@ func TestFaultA1OverHTTP(t *testing.T) {
 	site := mcptest.Web(t, srv)
 	spec := config.NewServer("web")
 	spec.Transport, spec.URL = "http", site.URL+"/mcp"
-	s := New(Options{Server: spec, Dial: NewDial("everline", "test", func() Era { return Era{} })})
+	s := New(Options{Server: spec, Dial: NewDial("everline", "test", nil, func() Era { return Era{} })})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	call := func() error {

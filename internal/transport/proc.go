@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,11 +13,11 @@ import (
 
 // A procSpec says how to start a process with all that it will start.
 type procSpec struct {
-	cmd    *exec.Cmd     // its standard streams are files, so that waiting for it is waiting for nothing else
+	cmd    *exec.Cmd     // without its standard streams, which are made here
 	grace  time.Duration // from SIGTERM to SIGKILL where we are gone
-	mark   string        // in its environment; see package stray
 	cgroup string        // the folder of a cgroup to start it in; "": none
 	plain  bool          // without a shim
+	spares *Spares       // of shims; may be nil
 }
 
 // A procChild is a started process with all that it starts. One goroutine,
@@ -24,7 +25,8 @@ type procSpec struct {
 type procChild struct {
 	group  procGroup
 	pid    int
-	mark   string
+	mark   string        // in its environment; see package stray
+	ours   procEnds      // the caller's, who closes them
 	notice string        // what could not be had, for status
 	exited chan struct{} // closed once the process has ended
 	state  string        // how it ended: "exit 1", "signal: killed"; valid once exited is closed
@@ -33,19 +35,60 @@ type procChild struct {
 	gone chan struct{}
 }
 
+// procEnds are the ends of the three pipes that are a process's standard
+// streams: ours, or its own.
+type procEnds struct{ stdin, stdout, stderr *os.File }
+
+// procPipes makes the streams. They are files, not Go readers: waiting for a
+// process must not mean waiting for whoever else has inherited its streams.
+func procPipes() (ours, its procEnds, err error) {
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+		}
+		return r, w
+	}
+	its.stdin, ours.stdin = pipe()
+	ours.stdout, its.stdout = pipe()
+	ours.stderr, its.stderr = pipe()
+	if err != nil {
+		ours.close()
+		its.close()
+	}
+	return ours, its, err
+}
+
+// close gives the ends up; nothing was written to them that could be lost, and
+// nil is no harm.
+func (e procEnds) close() { _ = errors.Join(e.stdin.Close(), e.stdout.Close(), e.stderr.Close()) }
+
+// give makes them a command's streams.
+func (e procEnds) give(cmd *exec.Cmd) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout, e.stderr
+}
+
 // procStartPlain starts a process as the leader of a group, without a shim.
 func procStartPlain(s procSpec) (*procChild, error) {
-	procPrepare(s.cmd)
-	if err := s.cmd.Start(); err != nil {
+	ours, its, err := procPipes()
+	if err != nil {
 		return nil, err
 	}
-	group, err := procAdopt(s.cmd.Process)
-	if err != nil {
+	defer its.close() // the process has them
+	p := &procChild{mark: stray.NewMark(), ours: ours, exited: make(chan struct{})}
+	procPrepare(s.cmd)
+	its.give(s.cmd)
+	s.cmd.Env = marked(s.cmd.Env, p.mark)
+	if err := s.cmd.Start(); err != nil {
+		ours.close()
+		return nil, err
+	}
+	if p.group, err = procAdopt(s.cmd.Process); err != nil {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait() // says that it was killed
+		ours.close()
 		return nil, err
 	}
-	p := &procChild{group: group, pid: s.cmd.Process.Pid, mark: s.mark, exited: make(chan struct{})}
+	p.pid = s.cmd.Process.Pid
 	if s.cgroup != "" {
 		p.notice = cgroupNotice(cgroupEnter(s.cgroup, p.pid))
 	}
@@ -56,6 +99,11 @@ func procStartPlain(s procSpec) (*procChild, error) {
 		p.state = procExit(s.cmd.ProcessState)
 	}()
 	return p, nil
+}
+
+// marked puts the mark behind the rest: the last one counts.
+func marked(env []string, mark string) []string {
+	return append(env[:len(env):len(env)], stray.MarkVar+"="+mark)
 }
 
 func procExit(s *os.ProcessState) string {

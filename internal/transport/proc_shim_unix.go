@@ -5,6 +5,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -26,6 +27,8 @@ type shimLink struct {
 	cmd     *exec.Cmd
 	control *os.File
 	status  *os.File
+	ours    procEnds // of the streams that the shim hands on to the server
+	mark    string   // in its environment, and for that of the server
 }
 
 // procStart starts a process: below a shim where that is allowed, and as the
@@ -35,20 +38,32 @@ func procStart(s procSpec) (*procChild, error) {
 	if program == "" || s.plain {
 		return procStartPlain(s)
 	}
-	link, err := startShim(program, s)
+	if link := s.spares.take(); link != nil {
+		p, err := link.start(s)
+		if !errors.Is(err, errShimGone) {
+			return p, err
+		}
+	}
+	link, err := startShim(program)
 	if err != nil {
 		return nil, err
 	}
+	return link.start(s)
+}
+
+// start makes the shim start a server. An error leaves nothing of it.
+func (l *shimLink) start(s procSpec) (*procChild, error) {
 	p := &procChild{
-		group: procGroup{shim: link}, mark: s.mark,
+		group: procGroup{shim: l}, mark: l.mark, ours: l.ours,
 		exited: make(chan struct{}), gone: make(chan struct{}),
 	}
-	if err := link.order(s, p); err != nil {
-		link.giveUp(s.mark)
+	if err := l.order(s, p); err != nil {
+		l.giveUp()
+		endMarked(l.mark)
 		return nil, err
 	}
 	p.group.id = p.pid
-	go p.attend(link) // ends when the shim does
+	go p.attend(l) // ends when the shim does
 	return p, nil
 }
 
@@ -70,50 +85,68 @@ func shimProgram() string {
 	return path
 }
 
-// startShim starts the shim with the server's streams. It has an environment
-// of its own: what makes a Go program small.
-func startShim(program string, s procSpec) (*shimLink, error) {
+// startShim starts a shim with the streams of the server to come. It has an
+// environment of its own: what makes a Go program small.
+func startShim(program string) (*shimLink, error) {
+	ours, its, err := procPipes()
+	if err != nil {
+		return nil, err
+	}
+	defer its.close() // the shim has them
 	orders, control, err := os.Pipe()
 	if err != nil {
+		ours.close()
 		return nil, err
 	}
 	status, reports, err := os.Pipe()
 	if err != nil {
 		_ = errors.Join(orders.Close(), control.Close())
+		ours.close()
 		return nil, err
 	}
-	cmd := &exec.Cmd{
-		Path: program, Args: []string{shim.Name, s.cmd.Args[0]},
-		Env:   []string{shim.Var + "=" + shim.Tag, stray.MarkVar + "=" + s.mark, "GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"},
-		Stdin: s.cmd.Stdin, Stdout: s.cmd.Stdout, Stderr: s.cmd.Stderr,
+	l := &shimLink{control: control, status: status, ours: ours, mark: stray.NewMark()}
+	l.cmd = &exec.Cmd{
+		Path: program, Args: []string{shim.Name},
+		Env:         marked([]string{shim.Var + "=" + shim.Tag, "GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"}, l.mark),
 		ExtraFiles:  []*os.File{orders, reports},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
-	err = cmd.Start()
+	its.give(l.cmd)
+	err = l.cmd.Start()
 	_ = errors.Join(orders.Close(), reports.Close()) // the shim has them
 	if err != nil {
-		_ = errors.Join(control.Close(), status.Close())
+		l.close()
 		return nil, err
 	}
-	return &shimLink{cmd: cmd, control: control, status: status}, nil
+	return l, nil
 }
+
+// close gives our ends up.
+func (l *shimLink) close() {
+	_ = errors.Join(l.control.Close(), l.status.Close())
+	l.ours.close()
+}
+
+// errShimGone tells a shim that has ended, or does not answer, from a server
+// that cannot be started.
+var errShimGone = errors.New("the process that guards the server has ended")
 
 // order tells the shim what to start, and waits until it is started.
 func (l *shimLink) order(s procSpec, p *procChild) error {
 	limit := time.Now().Add(shimReplies)
 	order := shim.Spec{
-		Path: s.cmd.Path, Args: s.cmd.Args, Env: s.cmd.Env, Dir: s.cmd.Dir, Cgroup: s.cgroup, Grace: s.grace,
+		Path: s.cmd.Path, Args: s.cmd.Args, Env: marked(s.cmd.Env, l.mark), Dir: s.cmd.Dir, Cgroup: s.cgroup, Grace: s.grace,
 	}
 	if err := errors.Join(l.control.SetWriteDeadline(limit), l.status.SetReadDeadline(limit)); err != nil {
 		return err
 	}
 	if _, err := l.control.Write(order.Encode()); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errShimGone, err)
 	}
 	for {
 		what, n, err := l.report()
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errShimGone, err)
 		}
 		switch what {
 		case shim.ReportCgroup:
@@ -135,14 +168,11 @@ func (l *shimLink) report() (what byte, n uint32, err error) {
 	return r[0], uint32(r[1]) | uint32(r[2])<<8 | uint32(r[3])<<16 | uint32(r[4])<<24, nil
 }
 
-// giveUp leaves nothing of a shim that did not do its work.
-func (l *shimLink) giveUp(mark string) {
+// giveUp ends a shim that has started nothing, or did not do its work.
+func (l *shimLink) giveUp() {
 	_ = l.cmd.Process.Kill()
 	_ = l.cmd.Wait() // says that it was killed
-	_ = errors.Join(l.control.Close(), l.status.Close())
-	ctx, cancel := context.WithTimeout(context.Background(), killWait)
-	defer cancel()
-	stray.End(ctx, mark)
+	l.close()
 }
 
 // attend hears what the shim reports until it ends.
@@ -164,13 +194,18 @@ func (p *procChild) attend(l *shimLink) {
 		// Somebody killed the shim. The kernel ends the server with it; the
 		// rest is found by its mark.
 		p.state = procExit(l.cmd.ProcessState)
-		ctx, cancel := context.WithTimeout(context.Background(), killWait)
-		stray.End(ctx, p.mark)
-		cancel()
+		endMarked(p.mark)
 		close(p.exited)
 	}
 	_ = l.status.Close()
 	close(p.gone)
+}
+
+// endMarked ends what a shim can no longer end.
+func endMarked(mark string) {
+	ctx, cancel := context.WithTimeout(context.Background(), killWait)
+	defer cancel()
+	stray.End(ctx, mark)
 }
 
 func waitText(s syscall.WaitStatus) string {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/cgroup"
-	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -31,6 +30,8 @@ type StdioSpec struct {
 	// Limits are what the process, and what it starts, may use. Where they
 	// cannot be had, Info.Notices says why.
 	Limits cgroup.Limits
+	// Spares has a shim ready; nil: one is started when it is needed.
+	Spares *Spares
 	// WriteStall is how long the process may read nothing of a message before
 	// it counts as wedged. 0: 10 s.
 	WriteStall time.Duration
@@ -129,42 +130,23 @@ func (c *stdioConn) start() *fault.Fault {
 	if f != nil {
 		return f
 	}
-	var pipes [3][2]*os.File // read end, write end
-	for i := range pipes {
-		var err error
-		if pipes[i][0], pipes[i][1], err = os.Pipe(); err != nil {
-			closeFiles(pipes[:i]...)
-			return notSent(fault.Spawn, opStart, err)
-		}
-	}
-	// Files, not Go readers: waiting for the process must not mean waiting for
-	// whoever else has inherited its streams.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0][0], pipes[1][1], pipes[2][1]
-	c.stdin, c.stdout, c.errout = pipes[0][1], pipes[1][0], pipes[2][0]
-	writer, err := newLineWriter(c.stdin, c.mux.done, c.spec.WriteStall)
-	if err != nil {
-		closeFiles(pipes[:]...)
-		return notSent(fault.Spawn, opStart, err)
-	}
-	c.writer = writer
-	writer.onWait = func() {
-		c.fail(fault.New(fault.Wedged, "", fmt.Sprintf("the server has not read its stdin for %v", c.spec.WriteStall)))
-	}
-	writer.onFail = func(err error) {
-		c.fail(&fault.Fault{Kind: fault.Broken, Err: fmt.Errorf("writing to the server's stdin: %w", err)})
-	}
 	if err := c.spawn(cmd); err != nil {
-		closeFiles(pipes[:]...)
 		return startFault(cmd.Path, err)
 	}
-	_ = errors.Join(pipes[0][0].Close(), pipes[1][1].Close(), pipes[2][1].Close()) // the child has them
+	c.stdin, c.stdout, c.errout = c.proc.ours.stdin, c.proc.ours.stdout, c.proc.ours.stderr
+	c.writer = newLineWriter(c.stdin, c.mux.done, c.spec.WriteStall)
+	c.writer.onWait = func() {
+		c.fail(fault.New(fault.Wedged, "", fmt.Sprintf("the server has not read its stdin for %v", c.spec.WriteStall)))
+	}
+	c.writer.onFail = func(err error) {
+		c.fail(&fault.Fault{Kind: fault.Broken, Err: fmt.Errorf("writing to the server's stdin: %w", err)})
+	}
 	return nil
 }
 
-// spawn starts the process, with its mark and within its limits.
+// spawn starts the process, within its limits.
 func (c *stdioConn) spawn(cmd *exec.Cmd) error {
-	s := procSpec{cmd: cmd, grace: c.spec.StopGrace, mark: stray.NewMark(), plain: c.spec.plain}
-	cmd.Env = append(cmd.Env, stray.MarkVar+"="+s.mark) // the last one counts
+	s := procSpec{cmd: cmd, grace: c.spec.StopGrace, plain: c.spec.plain, spares: c.spec.Spares}
 	c.limit(&s)
 	c.started = time.Now()
 	var err error
@@ -174,13 +156,6 @@ func (c *stdioConn) spawn(cmd *exec.Cmd) error {
 	}
 	c.notice(c.proc.notice)
 	return nil
-}
-
-// closeFiles gives pipes up that nothing was written to.
-func closeFiles(pipes ...[2]*os.File) {
-	for _, p := range pipes {
-		_ = errors.Join(p[0].Close(), p[1].Close())
-	}
 }
 
 // fail ends the link because of its stdin.

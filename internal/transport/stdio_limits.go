@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/stray"
 )
 
 // cgroupRoot finds where limits can be set.
@@ -23,7 +24,7 @@ func (c *stdioConn) limit(s *procSpec) {
 	}
 	root, err := find()
 	if err == nil {
-		c.group, err = root.New("everline-"+strings.TrimSuffix(s.mark, "."), c.spec.Limits)
+		c.group, err = root.New("everline-"+strings.TrimSuffix(stray.NewMark(), "."), c.spec.Limits)
 	}
 	if err != nil {
 		c.notice(cgroupNotice(err))

@@ -475,10 +475,7 @@ func TestStdioWriteIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = errors.Join(r.Close(), w.Close()) }()
-	lw, err := newLineWriter(w, nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lw := newLineWriter(w, nil, time.Minute)
 	full := 0
 	for { // fill the pipe to the last byte
 		ctx, cancel := context.WithTimeout(testContext(t), 10*time.Millisecond)

@@ -51,17 +51,17 @@ type lineWriter struct {
 	try  func(fd uintptr) bool // one attempt that does not block; allocated once
 }
 
-func newLineWriter(f *os.File, done <-chan struct{}, stall time.Duration) (*lineWriter, error) {
+func newLineWriter(f *os.File, done <-chan struct{}, stall time.Duration) *lineWriter {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return nil, err
+		panic("bug: a pipe that was just made is closed: " + err.Error())
 	}
 	w := &lineWriter{f: f, raw: raw, done: done, stall: stall, lock: make(chan struct{}, 1)}
 	w.try = func(fd uintptr) bool {
 		w.n, w.err = procTryWrite(fd, w.buf)
 		return true
 	}
-	return w, nil
+	return w
 }
 
 // write writes frame as one line. It returns no later than ctx ends.

@@ -13,7 +13,7 @@ import (
 func (u *Upstream) openTransport(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
 	switch s := &u.opts.Server; k {
 	case transport.Stdio:
-		return transport.OpenStdio(ctx, stdioSpec(s), o)
+		return transport.OpenStdio(ctx, u.stdioSpec(), o)
 	case transport.HTTP:
 		return transport.OpenHTTP(ctx, httpSpec(s), o)
 	case transport.SSE:
@@ -23,7 +23,8 @@ func (u *Upstream) openTransport(ctx context.Context, k transport.Kind, o transp
 	}
 }
 
-func stdioSpec(s *config.Server) transport.StdioSpec {
+func (u *Upstream) stdioSpec() transport.StdioSpec {
+	s := &u.opts.Server
 	return transport.StdioSpec{
 		Command:   s.Command,
 		Args:      s.Args,
@@ -31,6 +32,7 @@ func stdioSpec(s *config.Server) transport.StdioSpec {
 		Dir:       s.Cwd,
 		StopGrace: s.StopGrace,
 		Limits:    cgroup.Limits(s.Limits),
+		Spares:    u.opts.Spares,
 	}
 }
 

@@ -30,9 +30,18 @@ type Options struct {
 	Stderr  func(line string)
 	Spawned func(pid int) // a process was started; a handshake may use up two
 
+	// Spares has a process that guards a server ready; may be nil.
+	Spares *Spares
+
 	// Open opens the transport; nil opens the one that Server names.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
 }
+
+// Spares are shared by all upstreams that start processes.
+type Spares = transport.Spares
+
+// NewSpares returns Spares without a process; the caller must Close them.
+func NewSpares() *Spares { return transport.NewSpares() }
 
 // Era is what a life found out about how to talk to its server.
 type Era struct {

@@ -305,7 +305,6 @@ func TestFaultE7_BarePath(t *testing.T) {
 		}
 	}
 	bare := child(mcptest.Config{})
-	env := bare["env"].(map[string]string)
 	bare["command"], bare["args"] = filepath.Join(dir, "server"), []string{}
 	hub := guarded(t, servers{"a": bare}, everline.Options{})
 	until(t, "the cause", func() bool {
@@ -314,7 +313,7 @@ func TestFaultE7_BarePath(t *testing.T) {
 	})
 	fixed := child(mcptest.Config{})
 	fixed["command"], fixed["args"] = filepath.Join(dir, "server"), []string{}
-	env = fixed["env"].(map[string]string)
+	env := fixed["env"].(map[string]string)
 	env["PATH"] = dir + ":/usr/bin:/bin"
 	if _, err := hub.Apply(within(t), servers{"a": fixed}.config(t)); err != nil {
 		t.Fatal(err)

@@ -253,7 +253,7 @@ func quoted(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.Encode(s) // a string can be encoded
+	_ = enc.Encode(s) // a string can be encoded
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -79,5 +79,5 @@ func reportConfig(w io.Writer, files []string) {
 	for _, warning := range cfg.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	w.Write(cfg.Effective(false)) // a reader that is gone is told by the next write
+	_, _ = w.Write(cfg.Effective(false)) // a reader that is gone is told by the next write
 }

@@ -79,7 +79,7 @@ func replaceFile(path string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // is gone where the rename worked
+	defer func() { _ = os.Remove(f.Name()) }() // is gone where the rename worked
 	_, err = f.Write(text)
 	for _, step := range []func() error{func() error { return f.Chmod(mode) }, f.Sync, f.Close} {
 		if e := step(); err == nil {

@@ -150,7 +150,7 @@ func (d *daemon) close(hurry context.Context) error {
 	for _, s := range d.servers {
 		closing.Go(func() { // ends with drain
 			if s.Shutdown(drain) != nil {
-				s.Close()
+				_ = s.Close() // Shutdown has failed, and this cannot
 			}
 		})
 	}

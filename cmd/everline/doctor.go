@@ -101,7 +101,7 @@ func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
 		switch a.output {
 		case "json":
 		case "jsonl":
-			writeLine(a.out, f) // a reader that went away is told below
+			_ = writeLine(a.out, f) // a reader that went away is told below
 		default:
 			fmt.Fprint(a.out, findingText(f, colour))
 		}

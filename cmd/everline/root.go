@@ -133,10 +133,7 @@ func configFiles(named []string) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil
 	}
-	var usual []string
-	for _, name := range []string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"} {
-		usual = append(usual, name)
-	}
+	usual := []string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"}
 	if dir, err := os.UserConfigDir(); err == nil {
 		for _, name := range usual[:len(usual):len(usual)] {
 			usual = append(usual, filepath.Join(dir, "everline", name))

@@ -142,7 +142,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }() // the program ends with it
 	listener, err := listen(ctx, address)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	// because none may depend on another that ends with its client.
 	o := daemonOptions{config: found.cfg, files: found.files, load: f.reload(a.stateDir, found.files), log: log, gateway: gateway.Options{Version: buildVersion()}}
 	if socket, err := admin.Listen(a.stateDir); err == nil {
-		defer socket.Close()
+		defer func() { _ = socket.Close() }() // the program ends with it
 		o.socket, o.stateDir = socket, a.stateDir
 	} else {
 		log.Warn("running without a state folder", "cause", err)

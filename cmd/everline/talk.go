@@ -37,7 +37,7 @@ func (t *talk) write() {
 		if n := t.dropped.Swap(0); n > 0 {
 			fmt.Fprintf(t.to, "everline: %d lines were left out here: nobody read stderr\n", n)
 		}
-		t.to.Write(line) // there is nowhere to tell of a failure
+		_, _ = t.to.Write(line) // there is nowhere to tell of a failure
 	}
 }
 

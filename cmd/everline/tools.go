@@ -66,7 +66,7 @@ func toolLine(t admin.Tool, width int, wide bool) string {
 	var def struct {
 		Description string `json:"description"`
 	}
-	json.Unmarshal(t.Definition, &def) // a strange definition shows without its description
+	_ = json.Unmarshal(t.Definition, &def) // a strange definition shows without its description
 	text, _, _ := strings.Cut(strings.TrimSpace(def.Description), "\n")
 	line := pad(printable(t.Server+"."+t.Tool), width)
 	if wide {

@@ -72,7 +72,7 @@ func (a *app) validate(named []string, format string, strict bool) error {
 	for _, w := range cfg.Warnings {
 		v.Warnings = append(v.Warnings, w.String())
 	}
-	v.OK = v.OK && !(strict && len(v.Warnings) > 0)
+	v.OK = v.OK && (!strict || len(v.Warnings) == 0)
 	if err := a.printValidation(v); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (d *daemon) watchFiles(seen [sha256.Size]byte) {
 		changed: func() { d.reloadSeen(d.base) },
 	}
 	d.running.Go(func() { // ends with d.base
-		defer w.Close()
+		defer func() { _ = w.Close() }() // nothing is watched any more
 		f.run(d.base)
 	})
 }
@@ -64,7 +64,7 @@ func (f fileWatch) run(ctx context.Context) {
 		select {
 		case <-f.events:
 			timer.Reset(settleTime)
-		case <-f.errors: // an overflow: something may have been missed
+		case <-f.errors: //nolint:errcheck // an overflow: something may have been missed
 			timer.Reset(settleTime)
 		case <-timer.C:
 			if now := filesPrint(f.files); now != f.seen {

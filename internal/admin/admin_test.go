@@ -210,7 +210,7 @@ func TestCall(t *testing.T) {
 
 func connected(server string, gen uint64) everline.Event {
 	e := slot.Connected{}
-	e.Head.Server, e.Head.Gen, e.Head.Time = server, gen, since
+	e.Server, e.Gen, e.Time = server, gen, since
 	return e
 }
 
@@ -230,7 +230,7 @@ func TestEventsFollow(t *testing.T) {
 		j.Record(connected("secret-value", 2))
 		return nil
 	})
-	if err != stop || len(got) != 2 || got[0].Kind != "connected" || got[0].Seq != 1 || got[1].Generation != 2 {
+	if !errors.Is(err, stop) || len(got) != 2 || got[0].Kind != "connected" || got[0].Seq != 1 || got[1].Generation != 2 {
 		t.Errorf("%v, %+v", err, got)
 	}
 	got = nil

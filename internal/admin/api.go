@@ -268,7 +268,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(result)
+	_, _ = w.Write(result) // the error is the client's going away
 }
 
 // answer writes v, all of which can be encoded, as JSON.
@@ -277,7 +277,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	enc.Encode(v) // the error is the client's going away
+	_ = enc.Encode(v) // the error is the client's going away
 }
 
 func (a *API) fail(w http.ResponseWriter, err error) {

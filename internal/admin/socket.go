@@ -76,8 +76,8 @@ func takeLock(stateDir string) (*os.File, error) {
 			Remedy: "end that one, or name another folder with --state-dir",
 		}
 	}
-	f.Truncate(0) // the content only helps people; see Owner
-	f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	_ = f.Truncate(0) // the content only helps people; see Owner
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return f, nil
 }
 
@@ -153,8 +153,7 @@ func (l *Listener) Close() error {
 
 func (l *Listener) release() {
 	if l.folder != "" {
-		os.RemoveAll(l.folder)
-		os.Remove(l.record)
+		_ = errors.Join(os.RemoveAll(l.folder), os.Remove(l.record)) // the next owner makes them anew
 	}
 	l.lock.Close()
 }

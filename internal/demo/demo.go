@@ -84,7 +84,8 @@ func (d *Demo) start(ctx context.Context) error {
 		return err
 	}
 	d.front = gateway.New(d.hub, gateway.Options{})
-	l, err := net.Listen("tcp", d.opts.Listen)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", d.opts.Listen)
 	if err != nil {
 		return err
 	}

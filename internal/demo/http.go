@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 	"net"
@@ -34,7 +35,8 @@ func startRemote(s *server) (*remote, error) {
 func (r *remote) url() string { return "http://" + r.addr + "/mcp" }
 
 func (r *remote) start() error {
-	l, err := net.Listen("tcp", r.addr)
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", r.addr)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (r *remote) stop() {
 	live, done := r.live, r.done
 	r.sessions = map[string]bool{}
 	r.mu.Unlock()
-	live.Close()
+	_ = live.Close() // the connections go with it
 	<-done
 }
 
@@ -68,11 +70,11 @@ func (r *remote) restart() error {
 
 func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	id := req.Header.Get("Mcp-Session-Id")
-	switch {
-	case req.Method == http.MethodGet:
+	switch req.Method {
+	case http.MethodGet:
 		http.Error(w, "no standing stream here", http.StatusMethodNotAllowed)
 		return
-	case req.Method == http.MethodDelete:
+	case http.MethodDelete:
 		r.mu.Lock()
 		delete(r.sessions, id)
 		r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -126,7 +127,7 @@ func (d *Demo) timeStart(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("the built-in server: %w", err)
 	}
 	if werr != nil || rerr != nil {
-		return 0, fmt.Errorf("the built-in server did not answer: %v, %v", werr, rerr)
+		return 0, fmt.Errorf("the built-in server did not answer: %w", errors.Join(werr, rerr))
 	}
 	return took, nil
 }

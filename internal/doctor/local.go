@@ -95,7 +95,7 @@ func (e *examination) system() {
 		return
 	}
 	f.Close()
-	os.Remove(f.Name())
+	_ = os.Remove(f.Name()) // empty
 	e.say("state", "", OK, "", "state can be kept in %s", e.StateDir)
 	if n, known := fileLimit(); known && n < fewFiles {
 		e.say("limits", "", Warn, "ulimit -n 4096", "this shell allows only %d open files to a process", n)

@@ -163,7 +163,7 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Timeout)
 		defer cancel()
-		hub.Close(end) // what would not end is killed
+		_ = hub.Close(end) // what would not end is killed
 	}()
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()

@@ -72,6 +72,7 @@ func (s served) declaration() []byte {
 		parts = append(parts, `"elicitation":{"url":{}}`)
 	case servesForm | servesURL:
 		parts = append(parts, `"elicitation":{"form":{},"url":{}}`)
+	default:
 	}
 	switch {
 	case s&servesSamplingTools != 0:

@@ -221,6 +221,7 @@ func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) error {
 			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
 			step = min(2*step, bridgeMaxStep)
 			tries--
+		default: // nothing that trying again would mend
 		}
 		if !again {
 			return err

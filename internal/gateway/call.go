@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
@@ -134,11 +135,11 @@ func (rq *request) failed(ctx context.Context, err error) answer {
 		return rq.failure(f)
 	}
 	c := *f
-	switch context.Cause(ctx) {
-	case errClosing:
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errClosing):
 		c.Kind = fault.Closed
 		return rq.failureAs(&c, verdicts[fault.Closed])
-	case errCanceled:
+	case errors.Is(cause, errCanceled):
 		a := rq.failure(&c)
 		a.silent = true
 		return a

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,7 +125,7 @@ func TestFaultJ3CancelReachesTheCall(t *testing.T) {
 	default:
 	}
 	want(t, s.post(cancel, id), 202)
-	if err := within(t, "the call ends", h.ended); err != errCanceled {
+	if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
 		t.Errorf("ended by %v", err)
 	}
 	want(t, within(t, "the answer", answer), 200, `"id":"c"`, `-32800`)

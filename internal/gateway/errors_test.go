@@ -66,6 +66,7 @@ func decorate(f *fault.Fault) {
 		f.Err = errors.New("dial tcp 127.0.0.1:1: connection refused")
 	case fault.RPC:
 		f.RPC = &fault.RPCError{Code: -5, Message: "m", Raw: []byte(`{"code":-5,"message":"m"}`)}
+	default: // nothing more is told of the others
 	}
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -129,7 +130,7 @@ func (p *parked) run(c *everline.Call) {
 	}()
 	result, err := p.g.backend.Call(p.ctx, c)
 	p.result, p.err = lacked(p.missing.Load(), result, err)
-	if f, ok := context.Cause(p.ctx).(*fault.Fault); ok && p.err != nil {
+	if f := (*fault.Fault)(nil); p.err != nil && errors.As(context.Cause(p.ctx), &f) {
 		p.err = f // why it was given up says more than that it was
 	}
 }

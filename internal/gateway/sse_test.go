@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestFaultJ3SSECancelAndDuplicate(t *testing.T) {
 	want(t, s.do("POST", path, call("1", "echo", "")), 202)
 	want(t, s.do("POST", path, call("1", "echo", "")), 400, `"id":null`)
 	want(t, s.do("POST", path, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), 202)
-	if err := within(t, "the call ends", h.ended); err != errCanceled {
+	if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
 		t.Errorf("ended by %v", err)
 	}
 }

@@ -93,7 +93,7 @@ func settle(done <-chan error, file any, op string) error {
 		_ = c.Close() // whether it ended anything is seen below
 	}
 	select {
-	case <-done:
+	case <-done: //nolint:errcheck // how it ended was told to whoever waited before
 		return nil
 	case <-time.After(stopGrace):
 		return fault.New(fault.Wedged, op, "did not stop")

@@ -148,7 +148,7 @@ func TestFaultJ3StdioCancel(t *testing.T) {
 		h := newSlowHub()
 		c, _ := stdio(t, h.hub, Options{})
 		c.say(ask, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if err := within(t, "the call ends", h.ended); err != errCanceled {
+		if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
 			t.Errorf("%s: ended by %v", era, err)
 		}
 		c.say(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)

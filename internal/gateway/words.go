@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +87,7 @@ func causeOf(f *fault.Fault) string {
 // bare tells whether err is one of the two errors of contexts themselves, with
 // nothing around it: they say no more than the kind.
 func bare(err error) bool {
-	return errors.Is(context.DeadlineExceeded, err) || errors.Is(context.Canceled, err)
+	return err == context.DeadlineExceeded || err == context.Canceled //nolint:errorlint // nothing around it
 }
 
 // What of stderr a client is told.

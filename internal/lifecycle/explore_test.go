@@ -30,8 +30,14 @@ func (w *world) place() place {
 // ends are the ways in which a life or an attempt can end.
 func ends() []end {
 	return []end{
-		{verdict: Retry}, {verdict: NeedAuth}, {verdict: BadConfig}, {verdict: NotThere}, {verdict: CleanEnd},
-		{verdict: SessionEnd}, {after: time.Minute}, {recent: manyStarts},
+		{verdict: Retry},
+		{verdict: NeedAuth},
+		{verdict: BadConfig},
+		{verdict: NotThere},
+		{verdict: CleanEnd},
+		{verdict: SessionEnd},
+		{after: time.Minute},
+		{recent: manyStarts},
 	}
 }
 
@@ -47,8 +53,16 @@ func wishes() []Event {
 // about are all events that name life gen.
 func about(gen uint64) []Event {
 	evs := []Event{
-		Started{gen}, Struck{Gen: gen}, Struck{Gen: gen, List: true}, Struck{Gen: gen, Recent: manyStarts},
-		Healthy{Gen: gen}, Healthy{Gen: gen, List: true}, Stable{gen}, Idled{gen}, Closed{Gen: gen}, RetryDue{gen},
+		Started{gen},
+		Struck{Gen: gen},
+		Struck{Gen: gen, List: true},
+		Struck{Gen: gen, Recent: manyStarts},
+		Healthy{Gen: gen},
+		Healthy{Gen: gen, List: true},
+		Stable{gen},
+		Idled{gen},
+		Closed{Gen: gen},
+		RetryDue{gen},
 	}
 	for _, e := range ends() {
 		evs = append(evs, Failed{gen, e.verdict, e.after, e.recent}, Exited{gen, e.verdict, e.after, e.recent})

@@ -51,8 +51,14 @@ func rows() []struct {
 // closes beside it, m.
 func columns(n, m uint64) []Event {
 	evs := []Event{
-		Want{}, Want{Want: true, Spec: 1}, Want{Want: true, Spec: 3}, Want{Want: true, Overlap: true, Spec: 3},
-		Want{Want: true, Lazy: true, Spec: 1}, Wake{}, Wake{Soon: true}, Wake{Operator: true},
+		Want{},
+		Want{Want: true, Spec: 1},
+		Want{Want: true, Spec: 3},
+		Want{Want: true, Overlap: true, Spec: 3},
+		Want{Want: true, Lazy: true, Spec: 1},
+		Wake{},
+		Wake{Soon: true},
+		Wake{Operator: true},
 	}
 	lives := []uint64{n}
 	if m != n && m != 0 {

@@ -66,9 +66,15 @@ func drawAbout(t *rapid.T, gen uint64) Event {
 		recent:  rapid.SampledFrom([]int{1, 2, 61, 200}).Draw(t, "recent"),
 	}
 	return rapid.SampledFrom([]Event{
-		Started{gen}, Failed{gen, e.verdict, e.after, e.recent}, Exited{gen, e.verdict, e.after, e.recent},
-		Struck{gen, list, e.recent}, Healthy{gen, list}, Stable{gen}, Idled{gen},
-		Closed{gen, list}, RetryDue{gen},
+		Started{gen},
+		Failed{gen, e.verdict, e.after, e.recent},
+		Exited{gen, e.verdict, e.after, e.recent},
+		Struck{gen, list, e.recent},
+		Healthy{gen, list},
+		Stable{gen},
+		Idled{gen},
+		Closed{gen, list},
+		RetryDue{gen},
 	}).Draw(t, "event")
 }
 

@@ -16,8 +16,10 @@ const (
 	metaPrefix    = "io.modelcontextprotocol/"
 )
 
-var listMethods = []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
-var listMembers = []string{"tools", "prompts", "resources", "resourceTemplates"}
+var (
+	listMethods = []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+	listMembers = []string{"tools", "prompts", "resources", "resourceTemplates"}
+)
 
 // envelope is any JSON-RPC message.
 type envelope struct {

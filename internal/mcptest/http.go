@@ -37,7 +37,8 @@ func (w *Site) Close() {
 // Web serves s on loopback until the test ends.
 func Web(t T, s *Server) *Site {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	listener, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("mcptest: %v", err)
 	}

@@ -98,7 +98,7 @@ func readFull(p []byte) error {
 func readControl(p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(controlFD, p)
-		if err != syscall.EINTR { //nolint:errorlint // a bare errno
+		if err != syscall.EINTR { // a bare errno
 			return n, err
 		}
 	}
@@ -150,7 +150,7 @@ func (g *guard) reap() {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a bare errno
+		case err == syscall.EINTR: // a bare errno
 		case err != nil:
 			return // ECHILD
 		case pid == g.server:

@@ -68,11 +68,12 @@ func ruleOf(f *fault.Fault) int {
 // a tool claims about itself is read from the catalog of the life that was
 // bound to the call: another life may be another version of the server.
 func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) bool {
-	switch {
-	case replay == config.ReplayNever:
+	switch replay {
+	case config.ReplayNever:
 		return false
-	case replay == config.ReplayAlways:
+	case config.ReplayAlways:
 		return true
+	case config.ReplaySafe:
 	}
 	switch method {
 	case "prompts/get", "resources/read", "completion/complete":

@@ -255,7 +255,7 @@ func play(t *testing.T, o Options, srv *server, chance float64, story func(b *be
 // at runs the clock to d after the start of the story.
 func (b *bench) at(d time.Duration) {
 	b.t.Helper()
-	left := b.t0.Add(d).Sub(time.Now())
+	left := time.Until(b.t0.Add(d))
 	if left < 0 {
 		b.t.Fatalf("it is %s already, not %s", time.Since(b.t0), d)
 	}

@@ -57,7 +57,7 @@ func TestFaultA7RandomBalancerUnderLoad(t *testing.T) {
 		}
 		srv := newServer("a")
 		srv.dial = func(context.Context, int) error {
-			if heads() || heads() {
+			if one, other := heads(), heads(); one || other {
 				return errSession
 			}
 			return nil

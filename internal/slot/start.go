@@ -61,7 +61,7 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 	cat, err := firstList(ctx, up, old)
 	if err != nil {
 		err = lateStart(ctx, linkErr(up, err), limit)
-		s.shutDown(up, l.spec) // what it says is no news beside err
+		_ = s.shutDown(up, l.spec) // what it says is no news beside err
 		return err
 	}
 	l.up, l.cat, l.info = up, cat, up.Info()

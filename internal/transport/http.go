@@ -217,7 +217,7 @@ func (c *httpCore) sendTo(ctx context.Context, to *url.URL, header http.Header, 
 	}
 	req := c.request(fl.ctx, http.MethodPost, to, header)
 	fl.load(req, p.frame)
-	resp, _, err := c.do(req, fl)
+	resp, _, err := c.do(req, fl) //nolint:bodyclose // whoever has the post closes it
 	if err != nil {
 		defer c.end(fl)
 		return nil, c.lost(fl, err)

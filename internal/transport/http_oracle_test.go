@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everline/everline/fault"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everline/everline/fault"
 )
 
 // oracle is a server that we did not write: one tool that reports progress

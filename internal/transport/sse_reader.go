@@ -292,6 +292,3 @@ func (s *sseReader) fill() {
 	s.end += n
 	s.err = err
 }
-
-// pending tells whether bytes were read that no event has used yet.
-func (s *sseReader) pending() bool { return s.start < s.end }

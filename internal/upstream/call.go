@@ -232,6 +232,7 @@ func (u *Upstream) failed(ctx context.Context, c *Call, req *transport.Request, 
 		u.end(f)
 	case fault.SessionSuspect:
 		return u.decide(ctx, f)
+	default: // it says nothing of the link
 	}
 	return f
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -236,7 +237,7 @@ func TestNotificationsReachTheirListeners(t *testing.T) {
 		s.Notify("notifications/unheard/of", `{}`)
 		s.Notify("notifications/cancelled", `{"requestId":1}`)
 		synctest.Wait()
-		if fmt.Sprint(h.changed) != fmt.Sprint([]catalog.Kind{catalog.Prompts, catalog.Resources, catalog.Templates}) {
+		if !slices.Equal(h.changed, []catalog.Kind{catalog.Prompts, catalog.Resources, catalog.Templates}) {
 			t.Errorf("changed %v", h.changed)
 		}
 		if fmt.Sprint(h.updated, h.logs) != `[file:///a] [{"level":"info","data":"x"}]` {

@@ -176,6 +176,7 @@ func neverListens(f *fault.Fault) *fault.Fault {
 		}
 	case fault.Unauthorized, fault.Forbidden, fault.Protocol, fault.SessionSuspect:
 		return f
+	default:
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func all(run string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }() // a temporary folder
 	r := runner{dir: strings.TrimSpace(dir), tmp: tmp, run: run}
 	if text, passed := r.test(""); !passed {
 		return fmt.Errorf("the tests fail without any bug:\n%s", text)

@@ -69,6 +69,7 @@ func (h *Hub) status(v *fleet.View) Status {
 		Remedy:     remedy(v),
 	}
 	if v.State.Serving != 0 {
+		st.Generation = v.State.Serving // a successor may start beside it
 		st.PID = v.Info.PID
 		st.Transport = v.Info.Kind.String()
 		st.Version = v.Info.Era.Version

@@ -434,6 +434,35 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
+// A new life that cannot be made is told of, though the old one serves and is well.
+func TestFailedSuccessorKeepsItsCause(t *testing.T) {
+	srv := newServer("a")
+	s := spec()
+	s.Overlap = true
+	srv.dial = func(_ context.Context, n int) error {
+		if n > 1 {
+			return errRefused
+		}
+		return nil
+	}
+	play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
+		b.seen("connected")
+		s.Args = []string{"-v"}
+		b.must(b.Apply(b.within(second), s))
+		b.at(20 * second)
+		if f, took := b.callNow(false); f != nil || took != 0 {
+			t.Errorf("after %s: %s", took, describe(f))
+		}
+		synctest.Wait()
+		if st := b.View().State; st.Serving != 1 || !st.Proven || st.Gen == 1 {
+			t.Errorf("%+v", st)
+		}
+		if b.View().Cause == nil {
+			t.Error("nothing tells that the new life cannot be made")
+		}
+	})
+}
+
 func TestIdle(t *testing.T) {
 	srv := newServer("a")
 	s := spec()

@@ -237,11 +237,11 @@ func (s *Slot) readMail() {
 }
 
 // proven steps an event that proves health. The cause of the last loss is
-// then history.
+// then history; not so that of a successor that failed beside the life.
 func (s *Slot) proven(ev lifecycle.Event) {
 	before := s.loop.state
 	s.step(ev)
-	if after := s.loop.state; after.Proven && !before.Proven && s.loop.cause != nil {
+	if after := s.loop.state; after.Proven && !before.Proven && after.Serving == after.Gen && s.loop.cause != nil {
 		s.loop.cause = nil
 		s.loop.dirty = true
 	}

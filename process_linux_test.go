@@ -423,45 +423,58 @@ func inGroup(pid int) bool {
 	return err == nil && strings.Contains(string(data), "/everline-")
 }
 
-// pipeSize is the size of the large messages, and pipeLimit what they may cost
-// the small ones: on a machine that has nothing else to do, with
-// EVERLINE_PIPE_STRICT, and else.
+// pipeSize is the size of the large messages.
 const pipeSize = 32 << 20
 
-func pipeLimit() time.Duration {
-	if os.Getenv("EVERLINE_PIPE_STRICT") != "" {
-		return 50 * time.Millisecond
-	}
-	return 10 * time.Second
+// A pipeTest is how much passes, and what small calls may take beside it.
+type pipeTest struct {
+	rounds int // of a large result and a large argument each
+	limit  time.Duration
 }
 
-// pipeCalls is how many small calls there are at least.
-func pipeCalls() int {
+// pipes returns the size of the test: the whole one, for a machine that has
+// nothing else to do, with EVERLINE_PIPE_STRICT.
+func pipes() pipeTest {
 	if os.Getenv("EVERLINE_PIPE_STRICT") != "" {
-		return 600
+		return pipeTest{rounds: 30, limit: 50 * time.Millisecond}
 	}
-	return 100
+	return pipeTest{rounds: 1, limit: 10 * time.Second}
 }
 
-// Large messages in both directions pass while small calls go on.
+// Large messages in both directions pass while small calls go on. All small
+// calls count that begin while a large one is under way, which is all the time
+// of the test, because each large one follows the one before it at once. There
+// is a small one every 2 ms, whatever became of those before it. Their answers
+// are behind the large one in the same pipe, so that none of them can be there
+// before it is through: that takes about 10 ms for 32 MiB between two processes
+// that do nothing else.
+//
+// The first round is told apart. In it the processes get their memory, and how
+// fast a system maps a hundred new megabytes is not ours: on some virtual
+// machines it takes longer than all the rest.
 func TestFaultF3_LargeMessagesHoldNobodyUp(t *testing.T) {
 	hub := guarded(t, servers{"a": {"command": os.Args[0], "env": map[string]string{processEnv: "1", "GORACE": "atexit_sleep_ms=0"}}}, everline.Options{})
 	ready(t, hub, "a", 0)
+	argument := slices.Concat([]byte(`{"name":"eat","arguments":{"text":"`), bytes.Repeat([]byte("a"), pipeSize), []byte(`"}}`))
+	size := pipes()
+	smallBeside(t, hub, argument, 1)
+	if p99 := smallBeside(t, hub, argument, size.rounds); p99 > size.limit {
+		t.Errorf("99 %% within %v, want %v", p99, size.limit)
+	}
+}
+
+// smallBeside makes small calls while large ones pass, and returns what 99 of
+// 100 took at most.
+func smallBeside(t *testing.T, hub *everline.Hub, argument []byte, rounds int) time.Duration {
+	t.Helper()
 	large := make(chan error, 1)
-	go func() { large <- largeCalls(t, hub) }() // ends with its calls
+	go func() { large <- largeCalls(t, hub, argument, rounds) }() // ends with its calls
 	var mu sync.Mutex
 	var times []time.Duration
 	var all sync.WaitGroup
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for done, left := false, pipeCalls(); !done || left > 0; left-- { // a call every 5 ms, whatever the others do
-		select {
-		case err := <-large:
-			if done = true; err != nil {
-				t.Error(err)
-			}
-		case <-tick.C:
-		}
+	for done := false; !done; {
 		all.Go(func() {
 			begun := time.Now()
 			if _, err := call(t, hub, "small", `{}`); err != nil {
@@ -471,30 +484,42 @@ func TestFaultF3_LargeMessagesHoldNobodyUp(t *testing.T) {
 			times = append(times, time.Since(begun))
 			mu.Unlock()
 		})
+		select {
+		case err := <-large:
+			if done = true; err != nil {
+				t.Error(err)
+			}
+		case <-tick.C:
+		}
 	}
 	all.Wait()
 	slices.Sort(times)
 	p99 := times[len(times)*99/100]
 	t.Logf("%d small calls: median %v, 99 %% within %v, longest %v", len(times), times[len(times)/2], p99, times[len(times)-1])
-	if p99 > pipeLimit() {
-		t.Errorf("99 %% within %v, want %v", p99, pipeLimit())
-	}
+	return p99
 }
 
-// largeCalls sends one large argument and asks for one large result.
-func largeCalls(t *testing.T, hub *everline.Hub) error {
-	begun := time.Now()
-	result, err := call(t, hub, "big", fmt.Sprintf(`{"n":%d}`, pipeSize))
-	if err != nil || len(result) < pipeSize {
-		return fmt.Errorf("the large result has %d bytes, %w", len(result), err)
+// largeCalls asks for a large result and sends a large argument, in turn.
+func largeCalls(t *testing.T, hub *everline.Hub, argument []byte, rounds int) error {
+	ctx := within(t)
+	ask := everline.Call{Method: "tools/call", Name: "big", Params: fmt.Appendf(nil, `{"name":"big","arguments":{"n":%d}}`, pipeSize)}
+	give := everline.Call{Method: "tools/call", Name: "eat", Params: argument}
+	var results, arguments []time.Duration
+	for range rounds {
+		begun := time.Now()
+		result, err := hub.Call(ctx, &ask)
+		if err != nil || len(result) < pipeSize {
+			return fmt.Errorf("the large result has %d bytes, %w", len(result), err)
+		}
+		half := time.Now()
+		size, err := hub.Call(ctx, &give)
+		if err != nil || !bytes.Contains(size, []byte(`"text":"335`)) { // a little more than 32 MiB
+			return fmt.Errorf("the server saw %.100s, %w", size, err)
+		}
+		results, arguments = append(results, half.Sub(begun)), append(arguments, time.Since(half))
 	}
-	t.Logf("32 MiB as a result: %v", time.Since(begun))
-	argument := `{"text":"` + strings.Repeat("a", pipeSize) + `"}`
-	begun = time.Now()
-	size, err := call(t, hub, "eat", argument)
-	t.Logf("32 MiB as an argument: %v", time.Since(begun))
-	if err != nil || !strings.Contains(size, `"text":"335`) { // a little more than 32 MiB
-		return fmt.Errorf("the server saw %.100s, %w", size, err)
-	}
+	slices.Sort(results)
+	slices.Sort(arguments)
+	t.Logf("32 MiB, median of %d: as a result %v, as an argument %v", rounds, results[rounds/2], arguments[rounds/2])
 	return nil
 }

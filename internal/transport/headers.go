@@ -134,8 +134,10 @@ func httpModernHeader(post http.Header, r *Request, agreed string) (http.Header,
 	}
 	for _, field := range r.Header {
 		if !httpIsToken(field[0]) {
-			return nil, &fault.Fault{Kind: fault.Invalid, Op: r.Method, Outcome: fault.NotSent,
-				Err: errors.New("header name " + quote(field[0]) + " is not allowed in HTTP")}
+			return nil, &fault.Fault{
+				Kind: fault.Invalid, Op: r.Method, Outcome: fault.NotSent,
+				Err: errors.New("header name " + quote(field[0]) + " is not allowed in HTTP"),
+			}
 		}
 		add(http.CanonicalHeaderKey(field[0]), httpFieldValue(field[1]))
 	}

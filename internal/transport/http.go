@@ -48,6 +48,8 @@ func OpenHTTP(_ context.Context, spec HTTPSpec, opts Options) (Conn, error) {
 	}
 	c := &httpConn{httpCore: core, bare: httpPostHeader(core.header)}
 	c.state.Store(&httpState{post: c.bare})
+	c.link = c
+	opts.Faults.join(c)
 	return c, nil
 }
 
@@ -174,8 +176,10 @@ func (p *httpPost) reply(resp *http.Response, body []byte) *httpReply {
 func (c *httpConn) headerOf(r *Request, p *httpPost) (http.Header, *fault.Fault) {
 	switch {
 	case p.state.lost: // a moment before the link is finished
-		return nil, &fault.Fault{Kind: fault.SessionLost, Op: r.Method, Outcome: fault.NotSent,
-			Err: errors.New("the session was lost a moment ago")}
+		return nil, &fault.Fault{
+			Kind: fault.SessionLost, Op: r.Method, Outcome: fault.NotSent,
+			Err: errors.New("the session was lost a moment ago"),
+		}
 	case p.modern:
 		return httpModernHeader(c.bare, r, p.state.version)
 	case r.Method == "initialize":
@@ -203,8 +207,10 @@ func (c *httpCore) send(ctx context.Context, header http.Header, p *httpPost) (*
 // sendTo is send to another URL than the link's.
 func (c *httpCore) sendTo(ctx context.Context, to *url.URL, header http.Header, p *httpPost) (*httpFlight, *fault.Fault) {
 	if int64(len(p.frame)) > c.max {
-		return nil, &fault.Fault{Kind: fault.TooLarge, Op: p.op, Outcome: fault.NotSent,
-			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max)}
+		return nil, &fault.Fault{
+			Kind: fault.TooLarge, Op: p.op, Outcome: fault.NotSent,
+			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max),
+		}
 	}
 	fl, f := c.begin(ctx, p.op)
 	if f != nil {
@@ -264,8 +270,10 @@ func (c *httpConn) whole(fl *httpFlight, p *httpPost) (wire.Message, *fault.Faul
 }
 
 func (c *httpCore) tooLarge(op string) *fault.Fault {
-	return &fault.Fault{Kind: fault.TooLarge, Op: op, Outcome: fault.Answered,
-		Err: fmt.Errorf("the answer is over the limit of %d bytes", c.max)}
+	return &fault.Fault{
+		Kind: fault.TooLarge, Op: op, Outcome: fault.Answered,
+		Err: fmt.Errorf("the answer is over the limit of %d bytes", c.max),
+	}
 }
 
 // refused judges everything that is no answer by its form.

@@ -221,9 +221,14 @@ func TestHTTPBackoff(t *testing.T) {
 		r         float64
 		want      time.Duration
 	}{
-		{0, 0, 0, second / 2}, {0, 0, 0.5, second * 3 / 4}, {3, 0, 0, 4 * second}, {90, 0, 0, 15 * second},
-		{0, 300 * time.Millisecond, 0.9, 300 * time.Millisecond}, {1, 300 * time.Millisecond, 0, second / 2},
-		{0, time.Millisecond, 0, 100 * time.Millisecond}, {1, 10 * second, 0, 10 * second},
+		{0, 0, 0, second / 2},
+		{0, 0, 0.5, second * 3 / 4},
+		{3, 0, 0, 4 * second},
+		{90, 0, 0, 15 * second},
+		{0, 300 * time.Millisecond, 0.9, 300 * time.Millisecond},
+		{1, 300 * time.Millisecond, 0, second / 2},
+		{0, time.Millisecond, 0, 100 * time.Millisecond},
+		{1, 10 * second, 0, 10 * second},
 	} {
 		if got := httpBackoff(tt.fruitless, tt.retry, tt.r); got != tt.want {
 			t.Errorf("%+v: got %v", tt, got)

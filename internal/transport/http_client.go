@@ -141,6 +141,8 @@ func (t *httpTarget) tripper(spec *HTTPSpec) (http.RoundTripper, *http.Transport
 // httpConns are the connections of one link. net/http closes those that are
 // idle; one of HTTP/2 is not while a stream on it is still being taken down.
 type httpConns struct {
+	faults *Faults
+
 	mu     sync.Mutex // guards the rest; nothing that waits is done under it
 	open   map[*httpNetConn]struct{}
 	closed bool
@@ -149,13 +151,17 @@ type httpConns struct {
 // httpNetConn leaves the set when it is closed.
 type httpNetConn struct {
 	net.Conn
-	set *httpConns
+	set  *httpConns
+	cut  atomic.Bool // by the fault layer
+	once sync.Once
+	gone chan struct{} // closed by Close
 }
 
 func (c *httpNetConn) Close() error {
 	c.set.mu.Lock()
 	delete(c.set.open, c)
 	c.set.mu.Unlock()
+	c.once.Do(func() { close(c.gone) })
 	return c.Conn.Close()
 }
 
@@ -167,7 +173,7 @@ func (s *httpConns) dial(inner httpDialer) httpDialer {
 		if err != nil {
 			return nil, err
 		}
-		c := &httpNetConn{conn, s}
+		c := &httpNetConn{Conn: conn, set: s, gone: make(chan struct{})}
 		s.mu.Lock()
 		late := s.closed
 		if !late {

@@ -43,6 +43,11 @@ type httpCore struct {
 	noise    atomic.Uint64
 	relisten chan struct{}
 
+	link         breakable   // what the fault layer reaches; the owner
+	sessionInURL bool        // HTTP+SSE
+	forgotten    atomic.Bool // the fault layer has made the server forget the session
+	standing     atomic.Pointer[httpEventBody]
+
 	life context.Context // ends with the link
 	stop context.CancelFunc
 	wg   sync.WaitGroup // the owner's goroutines
@@ -89,6 +94,9 @@ func httpNewCore(spec *HTTPSpec, opts Options) (*httpCore, *fault.Fault) {
 		k.opts.Inbound = func(Inbound) {}
 	}
 	k.rt, k.own, k.conns = target.tripper(spec)
+	if k.conns != nil {
+		k.conns.faults = opts.Faults
+	}
 	k.life, k.stop = context.WithCancel(context.Background())
 	return k, nil
 }
@@ -102,6 +110,7 @@ func (k *httpCore) finish(err *fault.Fault) {
 	}
 	k.mu.Unlock()
 	if first {
+		k.opts.Faults.leave(k.link)
 		close(k.done)
 		k.stop()
 	}
@@ -209,6 +218,8 @@ type httpFlight struct {
 
 	frame []byte
 	body  bytes.Reader
+
+	events httpEventBody // of an answer that is an event stream
 }
 
 const (
@@ -288,7 +299,7 @@ func (k *httpCore) do(req *http.Request, fl *httpFlight) (*http.Response, *http.
 	header := req.Header
 	for hop := 0; ; hop++ {
 		k.cookies.put(req)
-		resp, err := k.rt.RoundTrip(req)
+		resp, err := k.roundTrip(req)
 		if err != nil {
 			return nil, req, err
 		}

@@ -74,8 +74,10 @@ func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
 	case !s.opened || resp.StatusCode == http.StatusMethodNotAllowed:
 		return false
 	case resp.StatusCode == http.StatusNotFound && session:
-		c.learn(&fault.Fault{Kind: fault.SessionLost, Op: "listen", Outcome: fault.NotSent, Status: resp.StatusCode,
-			Err: errors.New("HTTP 404 on the standing stream: the server forgot the session")})
+		c.learn(&fault.Fault{
+			Kind: fault.SessionLost, Op: "listen", Outcome: fault.NotSent, Status: resp.StatusCode,
+			Err: errors.New("HTTP 404 on the standing stream: the server forgot the session"),
+		})
 		return false
 	default:
 		// It worked before. Some servers refuse a session that they forgot in
@@ -95,7 +97,11 @@ func (c *httpConn) standRead(s *httpStanding, resp *http.Response, cancel contex
 	}
 	s.opened, s.refused = true, false
 	began, messages := time.Now(), 0
-	body, stop := c.watched(resp.Body, cancel)
+	var events httpEventBody
+	source := events.of(resp.Body)
+	c.standing.Store(&events)
+	defer c.standing.Store(nil)
+	body, stop := c.watched(source, cancel)
 	defer stop()
 	rd := newSSEReader(body, c.max, s.at.id)
 	defer rd.release()

@@ -58,7 +58,7 @@ func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 // stream reads the event stream of a POST until the answer is there. A stream
 // that ends without it is resumed where that is possible.
 func (c *httpConn) stream(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
-	rd := newSSEReader(p.resp.Body, c.max, "")
+	rd := newSSEReader(fl.events.of(p.resp.Body), c.max, "")
 	defer rd.release()
 	msg, f, err := c.events(rd, p)
 	if err != nil {

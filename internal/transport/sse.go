@@ -44,6 +44,7 @@ func OpenSSE(ctx context.Context, spec HTTPSpec, opts Options) (Conn, error) {
 		return nil, f
 	}
 	c := &sseConn{httpCore: core, waiting: map[int64]chan sseAnswer{}}
+	c.link, c.sessionInURL = c, true
 	if f := c.open(ctx, &spec); f != nil {
 		c.finish(nil)
 		_ = c.Close(context.WithoutCancel(ctx)) // nothing was sent that it could fail to end
@@ -71,7 +72,7 @@ func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
 		defer c.end(fl)
 		return c.noStream(fl, resp)
 	}
-	body, unwatch := c.watched(resp.Body, fl.cancel)
+	body, unwatch := c.watched(fl.events.of(resp.Body), fl.cancel)
 	rd := newSSEReader(body, c.max, "")
 	f = c.locate(fl, rd, req.URL, spec.PostURL)
 	if f == nil && !stop() {
@@ -84,6 +85,7 @@ func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
 		c.end(fl)
 		return f
 	}
+	c.opts.Faults.join(c)
 	c.wg.Add(1)
 	go c.read(fl, rd, resp, unwatch) // ended by life, waited for by close
 	return nil
@@ -125,8 +127,10 @@ func (c *sseConn) locate(fl *httpFlight, rd *sseReader, base *url.URL, override 
 // query, which names the session.
 func sseEndpoint(base *url.URL, announced, override string) (*url.URL, *fault.Fault) {
 	bad := func(text string) (*url.URL, *fault.Fault) {
-		return nil, &fault.Fault{Kind: fault.Protocol, Op: "connect", Err: errors.New(text),
-			Remedy: "configure the message URL of this server"}
+		return nil, &fault.Fault{
+			Kind: fault.Protocol, Op: "connect", Err: errors.New(text),
+			Remedy: "configure the message URL of this server",
+		}
 	}
 	to, err := base.Parse(announced)
 	if err != nil {
@@ -165,6 +169,9 @@ func (c *sseConn) read(fl *httpFlight, rd *sseReader, resp *http.Response, unwat
 			c.endOfStream(err)
 			return
 		case ev.isMessage():
+			if c.opts.Faults.lasting(BreakGarbage) != nil {
+				c.hear([]byte(garbage))
+			}
 			c.hear(ev.data)
 		}
 	}
@@ -212,6 +219,14 @@ func (c *sseConn) hearOne(msg wire.Message) {
 		c.takeOne(msg, 0)
 		return
 	}
+	if t := c.opts.Faults.lasting(BreakSlow); t != nil {
+		time.AfterFunc(t.delay, func() { c.answered(msg) }) // one that comes after the end finds nobody who waits
+		return
+	}
+	c.answered(msg)
+}
+
+func (c *sseConn) answered(msg wire.Message) {
 	if id, ok := wire.ParseID(msg.ID); !ok || !c.settle(id, sseAnswer{msg: msg}) {
 		c.noise.Add(1) // late, or never asked for
 	}

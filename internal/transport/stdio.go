@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -76,6 +77,8 @@ type stdioConn struct {
 	proc    *procChild
 	group   *cgroup.Group // nil without limits
 	writer  *lineWriter
+	out     io.Reader  // stdout, behind faulty if there is a fault layer
+	faulty  *faultyOut // nil without one
 	stderr  *stderrDrain
 
 	stdin, stdout, errout *os.File // our ends
@@ -117,6 +120,8 @@ func OpenStdio(ctx context.Context, spec StdioSpec, opt Options) (Conn, error) {
 		opt.Spawned(c.proc.pid)
 	}
 	c.stderr.start(c.errout)
+	c.output()
+	opt.Faults.join(c)
 	go c.readAll()   // ends when stdout does, or supervise closes it
 	go c.supervise() // ends after the process or Close; closes stopped
 	return c, nil
@@ -168,7 +173,7 @@ func (c *stdioConn) fail(f *fault.Fault) {
 
 func (c *stdioConn) readAll() {
 	defer close(c.read)
-	r := newLineReader(c.stdout, c.max, c.mux)
+	r := newLineReader(c.out, c.max, c.mux)
 	r.widen = func() { procWiden(c.stdout) }
 	c.readErr = r.run()
 }
@@ -178,6 +183,7 @@ func (c *stdioConn) readAll() {
 func (c *stdioConn) supervise() {
 	defer close(c.stopped)
 	c.mux.end(c.watch())
+	c.mux.faults.leave(c)
 	_ = c.stdin.Close() // also frees whoever writes; its end is the message
 	if closed(c.read) { // nobody drains stdout: the child must not hang in a write
 		_ = c.stdout.Close()

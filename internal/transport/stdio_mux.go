@@ -15,6 +15,7 @@ import (
 // wait for them, and ends all of them at once. stdio and memory share it.
 type linkMux struct {
 	inbound func(Inbound)
+	faults  *Faults
 	done    chan struct{} // closed by end
 	pool    sync.Pool     // of *linkWaiter
 
@@ -28,8 +29,10 @@ type linkMux struct {
 	cause          *fault.Fault // valid once ended; nil if Close ended the link
 	noise, strays  uint64
 	lastNoise      string
-	oneWay         int   // messages sent that want no answer and may have got one
-	oneWayAfter    int64 // the newest id when the last of them was sent
+	oneWay         int           // messages sent that want no answer and may have got one
+	oneWayAfter    int64         // the newest id when the last of them was sent
+	large          int           // answers that are here and not delivered yet
+	misfit         *wire.Message // the last answer that fitted no call while there were such
 }
 
 // A linkWaiter is one call that waits. Exactly one reply is sent for it, by
@@ -53,7 +56,7 @@ func newLinkWaiter() any { return &linkWaiter{reply: make(chan linkReply, 1)} }
 
 func newLinkMux(opt Options) *linkMux {
 	return &linkMux{
-		inbound: opt.Inbound, done: make(chan struct{}), waiters: map[int64]*linkWaiter{},
+		inbound: opt.Inbound, faults: opt.Faults, done: make(chan struct{}), waiters: map[int64]*linkWaiter{},
 		pool: sync.Pool{New: newLinkWaiter},
 	}
 }
@@ -153,7 +156,34 @@ func (m *linkMux) dispatch(frame []byte, msg wire.Message, err error) bool {
 	return true
 }
 
-func (m *linkMux) answer(msg wire.Message) {
+// largeComes announces a call of deliverLarge.
+func (m *linkMux) largeComes() {
+	m.mu.Lock()
+	m.large++
+	m.mu.Unlock()
+}
+
+// deliverLarge takes in an answer, whose memory it keeps, and may run beside
+// everything else. It tells whether it was one.
+func (m *linkMux) deliverLarge(frame []byte) bool {
+	msg, err := wire.Parse(frame)
+	isAnswer := err == nil && msg.IsResponse()
+	if isAnswer {
+		m.answer(msg)
+	} else {
+		m.addNoise(frame)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.large--; m.large == 0 && m.misfit != nil {
+		m.guess(*m.misfit)
+		m.misfit = nil
+	}
+	return isAnswer
+}
+
+// settle gives an answer to the call that waits for it.
+func (m *linkMux) settle(msg wire.Message) {
 	id, isInt := wire.ParseID(msg.ID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,6 +203,17 @@ func (m *linkMux) answer(msg wire.Message) {
 		m.oneWay-- // some servers refuse a notification with an error
 		return
 	}
+	if m.large > 0 {
+		kept := msg
+		m.misfit = &kept // the call that seems to wait may be answered already
+		return
+	}
+	m.guess(msg)
+}
+
+// guess ends the only call that waits with an answer that fits none. The
+// caller holds mu.
+func (m *linkMux) guess(msg wire.Message) {
 	if len(m.waiters) == 1 {
 		for id, w := range m.waiters {
 			delete(m.waiters, id)

@@ -10,17 +10,24 @@ import (
 )
 
 const (
-	readBuffer     = 32 << 10 // grows for longer lines
-	keepReadBuffer = 1 << 20  // the largest buffer that is kept between lines
-	noiseLine      = 64 << 10 // a longer line that begins as no message is not kept
-	lineEdge       = 1 << 10  // how much of both ends of a skipped line is searched for its id
-	maxNoiseLines  = 10_000   // in a row, without a message between them
-	maxNoiseBytes  = 16 << 20 // likewise
+	readBuffer    = 32 << 10  // grows for longer lines
+	maxReadBuffer = 256 << 10 // up to this; a longer line is a longLine
+	noiseLine     = 64 << 10  // a longer line that begins as no message is not kept
+	lineEdge      = 1 << 10   // how much of both ends of a line is searched for what it is
+	maxNoiseLines = 10_000    // in a row, without a message between them
+	maxNoiseBytes = 16 << 20  // likewise
 )
 
+var bom = []byte("\xef\xbb\xbf")
+
 // A lineReader cuts a stream into lines and gives the messages among them to a
-// mux. Memory is bounded by the limit for one message, whatever the peer
-// writes, and each message gets memory of its own of exactly its size.
+// mux. Each message gets memory of its own of exactly its size. Memory is
+// bounded, whatever the peer writes: by the limit for one message while it
+// comes in, and by twice that while a large one is put together.
+//
+// One goroutine reads. A large answer is put together and checked by another
+// one, at most one at a time, which run waits for: so that the small answers
+// behind it wait only until it is through the pipe.
 type lineReader struct {
 	src   io.Reader
 	max   int64
@@ -31,8 +38,12 @@ type lineReader struct {
 	widen func()
 
 	buf     []byte
-	lo, hi  int // buf[lo:hi] was read and not used yet
-	scanned int // buf[lo:scanned] has no line end
+	seg     *segment // what buf is in, or nil
+	lo, hi  int      // buf[lo:hi] was read and not used yet
+	scanned int      // buf[lo:scanned] has no line end
+
+	long    *longLine      // the beginning of a line that is longer than buf may be, or nil
+	pending *pendingAnswer // a large answer that is being put together, or nil
 
 	skip                  *skippedLine // the rest of an over-long line, or nil
 	noiseLines, noiseSize int64        // since the last message
@@ -52,6 +63,7 @@ func newLineReader(src io.Reader, limit int64, mux *linkMux) *lineReader {
 // run reads to the end of the stream. It returns nil at its end, and a
 // Protocol fault if the peer writes nothing but noise.
 func (r *lineReader) run() error {
+	defer r.release()
 	for {
 		for {
 			line, ok := r.nextLine()
@@ -88,44 +100,63 @@ func (r *lineReader) nextLine() ([]byte, bool) {
 
 // lastLine takes what the stream ended with, if it is whole but for its line end.
 func (r *lineReader) lastLine() {
-	if r.skip == nil && r.lo < r.hi && wire.Valid(trimLine(r.buf[r.lo:r.hi])) {
-		r.take(r.buf[r.lo:r.hi])
+	rest := r.buf[r.lo:r.hi]
+	r.lo = r.hi
+	if r.long != nil {
+		rest = r.endLong(rest).join()
+	}
+	if r.skip == nil && len(rest) > 0 && wire.Valid(trimLine(rest)) {
+		r.sort(rest, bytes.Clone)
 	}
 }
 
 func (r *lineReader) take(line []byte) {
+	if r.skip == nil && r.sizeWith(line) > r.max {
+		r.beginSkip(line)
+	}
 	if r.skip != nil {
 		r.skip.add(line)
 		r.endSkip()
 		return
 	}
-	if !r.begun {
-		r.begun = true
-		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+	if r.long != nil {
+		r.takeLong(r.endLong(line))
+		return
 	}
-	line = trimLine(line)
+	r.sort(line, bytes.Clone)
+}
+
+// sort gives a line that begins as a message to the mux, in memory of its own,
+// and counts the others.
+func (r *lineReader) sort(line []byte, own func([]byte) []byte) {
+	line = r.bare(line)
 	switch {
 	case len(line) == 0:
 		r.noiseSize++ // harmless, but not without end
 	case line[0] != '{' && line[0] != '[':
 		r.mux.addNoise(line)
 		r.noted(len(line))
-	case r.mux.deliver(r.own(line)):
-		r.noiseLines, r.noiseSize = 0, 0
 	default:
-		r.noted(len(line))
+		r.took(len(line), r.mux.deliver(own(line)))
 	}
 }
 
-// own returns the line in memory that is its own. A large one keeps the buffer
-// that it mostly fills: touching as much new memory again costs more than its
-// way through the pipe.
-func (r *lineReader) own(line []byte) []byte {
-	if len(line) <= keepReadBuffer || len(line) < len(r.buf)/2 {
-		return bytes.Clone(line)
+// took notes whether a line of this size was a message.
+func (r *lineReader) took(size int, isMessage bool) {
+	if isMessage {
+		r.noiseLines, r.noiseSize = 0, 0
+	} else {
+		r.noted(size)
 	}
-	r.moveTo(make([]byte, max(readBuffer, r.hi-r.lo)))
-	return line
+}
+
+// bare takes off what may be around a message.
+func (r *lineReader) bare(line []byte) []byte {
+	if !r.begun {
+		r.begun = true
+		line = bytes.TrimPrefix(line, bom)
+	}
+	return trimLine(line)
 }
 
 func trimLine(line []byte) []byte { return bytes.Trim(line, " \t\r\n") }
@@ -137,7 +168,10 @@ func (r *lineReader) noted(size int) {
 
 // absurd is the end of the patience with a peer that writes only noise.
 func (r *lineReader) absurd() *fault.Fault {
-	if r.noiseLines < maxNoiseLines && r.noiseSize < maxNoiseBytes {
+	if r.quiet() {
+		return nil
+	}
+	if r.settle(); r.quiet() { // there was a message after all
 		return nil
 	}
 	return &fault.Fault{
@@ -147,22 +181,62 @@ func (r *lineReader) absurd() *fault.Fault {
 	}
 }
 
+func (r *lineReader) quiet() bool {
+	return r.noiseLines < maxNoiseLines && r.noiseSize < maxNoiseBytes
+}
+
 // checkLength begins to skip a line that has grown too long.
 func (r *lineReader) checkLength() {
 	part := r.buf[r.lo:r.hi]
 	if r.skip == nil {
-		start := bytes.TrimLeft(part, " \t\r\xef\xbb\xbf")
-		noise := len(start) > 0 && start[0] != '{' && start[0] != '['
-		if int64(len(part)) <= r.max && (!noise || len(part) <= noiseLine) {
+		if !r.tooLong(part) {
 			return
 		}
-		r.skip = &skippedLine{head: bytes.Clone(part[:min(len(part), lineEdge)]), noise: noise}
+		r.beginSkip(part)
 	}
 	r.skip.add(part)
 	if r.skip.noise {
 		r.noiseSize += int64(len(part))
 	}
 	r.lo, r.hi, r.scanned = 0, 0, 0
+}
+
+// tooLong tells whether a line with this part at its end will not be kept.
+func (r *lineReader) tooLong(part []byte) bool {
+	return r.sizeWith(part) > r.max || r.long == nil && len(part) > noiseLine && beginsAsNoise(part)
+}
+
+// sizeWith returns the size of the line so far, whose newest part this is.
+func (r *lineReader) sizeWith(part []byte) int64 {
+	size := int64(len(part))
+	if r.long != nil {
+		size += r.long.size
+	}
+	return size
+}
+
+func beginsAsNoise(part []byte) bool {
+	start := bytes.TrimLeft(part, " \t\r\xef\xbb\xbf")
+	return len(start) > 0 && start[0] != '{' && start[0] != '['
+}
+
+// beginSkip keeps of the line so far what a skipped line needs; part is its
+// newest part, which is added later.
+func (r *lineReader) beginSkip(part []byte) {
+	r.skip = &skippedLine{}
+	head := part
+	if r.long != nil {
+		head = r.long.head()
+		for _, p := range r.long.parts {
+			r.skip.add(p)
+		}
+	}
+	r.skip.head = bytes.Clone(head[:min(len(head), lineEdge)])
+	r.skip.noise = beginsAsNoise(head)
+	if r.long != nil {
+		r.long.give()
+		r.long = nil
+	}
 }
 
 func (s *skippedLine) add(part []byte) {
@@ -221,19 +295,18 @@ func (s *skippedLine) id() (int64, bool) {
 func (r *lineReader) fill() error {
 	switch used := r.hi - r.lo; {
 	case used == 0:
-		if len(r.buf) > keepReadBuffer {
-			r.buf = make([]byte, readBuffer)
+		if r.seg != nil && r.long == nil {
+			r.seg.give()
+			r.seg, r.buf = nil, make([]byte, readBuffer)
 		}
 		r.lo, r.hi, r.scanned = 0, 0, 0
 	case r.hi < len(r.buf):
-	case used > len(r.buf)/2:
-		if used > keepReadBuffer && r.widen != nil {
-			r.widen()
-			r.widen = nil
-		}
+	case used <= len(r.buf)/2:
+		r.moveTo(r.buf)
+	case len(r.buf) < maxReadBuffer:
 		r.moveTo(make([]byte, 2*len(r.buf)))
 	default:
-		r.moveTo(r.buf)
+		r.lengthen()
 	}
 	n, err := r.src.Read(r.buf[r.hi:])
 	r.hi += n

@@ -23,7 +23,7 @@ const (
 
 // writeStep is how much of a long line is written at a time: a child that
 // reads less than this within the stall limit counts as not reading.
-const writeStep = 16 << 10
+const writeStep = 64 << 10
 
 // keepWriteBuffer is the largest line buffer that is kept between writes.
 const keepWriteBuffer = 256 << 10
@@ -154,9 +154,12 @@ func (w *lineWriter) finish(job *longWrite) {
 }
 
 func (w *lineWriter) finishLine(job *longWrite) writeEnd {
+	// Through a small buffer: what the line is in may be new to the kernel page
+	// by page, which can take longer than the rest, while others wait.
+	step := make([]byte, min(writeStep, len(w.buf)-w.n))
 	for w.n < len(w.buf) {
 		stalled := time.AfterFunc(w.stall, w.onWait)
-		n, err := w.f.Write(w.buf[w.n:min(w.n+writeStep, len(w.buf))])
+		n, err := w.f.Write(step[:copy(step, w.buf[w.n:])])
 		stalled.Stop()
 		w.n += n
 		switch {

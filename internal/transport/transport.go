@@ -61,6 +61,8 @@ type Options struct {
 	Spawned func(pid int)
 	// MaxMessage bounds one message in bytes, in both directions. 0: 64 MiB.
 	MaxMessage int64
+	// Faults can break the link on purpose; nil: nobody can.
+	Faults *Faults
 }
 
 // A Conn is one link to one life of a server. All methods may be called by

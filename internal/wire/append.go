@@ -17,7 +17,7 @@ func AppendNotification(dst []byte, method string, params []byte) []byte {
 
 func appendParams(dst, params []byte) []byte {
 	if params != nil {
-		dst = append(append(dst, `,"params":`...), params...)
+		dst = Append(append(dst, `,"params":`...), params)
 	}
 	return append(dst, '}')
 }
@@ -29,7 +29,7 @@ func AppendResult(dst, rawID, result []byte) []byte {
 	if result == nil {
 		return append(dst, "{}}"...)
 	}
-	return append(append(dst, result...), '}')
+	return append(Append(dst, result), '}')
 }
 
 // AppendError appends an error answer. Nil data is left out, and a nil id is

@@ -142,6 +142,33 @@ func (m *Message) dropNulls() {
 	}
 }
 
+// BeginsAnswer tells whether the beginning of a frame, cut anywhere, is that of
+// a response: of the members that tell, "result" or "error" comes first.
+func BeginsAnswer(head []byte) bool {
+	s := scanner{b: head}
+	i := s.space(afterBOM(head))
+	if i >= len(head) || head[i] != '{' {
+		return false
+	}
+	i++
+	for first := true; ; first = false {
+		m, more := s.member(i, first, 1)
+		if m.keyEnd <= m.key {
+			return false
+		}
+		switch string(head[m.key+1 : m.keyEnd-1]) {
+		case "result", "error":
+			return true
+		case "method", "params":
+			return false
+		}
+		if !more {
+			return false
+		}
+		i = m.end
+	}
+}
+
 // Batch splits a frame that is an array into its raw elements, which are views
 // into the frame. It is false for anything else, and for an array that is not
 // JSON. The elements are checked as JSON, and are not decoded as messages.

@@ -231,3 +231,38 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+func TestBeginsAnswer(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"result":{"a":"b`:      true,
+		"\xef\xbb\xbf {\"result\":":                     true,
+		` { "id" : "x" , "error" : {"code":1}}`:         true,
+		`{"jsonrpc":"2.0","id":1,"method":"result","pa`: false,
+		`{"params":{"result":1},"result":1}`:            false,
+		`{"x":{"result":1},"id":1}`:                     false,
+		`{"jsonrpc":"2.0","id":"12`:                     false,
+		`{"jsonrpc":"2.0","resul`:                       false,
+		`{"id":}`:                                       false,
+		`[{"result":1}]`:                                false,
+		`{`:                                             false,
+		``:                                              false,
+	} {
+		if got := BeginsAnswer([]byte(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// Strings are checked in steps of different sizes; each place must be looked at.
+func TestValidSeesEachByte(t *testing.T) {
+	const size = 400
+	for at := range size {
+		for _, c := range []byte("\"\\\x00\x1f\x20\x21\x22\x23\x5b\x5d\x7f\x80\xff") {
+			text := []byte(`["` + strings.Repeat("a", size) + `"]`)
+			text[2+at] = c
+			if got, want := Valid(text), json.Valid(text); got != want {
+				t.Errorf("%#x at %d: %v", c, at, got)
+			}
+		}
+	}
+}

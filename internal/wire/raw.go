@@ -49,6 +49,30 @@ func keyIs(key []byte, name string) bool {
 	return (bytes.IndexByte(key, '\\') >= 0 || !utf8.Valid(key)) && unquoted(key) == name
 }
 
+// Has tells whether obj has a member of this name that is not null. It looks at
+// nothing behind that, and so does not pass over a large value to learn that
+// there is one, as Get does. obj must be JSON.
+func Has(obj []byte, name string) bool {
+	s := scanner{b: obj}
+	i := s.space(0)
+	if i >= len(obj) || obj[i] != '{' {
+		return false
+	}
+	i++
+	for first := true; ; first = false {
+		m, more := s.name(i, first)
+		if !more {
+			return false
+		}
+		if keyIs(obj[m.key+1:m.keyEnd-1], name) && m.val < len(obj) && obj[m.val] != 'n' {
+			return true
+		}
+		if i = s.value(m.val, 1); i < 0 {
+			return false
+		}
+	}
+}
+
 // Members yields the members of an object in order: the decoded name, and the
 // raw value as a view into obj. It ends early where obj stops being JSON, and
 // yields nothing if obj is no object.

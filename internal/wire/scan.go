@@ -114,6 +114,15 @@ type member struct {
 // or behind the member before. Without more members, end is behind the closing
 // brace, or -1.
 func (s *scanner) member(i int, first bool, depth int) (m member, more bool) {
+	if m, more = s.name(i, first); !more {
+		return m, false
+	}
+	m.end = s.value(m.val, depth)
+	return m, m.end >= 0
+}
+
+// name is member up to the value, whose end it leaves open.
+func (s *scanner) name(i int, first bool) (m member, more bool) {
 	i = s.space(i)
 	if i < len(s.b) && s.b[i] == '}' {
 		return member{end: i + 1}, false
@@ -136,8 +145,7 @@ func (s *scanner) member(i int, first bool, depth int) (m member, more bool) {
 		return member{end: s.fail(i, "want a colon")}, false
 	}
 	m.val = s.space(i + 1)
-	m.end = s.value(m.val, depth)
-	return m, m.end >= 0
+	return m, true
 }
 
 func (s *scanner) array(i, depth int) int {
@@ -229,17 +237,41 @@ func special(w uint64) uint64 {
 	return ((quote-lows)&^quote | (slash-lows)&^slash | (w-lows*0x20)&^w) & highs
 }
 
+// plain passes what is in a string and not special, 32 bytes at a time.
+func plain(b []byte, i int) int {
+	for ; i+32 <= len(b); i += 32 {
+		w := b[i : i+32 : i+32]
+		p, q := binary.LittleEndian.Uint64(w), binary.LittleEndian.Uint64(w[8:])
+		r, s := binary.LittleEndian.Uint64(w[16:]), binary.LittleEndian.Uint64(w[24:])
+		// As special, where a flipped bit has put the quote behind the control
+		// characters.
+		k, l, m, n := p^lows*2, q^lows*2, r^lows*2, s^lows*2
+		low := (k-lows*0x21)&^k | (l-lows*0x21)&^l | (m-lows*0x21)&^m | (n-lows*0x21)&^n
+		p, q, r, s = p^lows*'\\', q^lows*'\\', r^lows*'\\', s^lows*'\\'
+		slash := (p-lows)&^p | (q-lows)&^q | (r-lows)&^r | (s-lows)&^s
+		if (low|slash)&highs != 0 {
+			break
+		}
+	}
+	return i
+}
+
+// longRun is how many bytes of a string are looked at in the simple way first.
+const longRun = 128
+
 // str passes a string that begins at i with its quote, eight bytes at a time:
 // results are mostly long strings, and this loop is what decoding costs.
 func (s *scanner) str(i int) int {
 	b := s.b
 	for i++; ; {
-		for i+8 <= len(b) {
+		for long := i + longRun; i+8 <= len(b); {
 			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
-			i += 8
+			if i += 8; i == long {
+				i = plain(b, i)
+			}
 		}
 		if i >= len(b) {
 			return s.fail(i, "")

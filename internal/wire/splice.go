@@ -29,9 +29,9 @@ func Set(obj, value []byte, path ...string) []byte {
 
 // splice returns a copy of b with b[lo:hi] replaced.
 func splice(b []byte, lo, hi int, with []byte) []byte {
-	out := make([]byte, 0, lo+len(with)+len(b)-hi)
-	out = append(append(out, b[:lo]...), with...)
-	return append(out, b[hi:]...)
+	out := Room(lo + len(with) + len(b) - hi)
+	out = Append(Append(out, b[:lo]), with)
+	return Append(out, b[hi:])
 }
 
 // An objectShape is what inserting into an object needs to know of it.
@@ -106,7 +106,7 @@ func Delete(obj []byte, path ...string) []byte {
 func without(raw []byte, name string) []byte {
 	s := scanner{b: raw}
 	i := s.space(0) + 1
-	out := append(make([]byte, 0, len(raw)), raw[:i]...)
+	out := append(Room(len(raw)), raw[:i]...)
 	empty := true // no member was copied yet
 	for first := true; ; first = false {
 		m, more := s.member(i, first, 1)
@@ -118,7 +118,7 @@ func without(raw []byte, name string) []byte {
 			from = m.key
 		}
 		if !keyIs(raw[m.key+1:m.keyEnd-1], name) {
-			out = append(out, raw[from:m.end]...)
+			out = Append(out, raw[from:m.end])
 			empty = false
 		}
 		i = m.end
@@ -133,7 +133,7 @@ func OneLine(b []byte) []byte {
 	if bytes.IndexByte(b, '\n') < 0 && bytes.IndexByte(b, '\r') < 0 {
 		return b
 	}
-	out := make([]byte, 0, len(b))
+	out := Room(len(b))
 	inString, escaped := false, false
 	for _, c := range b {
 		space := c == ' ' || c == '\t' || c == '\n' || c == '\r'

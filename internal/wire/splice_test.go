@@ -13,8 +13,14 @@ func TestGet(t *testing.T) {
 		path []string
 		want string
 	}{
-		{nil, string(obj)}, {[]string{"a"}, "2"}, {[]string{"b", "c"}, `{"d":"x"}`}, {[]string{"b", "c", "d"}, `"x"`},
-		{[]string{"ee"}, "null"}, {[]string{"none"}, ""}, {[]string{"a", "b"}, ""}, {[]string{"b", "c", "d", "e"}, ""},
+		{nil, string(obj)},
+		{[]string{"a"}, "2"},
+		{[]string{"b", "c"}, `{"d":"x"}`},
+		{[]string{"b", "c", "d"}, `"x"`},
+		{[]string{"ee"}, "null"},
+		{[]string{"none"}, ""},
+		{[]string{"a", "b"}, ""},
+		{[]string{"b", "c", "d", "e"}, ""},
 	} {
 		if got := Get(obj, c.path...); string(got) != c.want || (got == nil) != (c.want == "") {
 			t.Errorf("%v: %q, want %q", c.path, got, c.want)
@@ -23,6 +29,41 @@ func TestGet(t *testing.T) {
 	for _, bad := range []string{``, `[]`, `{"a":1`, `{"a":}`, `null`} {
 		if got := Get([]byte(bad), "a"); got != nil {
 			t.Errorf("%q: got %q", bad, got)
+		}
+	}
+}
+
+func TestHas(t *testing.T) {
+	const obj = ` {"a":null,"b":{"c":1},"\u0064":"x","a":[],"e":null} `
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "f": false} {
+		if got := Has([]byte(obj), name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `{"b":1`, `{"b":1,`, `{"b":}`, `{"b`, `{"a":`, `null`} {
+		if Has([]byte(bad), "a") {
+			t.Errorf("%q has it", bad)
+		}
+	}
+}
+
+// What is behind the member is not looked at, however much it is.
+func BenchmarkHas(b *testing.B) {
+	result := Get(large(true), "result")
+	b.ReportAllocs()
+	for b.Loop() {
+		if !Has(result, "content") {
+			b.Fatal("it has none")
+		}
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	result := Get(large(true), "result")
+	b.ReportAllocs()
+	for b.Loop() {
+		if Get(result, "content") == nil {
+			b.Fatal("there is none")
 		}
 	}
 }

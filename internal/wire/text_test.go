@@ -72,8 +72,16 @@ func TestIDs(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{`"a"`, `"a"`, true}, {`"a"`, `"\u0061"`, true}, {`"a"`, `"b"`, false}, {`1`, `2`, false}, {`"1"`, `1`, true},
-		{`null`, `null`, false}, {``, ``, false}, {`1.5`, `"1.5"`, true}, {`0`, `"0"`, true}, {`"a"`, `1`, false},
+		{`"a"`, `"a"`, true},
+		{`"a"`, `"\u0061"`, true},
+		{`"a"`, `"b"`, false},
+		{`1`, `2`, false},
+		{`"1"`, `1`, true},
+		{`null`, `null`, false},
+		{``, ``, false},
+		{`1.5`, `"1.5"`, true},
+		{`0`, `"0"`, true},
+		{`"a"`, `1`, false},
 	} {
 		if got := SameID([]byte(c.a), []byte(c.b)); got != c.same {
 			t.Errorf("SameID(%s, %s) = %v", c.a, c.b, got)

@@ -289,7 +289,8 @@ func TestHeaders(t *testing.T) {
 		{`{"properties":{"a":{"type":"string","x-mcp-\u0068eader":"Region"}}}`, []HeaderParam{{[]string{"a"}, "Region"}}, ""},
 		{
 			`{"properties":{"o":{"type":"object","properties":{"b":{"type":"integer","x-mcp-header":"B"},"c":{"type":"boolean","x-mcp-header":"C"}}}}}`,
-			[]HeaderParam{{[]string{"o", "b"}, "B"}, {[]string{"o", "c"}, "C"}}, "",
+			[]HeaderParam{{[]string{"o", "b"}, "B"}, {[]string{"o", "c"}, "C"}},
+			"",
 		},
 		{`{"properties":{"a":{"type":"number","x-mcp-header":"N"}}}`, nil, "no string, integer or boolean"},
 		{`{"properties":{"a":{"type":"string","default":{"x-mcp-header":"no"}}}}`, nil, ""},

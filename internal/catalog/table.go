@@ -200,6 +200,17 @@ func (t *Table) Hash(k Kind) [32]byte { return t.lists[k].part.hash }
 // Has tells whether some published server lists or says that it has this kind.
 func (t *Table) Has(k Kind) bool { return t.offers[k] }
 
+// Capabilities yields what each published server has declared, raw.
+func (t *Table) Capabilities() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i, e := range t.entries {
+			if t.fragments[i] != nil && len(e.Catalog.Capabilities) > 0 && !yield(e.Catalog.Capabilities) {
+				return
+			}
+		}
+	}
+}
+
 // Instructions are those of all published servers under their names; those of
 // an only configured server as they are. "" if there are none.
 func (t *Table) Instructions() string { return t.text() }

@@ -91,6 +91,7 @@ type waiter struct {
 	limit    time.Time // when parkFor ends
 	deadline time.Time // zero: none
 	ticket   *ticket
+	slept    bool // it has waited
 }
 
 // A hold is what a waiter waits for next.
@@ -125,6 +126,10 @@ func (w *waiter) wait(ctx context.Context) (Lease, error) {
 
 // sleep ends when the hold, the view or ctx gives reason to look again.
 func (w *waiter) sleep(ctx context.Context, v *View, h hold) {
+	if !w.slept {
+		w.slept = true
+		w.slot.drill.Load().count(ctx, ofWaits)
+	}
 	var alarm <-chan time.Time
 	if !h.until.IsZero() {
 		t := time.NewTimer(time.Until(h.until))

@@ -24,6 +24,14 @@ const (
 // rules. Its errors are faults whose Outcome covers all sends. It returns no
 // later than ctx or the server's callTimeout ends.
 func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) ([]byte, error) {
+	began := time.Now()
+	out, err := s.call(ctx, c, replay)
+	s.meter.note(time.Since(began), err)
+	s.drill.Load().note(ctx, began, err)
+	return out, err
+}
+
+func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay) ([]byte, error) {
 	limit := s.view.Load().Server.CallTimeout
 	if at, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(at) > limit) {
 		var cancel context.CancelFunc
@@ -35,6 +43,10 @@ func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay)
 		lease, err := s.acquire(ctx, t.after)
 		if err != nil {
 			return nil, s.inform(t.total(err))
+		}
+		if c.Gen != 0 && lease.life.gen != c.Gen {
+			lease.free()
+			return nil, s.inform(t.total(outlived(s.name, c)))
 		}
 		if !t.bind(lease.life) {
 			lease.free()
@@ -51,6 +63,14 @@ func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay)
 			}
 			return nil, s.inform(t.total(f))
 		}
+	}
+}
+
+// outlived is the fault of a call for a life that is over.
+func outlived(server string, c *upstream.Call) *fault.Fault {
+	return &fault.Fault{
+		Kind: fault.NotFound, Op: c.Method, Server: server, Gen: c.Gen, Outcome: fault.NotSent,
+		Err: fmt.Errorf("the server was restarted since, and what generation %d remembered is lost", c.Gen),
 	}
 }
 
@@ -79,6 +99,9 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []b
 	out, err := lease.life.up.Call(ctx, c)
 	returned = true
 	if err == nil {
+		if c.Answered != nil {
+			c.Answered(lease.life.gen, lease.life.up.Info().Mortal())
+		}
 		lease.Release(nil)
 		return out, nil
 	}
@@ -174,6 +197,7 @@ func (s *Slot) again(ctx context.Context, l *life, t *attempts, f *fault.Fault, 
 		return false
 	}
 	s.resent.Add(1)
+	s.drill.Load().count(ctx, ofResends)
 	s.say(CallReplayed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextLife {
 		s.move(ctx, l, t)
@@ -193,7 +217,7 @@ func (s *Slot) gaveUp(l *life, f *fault.Fault, c *upstream.Call) {
 	}
 }
 
-func (s *Slot) headNow(l *life) Head { return Head{Time: time.Now(), Server: s.name, Gen: l.gen} }
+func (s *Slot) headNow(l *life) Head { return s.head(l.gen) }
 
 // obey pauses the server's calls as it asked; false if this call cannot wait
 // so long.

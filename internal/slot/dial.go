@@ -16,11 +16,17 @@ type Client = upstream.Client
 // NewClientID returns a number that no other client of this process has.
 func NewClientID() uint64 { return upstream.NewClientID() }
 
+// TaskPrefix begins the names under which tasks are subscribed to.
+const TaskPrefix = upstream.TaskPrefix
+
 // Link describes the link of a life.
 type Link = upstream.Link
 
 // Era is what a life found out about how to talk to its server.
 type Era = upstream.Era
+
+// HandshakePhase is one part of how a life came up.
+type HandshakePhase = upstream.Phase
 
 // Spares are shared by all slots that start processes.
 type Spares = upstream.Spares
@@ -44,6 +50,10 @@ func NewDial(name, version string, spares *Spares, era func() Era) Dial {
 			Stderr:  h.Stderr,
 			Spawned: h.Spawned,
 			Spares:  spares,
+			Faults:  h.Faults,
+
+			Owner:        h.Owner,
+			Capabilities: h.Capabilities,
 		})
 		if err != nil {
 			return nil, err // a nil *Upstream must not become a non-nil Upstream

@@ -29,6 +29,9 @@ type Head struct {
 	Time   time.Time
 	Server string
 	Gen    uint64 // the life that it is about; 0 if none
+	// Session is the client whose own life it is about; 0: the one that all
+	// clients share. Generations count within it.
+	Session uint64
 }
 
 // About returns the head itself; events inherit it.
@@ -102,6 +105,19 @@ type (
 	CloseFailed struct {
 		Head
 		Cause *fault.Fault
+	}
+	// DrillBegan: a drill breaks the server on purpose.
+	DrillBegan struct {
+		Head
+		Fault string
+		For   time.Duration // 0 for a fault that strikes once
+	}
+	// DrillEnded: a drill is over.
+	DrillEnded struct {
+		Head
+		Fault string
+		Well  bool          // the server answered again
+		Took  time.Duration // from the fault's end until then
 	}
 	// CallReplayed: a call is sent again after it failed on life Gen.
 	CallReplayed struct {
@@ -192,6 +208,21 @@ func (e Unapproved) String() string {
 
 func (e CloseFailed) String() string {
 	return fmt.Sprintf("generation %d would not end in order: %s", e.Gen, e.Cause.Text())
+}
+
+func (e DrillBegan) String() string {
+	text := "a drill breaks it on purpose: " + e.Fault
+	if e.For > 0 {
+		text += " for " + short(e.For)
+	}
+	return text
+}
+
+func (e DrillEnded) String() string {
+	if !e.Well {
+		return "the drill is over (" + e.Fault + "), and the server does not answer"
+	}
+	return fmt.Sprintf("the drill is over (%s): the server answered %s after it", e.Fault, short(e.Took))
 }
 
 func (e CallReplayed) String() string {

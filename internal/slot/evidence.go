@@ -49,8 +49,10 @@ var rules = [...]rule{
 	{"the server does not know the session", []fault.Kind{fault.SessionLost}, fault.NotSent, nextLife, maxSessions},
 	{"a rate limit: 429, or 503 with Retry-After", []fault.Kind{fault.RateLimited}, fault.NotSent, afterPause, maxSends - 1},
 	{"a login is needed: 401 with a challenge", []fault.Kind{fault.Unauthorized}, fault.NotSent, giveUp, 0},
-	{"sent, then the link broke: the process died, reset, 502 or 504, a stream cut, a hung server ended",
-		append(slices.Clone(linkKinds), fault.SessionLost, fault.RateLimited), fault.Unknown, ifHarmless, maxUnknown},
+	{
+		"sent, then the link broke: the process died, reset, 502 or 504, a stream cut, a hung server ended",
+		append(slices.Clone(linkKinds), fault.SessionLost, fault.RateLimited), fault.Unknown, ifHarmless, maxUnknown,
+	},
 }
 
 // ruleOf finds the row for a failure; -1 if there is none.
@@ -76,7 +78,8 @@ func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) b
 	case config.ReplaySafe:
 	}
 	switch method {
-	case "prompts/get", "resources/read", "completion/complete":
+	case "prompts/get", "resources/read", "completion/complete", "ping", "server/discover", "tools/list",
+		"tasks/get", "tasks/list", "tasks/result", "tasks/cancel":
 		return true
 	case "tools/call":
 		h := hintsOf(name, cat)

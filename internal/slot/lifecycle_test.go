@@ -125,7 +125,7 @@ func TestFaultE6(t *testing.T) {
 	s := spec()
 	s.Lazy = true
 	srv.dial = func(ctx context.Context, _ int) error { return sleep(ctx, 3*second) }
-	play(t, Options{Server: s}, srv, 0, func(b *bench) {
+	play(t, Options{Server: s, Last: tools2catalog("a")}, srv, 0, func(b *bench) {
 		b.seen("idle")
 		var wg sync.WaitGroup
 		for range 15 {

@@ -8,7 +8,7 @@ import (
 )
 
 func (s *Slot) head(gen uint64) Head {
-	return Head{Time: time.Now(), Server: s.name, Gen: gen}
+	return Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
 }
 
 // emit tells of something once the view that shows it is out. It is called by

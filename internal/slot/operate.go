@@ -94,6 +94,12 @@ func (s *Slot) want() {
 		Overlap: lp.spec.Overlap,
 		Spec:    lp.spec.Revision(),
 	})
+	// Of a lazy server that has never listed anything nothing could be called,
+	// and so no call would ever start it. It is started once, to learn what it
+	// offers.
+	if lp.catalog == nil && lp.state.Phase == lifecycle.Idle {
+		s.step(lifecycle.Wake{})
+	}
 }
 
 // shut begins the end of the slot.

@@ -45,6 +45,13 @@ type Hooks struct {
 	Log     func(params []byte)             // likewise
 	Stderr  func(line string)
 	Spawned func(pid int) // left nil by the slot; a process of this life has been started
+
+	// Owner is the one client that the life is for, and Capabilities what it
+	// has declared; left nil by the slot.
+	Owner        Client
+	Capabilities []byte
+
+	Faults *upstream.Faults // breaks the server on purpose; the slot's
 }
 
 // Dial starts one life: it returns after the handshake, or with a
@@ -57,6 +64,8 @@ type Options struct {
 	Dial   Dial             // required
 	Last   *catalog.Catalog // last good catalog from disk; may be nil
 	Gen    uint64           // newest generation of an earlier run; the first life gets the next
+	// Session is the client that the slot is for, in the heads of events; 0: all clients.
+	Session uint64
 	// Starting bounds the starts of processes over all slots: a worker sends to
 	// it before it dials, and receives from it when the start has ended or has
 	// become a mere wait for an answer. nil: no bound.
@@ -109,6 +118,11 @@ type Counts struct {
 	Replayed uint64 // calls that were sent again
 	Failed   uint64 // calls that failed for another reason than the server's own answer
 	Starts   uint64 // lives started
+	Ended    uint64 // calls that have ended, however they did
+
+	// P50 and P95 are how long the newest answers took from when the call came,
+	// waiting and sending again included; 0 if there was none yet.
+	P50, P95 time.Duration
 }
 
 // A Slot has one long-lived goroutine, the loop. Beside it live, for as long
@@ -129,6 +143,9 @@ type Slot struct {
 	waiting atomic.Int64
 	resent  atomic.Uint64
 	failed  atomic.Uint64
+	meter   meter
+	faults  upstream.Faults         // breaks the server on purpose; off
+	drill   atomic.Pointer[drill]   // the drill that runs; nil if none does
 	alive   atomic.Pointer[[]*life] // the lives that are not gone yet; replaced by the loop
 
 	workers sync.WaitGroup
@@ -177,7 +194,9 @@ func (s *Slot) Counts() Counts {
 		Replayed: s.resent.Load(),
 		Failed:   s.failed.Load(),
 		Starts:   s.starts.Load(),
+		Ended:    s.meter.ended.Load(),
 	}
+	c.P50, c.P95 = s.meter.percentiles()
 	for _, l := range *s.alive.Load() {
 		c.Out += l.leases()
 	}

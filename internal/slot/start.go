@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/upstream"
 )
 
 const (
@@ -58,6 +60,7 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 	if err != nil {
 		return lateStart(ctx, err, limit)
 	}
+	listed := time.Now()
 	cat, err := firstList(ctx, up, old)
 	if err != nil {
 		err = lateStart(ctx, linkErr(up, err), limit)
@@ -65,6 +68,7 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 		return err
 	}
 	l.up, l.cat, l.info = up, cat, up.Info()
+	l.info.Phases = append(slices.Clip(l.info.Phases), upstream.Phase{Name: upstream.PhaseList, Took: time.Since(listed)})
 	return nil
 }
 
@@ -119,6 +123,7 @@ func (s *Slot) hooks(l *life) Hooks {
 			l.nudge()
 		},
 		Stderr: func(line string) { s.logs.add(l.gen, l.veil.hide(line)) },
+		Faults: &s.faults,
 	}
 }
 

@@ -73,6 +73,16 @@ func (l *Ledger) Set(server string, pid int) {
 	l.changed = true
 }
 
+// Forget drops a server whose processes have ended in order.
+func (l *Ledger) Forget(server string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, there := l.last[server]; there {
+		delete(l.last, server)
+		l.changed = true
+	}
+}
+
 // Save writes what has changed since the last Save, atomically.
 func (l *Ledger) Save() error {
 	l.mu.Lock()

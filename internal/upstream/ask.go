@@ -52,6 +52,12 @@ const (
 )
 
 func (u *Upstream) capabilities() []byte {
+	if u.opts.Owner != nil {
+		if wire.IsObject(u.opts.Capabilities) {
+			return u.opts.Capabilities
+		}
+		return []byte("{}")
+	}
 	if u.era.Transport == transport.HTTP {
 		return []byte(httpCapabilities)
 	}
@@ -162,6 +168,9 @@ const errNotTold = "the connection is shared by several clients, and whose call 
 func (u *Upstream) owner(of int64) (*flown, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.opts.Owner != nil {
+		return u.ownersLocked(of), ""
+	}
 	if of != 0 {
 		c := u.calls[of]
 		if c == nil {
@@ -194,6 +203,25 @@ func (u *Upstream) owner(of int64) (*flown, string) {
 	return newest, ""
 }
 
+// ownersLocked is owner on a life that is for one client alone: the call of the
+// stream, else the newest, else none but the client itself.
+func (u *Upstream) ownersLocked(of int64) *flown {
+	if c := u.calls[of]; c != nil && c.Client != nil {
+		return c
+	}
+	var newest *flown
+	var last int64
+	for id, c := range u.calls {
+		if c.Client != nil && (newest == nil || id > last) {
+			newest, last = c, id
+		}
+	}
+	if newest == nil {
+		return &flown{&Call{Client: u.opts.Owner}, u.life}
+	}
+	return newest
+}
+
 // hauntedLocked tells whether the server may still work on a call that another
 // client has given up.
 func (u *Upstream) hauntedLocked(id uint64) bool {
@@ -215,7 +243,7 @@ func (u *Upstream) hauntedLocked(id uint64) bool {
 // haunt remembers the client of a call that was given up, for as long as a call
 // may take: the server may still work on it, and ask.
 func (u *Upstream) haunt(c *Call) {
-	if c.Client == nil || u.era.Transport == transport.HTTP {
+	if c.Client == nil || u.opts.Owner != nil || u.era.Transport == transport.HTTP {
 		return
 	}
 	u.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -22,10 +23,8 @@ import (
 // resources/subscribe and resources/unsubscribe become Subscribe and
 // Unsubscribe, logging/setLevel is answered here.
 func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
-	if u.era.Modern {
-		if handled, err := u.translate(ctx, c); handled {
-			return emptyResult(err)
-		}
+	if handled, err := u.translate(ctx, c); handled {
+		return emptyResult(err)
 	}
 	msg, f := u.request(ctx, c)
 	if f == nil && c.Method == methodCallTool && u.era.Modern && errorCode(&msg) == codeHeaderMismatch {
@@ -44,11 +43,17 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 	return result, nil
 }
 
-// translate serves the methods that the modern era has no requests for.
+// translate serves the methods that the server's era has no requests for.
 func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err error) {
+	if !u.era.Modern && !strings.HasPrefix(c.Name, TaskPrefix) {
+		return false, nil
+	}
 	uri := c.Name
 	if uri == "" {
 		uri, _ = wire.Text(wire.Get(c.Params, "uri"))
+	}
+	if !u.era.Modern {
+		return true, nil // older servers tell of all tasks unasked
 	}
 	switch c.Method {
 	case "resources/subscribe":
@@ -153,6 +158,7 @@ func (u *Upstream) request(ctx context.Context, c *Call) (wire.Message, *fault.F
 		return wire.Message{}, u.failed(ctx, c, req, sent, err)
 	}
 	u.hear()
+	u.tail(id, c, msg.Result)
 	return msg, nil
 }
 
@@ -176,7 +182,7 @@ func (u *Upstream) encode(c *Call, id int64) (*transport.Request, *fault.Fault) 
 	if u.era.Modern && len(c.Headers) > 0 {
 		req.Header = headers(c)
 	}
-	req.Frame = wire.AppendRequest(make([]byte, 0, len(params)+len(c.Method)+64), id, c.Method, params)
+	req.Frame = wire.AppendRequest(wire.Room(len(params)+len(c.Method)+64), id, c.Method, params)
 	return req, nil
 }
 
@@ -354,7 +360,7 @@ func mend(method string, result []byte) ([]byte, *fault.Fault) {
 	if content := wire.Get(result, "content"); content != nil && !wire.IsNull(content) {
 		return result, nil
 	}
-	if kind, ok := wire.Text(wire.Get(result, "resultType")); ok && kind != "complete" {
+	if kind, ok := wire.Text(wire.Get(result, "resultType")); ok && kind != "complete" || isTask(result) {
 		return result, nil
 	}
 	return wire.Set(result, []byte("[]"), "content"), nil

@@ -83,14 +83,17 @@ func TestFaultJ4_StrayProgress(t *testing.T) {
 		})
 		u, _ := inMemory(t, s)
 		var got []string
-		_, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"echo","_meta":{"progressToken":"mine"}}`),
-			Progress: func(p []byte) { got = append(got, string(p)) }})
+		_, err := u.Call(t.Context(), &Call{
+			Method: "tools/call", Params: []byte(`{"name":"echo","_meta":{"progressToken":"mine"}}`),
+			Progress: func(p []byte) { got = append(got, string(p)) },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		token := s.Requests("tools/call")[0].Token()
 		want := fmt.Sprint([]string{
-			`{"progressToken":"mine","progress":1}`, `{"progressToken":"mine","progress":3}`, `{"progressToken":"mine","progress":2}`})
+			`{"progressToken":"mine","progress":1}`, `{"progressToken":"mine","progress":3}`, `{"progressToken":"mine","progress":2}`,
+		})
 		if fmt.Sprint(got) != want {
 			t.Errorf("progress %v, want %v", got, want)
 		}
@@ -120,9 +123,11 @@ func TestFaultJ5_TokensAreOurOwn(t *testing.T) {
 		var calls sync.WaitGroup
 		for id, steps := range map[string]int{"x": 2, "y": 5} {
 			calls.Go(func() {
-				_, err := u.Call(t.Context(), &Call{Method: "tools/call",
+				_, err := u.Call(t.Context(), &Call{
+					Method:   "tools/call",
 					Params:   fmt.Appendf(nil, `{"name":"work","arguments":{"id":%q,"ms":1000,"steps":%d},"_meta":{"progressToken":1}}`, id, steps),
-					Progress: func([]byte) { mu.Lock(); got[id]++; mu.Unlock() }})
+					Progress: func([]byte) { mu.Lock(); got[id]++; mu.Unlock() },
+				})
 				if err != nil {
 					t.Error(err)
 				}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -70,7 +72,9 @@ func (u *Upstream) discover(ctx context.Context) finding {
 	version := modernVersions[0]
 	for range 2 {
 		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
+		began := time.Now()
 		msg, f := u.ask(ctx, methodDiscover, nil)
+		u.phases.answer(PhaseEra, began, f)
 		switch {
 		case f != nil:
 			return finding{verdict: notModern, fault: f}
@@ -201,7 +205,32 @@ func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message
 	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
 	params = member(append(params, ','), "capabilities", u.capabilities())
 	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
-	return u.ask(ctx, methodInitialize, append(params, '}'))
+	began := time.Now()
+	patient, cancel := u.outlast(ctx)
+	defer cancel()
+	msg, f := u.ask(patient, methodInitialize, append(params, '}'))
+	if err := ctx.Err(); err != nil {
+		msg, f = wire.Message{}, u.blame(methodInitialize, fault.From(methodInitialize, err))
+	}
+	u.phases.answer(PhaseInitialize, began, f)
+	return msg, f
+}
+
+// outlast returns a context that lasts sessionWait longer than ctx, where the
+// answer may begin a session: without its id nothing could end the session.
+func (u *Upstream) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	if u.era.Transport != transport.HTTP {
+		return ctx, func() {}
+	}
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(sessionWait, cancel)
+		context.AfterFunc(patient, func() { late.Stop() })
+	})
+	return patient, func() {
+		stop()
+		cancel()
+	}
 }
 
 // initialized takes an InitializeResult over and ends the handshake.

@@ -32,6 +32,8 @@ func (u *Upstream) notification(of int64, m *wire.Message) {
 		u.changed(catalog.Templates)
 	case "notifications/resources/updated":
 		u.updated(m.Params)
+	case "notifications/tasks/status", "notifications/tasks":
+		u.taskChanged(m.Params)
 	case notifyMessage:
 		u.message(of, m.Params)
 	case notifyComplete:
@@ -73,7 +75,12 @@ func (u *Upstream) progress(params []byte) {
 		return
 	}
 	u.mu.Lock()
-	c := u.calls[id]
+	var c *Call
+	if in := u.calls[id]; in != nil {
+		c = in.Call
+	} else {
+		c = u.tails[id]
+	}
 	u.mu.Unlock()
 	if c == nil || c.Progress == nil {
 		u.ignored.Add(1)

@@ -38,8 +38,10 @@ func TestFaultG4_AllPagesOfAllKinds(t *testing.T) {
 	}
 	for _, era := range []mcptest.Era{mcptest.Legacy, mcptest.Modern} {
 		synctest.Test(t, func(t *testing.T) {
-			s := mcptest.New(mcptest.Config{Era: era, PageSize: 50, TTL: 5000,
-				Tools: manyTools(101), Prompts: prompts, Resources: resources, Templates: templates})
+			s := mcptest.New(mcptest.Config{
+				Era: era, PageSize: 50, TTL: 5000,
+				Tools: manyTools(101), Prompts: prompts, Resources: resources, Templates: templates,
+			})
 			u, _ := inMemory(t, s)
 			cat := listAll(t, u, nil)
 			for _, k := range catalog.Kinds {
@@ -284,8 +286,10 @@ func TestInvalidHeaderAnnotations(t *testing.T) {
 			t.Errorf("era %d: %d tools, want %d", era, len(cat.Items[0]), want)
 		}
 		good := cat.Items[0][0]
-		_, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: good.Name, Headers: good.Headers,
-			Params: []byte(`{"name":"published__good","arguments":{"r":"eu-west"}}`)})
+		_, err := u.Call(t.Context(), &Call{
+			Method: "tools/call", Name: good.Name, Headers: good.Headers,
+			Params: []byte(`{"name":"published__good","arguments":{"r":"eu-west"}}`),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

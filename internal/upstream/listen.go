@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -222,25 +223,34 @@ func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
 		_ = u.Unsubscribe(ctx, uri) // toward a modern server it waits for nothing
 		return u.blame(methodListen, ctx.Err())
 	}
-	agreed := texts(wire.Get(l.agreed, "resourceSubscriptions"))
+	member, name := subject(uri)
+	agreed := texts(wire.Get(l.agreed, member))
 	switch {
 	case l.refused != nil:
 		return l.refused
-	case !slices.Contains(agreed, uri):
+	case !slices.Contains(agreed, name):
 		_ = u.Unsubscribe(ctx, uri)
-		f := fault.New(fault.Unsupported, methodListen, "the server does not tell about changes of this resource")
+		f := fault.New(fault.Unsupported, methodListen, "the server does not tell about changes of this")
 		return u.blame(methodListen, f)
 	}
 	return nil
 }
 
-// subscribe opens the stream of one resource.
+// subject is what a filter asks for: the changes of a resource, or of a task.
+func subject(uri string) (member, name string) {
+	if id, ok := strings.CutPrefix(uri, TaskPrefix); ok {
+		return "taskIds", id
+	}
+	return "resourceSubscriptions", uri
+}
+
+// subscribe opens the stream of one resource, or task.
 func (u *Upstream) subscribe(uri string) *listen {
-	name := wire.AppendString(nil, uri)
-	filter := wire.Set(nil, slices.Concat([]byte{'['}, name, []byte{']'}), "resourceSubscriptions")
+	member, name := subject(uri)
+	filter := wire.Set(nil, slices.Concat([]byte{'['}, wire.AppendString(nil, name), []byte{']'}), member)
 	l := u.listen(filter, func() {
 		if u.opts.Updated != nil {
-			u.opts.Updated(uri, wire.Set(nil, name, "uri"))
+			u.opts.Updated(uri, wire.Set(nil, wire.AppendString(nil, uri), "uri"))
 		}
 	})
 	if l == nil {

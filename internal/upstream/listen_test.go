@@ -13,8 +13,10 @@ import (
 )
 
 func modernServer() *mcptest.Server {
-	return mcptest.New(mcptest.Config{Era: mcptest.Modern, Prompts: []string{`{"name":"p"}`},
-		Resources: []string{`{"name":"r","uri":"file:///a"}`}})
+	return mcptest.New(mcptest.Config{
+		Era: mcptest.Modern, Prompts: []string{`{"name":"p"}`},
+		Resources: []string{`{"name":"r","uri":"file:///a"}`},
+	})
 }
 
 // standing tells how many streams of subscriptions/listen are open: memory has

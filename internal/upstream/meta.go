@@ -72,6 +72,9 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	if meta == nil {
 		return p, nil
 	}
+	if wire.Get(meta, metaVersion) != nil && wire.Get(p, "task") != nil {
+		p = wire.Delete(p, "task") // the client of a newer revision knows no such tasks
+	}
 	own = bare(own)
 	switch {
 	case isEmpty(own) && !isEmpty(meta):

@@ -104,8 +104,10 @@ func TestModernRequestsCarryTheirMeta(t *testing.T) {
 		t.Errorf("%d requests", len(all))
 	}
 	for _, r := range all {
-		for _, want := range []string{`"io.modelcontextprotocol/protocolVersion":"2026-07-28"`,
-			`"io.modelcontextprotocol/clientInfo":{"name":"everline","version":"1.2.3"}`, `"io.modelcontextprotocol/clientCapabilities":{}`} {
+		for _, want := range []string{
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28"`,
+			`"io.modelcontextprotocol/clientInfo":{"name":"everline","version":"1.2.3"}`, `"io.modelcontextprotocol/clientCapabilities":{}`,
+		} {
 			if !strings.Contains(string(r.Params), want) {
 				t.Errorf("%s: no %s in %s", r.Method, want, r.Params)
 			}

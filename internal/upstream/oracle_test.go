@@ -74,9 +74,11 @@ func TestAgainstGoSDKServers(t *testing.T) {
 				t.Errorf("catalog %+v", cat)
 			}
 			progress := make(chan string, 4)
-			out, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "b",
+			out, err := u.Call(t.Context(), &Call{
+				Method: "tools/call", Name: "b",
 				Params:   []byte(`{"name":"x__b","arguments":{"text":"hi"},"_meta":{"progressToken":"tok"}}`),
-				Progress: func(p []byte) { progress <- string(p) }})
+				Progress: func(p []byte) { progress <- string(p) },
+			})
 			if err != nil || !strings.Contains(string(out), `"text":"hi"`) {
 				t.Fatalf("%s, %v", out, err)
 			}

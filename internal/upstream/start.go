@@ -20,6 +20,9 @@ const (
 	httpSilence = 10 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
 	abandonTimeout = 5 * time.Second
+	// sessionWait is how long the answer to initialize is waited for when the
+	// start has been given up, so that its session can be ended.
+	sessionWait = time.Second
 )
 
 // Start opens the transport, finds the server's era and shakes hands. ctx and
@@ -250,16 +253,18 @@ func (u *Upstream) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 	if open == nil {
 		open = u.openTransport
 	}
-	l := &link{ready: make(chan struct{})}
+	l, began := &link{ready: make(chan struct{})}, time.Now()
 	conn, err := open(ctx, k, transport.Options{
 		Inbound:    func(in transport.Inbound) { u.inbound(l, in) },
 		Stderr:     u.opts.Stderr,
 		Spawned:    u.opts.Spawned,
 		MaxMessage: u.opts.Server.MaxMessage,
+		Faults:     u.opts.Faults,
 	})
 	if err != nil {
 		return u.blame("start", err)
 	}
+	u.phases.open(k, began)
 	l.conn = conn
 	close(l.ready)
 	u.link = l

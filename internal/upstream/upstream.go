@@ -30,8 +30,17 @@ type Options struct {
 	Stderr  func(line string)
 	Spawned func(pid int) // a process was started; a handshake may use up two
 
+	// Owner is the one client that the life is for: what the server says by
+	// itself goes there. nil: the life is shared, and only calls have clients.
+	Owner Client
+	// Capabilities are what initialize declares for the Owner: a raw object;
+	// nil for nothing.
+	Capabilities []byte
+
 	// Spares has a process that guards a server ready; may be nil.
 	Spares *Spares
+	// Faults can break the server's links on purpose; may be nil.
+	Faults *Faults
 
 	// Open opens the transport; nil opens the one that Server names.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
@@ -42,6 +51,20 @@ type Spares = transport.Spares
 
 // NewSpares returns Spares without a process; the caller must Close them.
 func NewSpares() *Spares { return transport.NewSpares() }
+
+// What breaks a server on purpose, for those who see transports only through
+// an upstream.
+type (
+	Faults   = transport.Faults
+	Trouble  = transport.Trouble
+	Breakage = transport.Breakage
+)
+
+// ParseBreakage reads the word for a Breakage, one of Breakages.
+func ParseBreakage(word string) (b Breakage, ok bool) { return transport.ParseBreakage(word) }
+
+// Breakages are the words for all of them.
+func Breakages() []string { return transport.Breakages() }
 
 // Era is what a life found out about how to talk to its server.
 type Era struct {
@@ -69,6 +92,14 @@ type Call struct {
 	Capabilities []byte
 	// Client is who the call is made for; nil: somebody who serves no requests.
 	Client Client
+
+	// What follows is the slot's; an upstream does not look at it.
+
+	// Gen is the life that the call is for; another is not asked. 0: any.
+	Gen uint64
+	// Answered hears which life has answered with the result, and whether what
+	// that life remembers ends with it, before Call returns; nil: not wanted.
+	Answered func(gen uint64, mortal bool)
 }
 
 // Numbers that hold where the configuration says nothing (zero).
@@ -91,10 +122,11 @@ const (
 // subscription to a resource there, and short ones for notifications, answers
 // and pings. Close waits for all of them.
 type Upstream struct {
-	opts  Options
-	link  *link
-	era   Era
-	hello hello
+	opts   Options
+	link   *link
+	era    Era
+	hello  hello
+	phases phases
 
 	life context.Context // ends calls and work in progress: on Close, or when the server is wedged
 	stop context.CancelFunc
@@ -123,6 +155,7 @@ type Upstream struct {
 	listens map[int64]*listen             // open streams of subscriptions/listen
 	subs    map[string]*listen            // by resource URI
 	asks    map[string]context.CancelFunc // requests of the server that wait for clients, by raw id
+	tails   map[int64]*Call               // answered with a task, whose progress goes on; see tail
 	visits  map[string]Client             // who was sent to a URL, by elicitation id
 	ghosts  map[uint64]time.Duration      // clients whose call was given up, and until when, since born, the server may work on it
 	blurred time.Duration                 // until then, since born, there were more ghosts than could be kept

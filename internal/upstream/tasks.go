@@ -1,0 +1,60 @@
+package upstream
+
+import (
+	"github.com/everline/everline/internal/wire"
+)
+
+// TaskPrefix begins the names under which tasks are subscribed to like
+// resources: the rest is the server's own id of the task. Their updates carry
+// the params of the task's notification: of 2025-11-25, which come unasked, or
+// of the extension io.modelcontextprotocol/tasks, which are listened for.
+const TaskPrefix = "everline-task:"
+
+// maxTails is for how many tasks progress may go on at a time.
+const maxTails = 1024
+
+// taskChanged hands the news of a task to who subscribed to it.
+func (u *Upstream) taskChanged(params []byte) {
+	id, ok := wire.Text(wire.Get(params, "taskId"))
+	if !ok {
+		u.ignored.Add(1)
+		return
+	}
+	if u.opts.Updated != nil {
+		u.opts.Updated(TaskPrefix+id, params)
+	}
+}
+
+// isTask tells whether a result stands for a task that will have the real one,
+// in the way of either revision.
+func isTask(result []byte) bool {
+	if wire.IsObject(wire.Get(result, "task")) {
+		return wire.Get(result, "task", "taskId") != nil
+	}
+	kind, _ := wire.Text(wire.Get(result, "resultType"))
+	return kind == "task"
+}
+
+// tail keeps the progress of a request whose answer was a task: its token is
+// good for as long as the task (2025-11-25 basic/utilities/tasks, "Progress
+// Support"). The oldest of too many is dropped.
+func (u *Upstream) tail(id int64, c *Call, result []byte) {
+	if c.Progress == nil || c.Method != methodCallTool || !isTask(result) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tails == nil {
+		u.tails = map[int64]*Call{}
+	}
+	u.tails[id] = c
+	for oldest := range u.tails {
+		if len(u.tails) <= maxTails {
+			return
+		}
+		for other := range u.tails {
+			oldest = min(oldest, other)
+		}
+		delete(u.tails, oldest)
+	}
+}

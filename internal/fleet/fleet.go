@@ -41,6 +41,7 @@ type Fleet struct {
 	ledger  *stray.Ledger // of server processes; nil without a state folder
 	spares  *slot.Spares  // of the processes that guard servers
 	wishes  wishes
+	owns    owns // the slots of single sessions
 	pins    pinning
 	touched names // members that have published since the last merge
 	unsaved names // members of which the disk may not have the latest
@@ -163,8 +164,8 @@ func (f *Fleet) Names() []string {
 	return names
 }
 
-// Do runs an operation on one server's slot and returns once the table
-// reflects what it did.
+// Do runs an operation on one server's slot, and on those that sessions have of
+// it, and returns once the table reflects what it did.
 func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *slot.Slot) error) error {
 	s := f.Slot(name)
 	if s == nil {
@@ -172,6 +173,14 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 	}
 	if err := op(ctx, s); err != nil {
 		return err
+	}
+	for _, o := range f.owns.of(name) {
+		if err := op(ctx, o.slot); err != nil && fault.KindOf(err) != fault.Closed {
+			return err
+		}
+	}
+	if !s.View().State.Want {
+		f.endOwn(name)
 	}
 	return f.Flush(ctx)
 }
@@ -201,7 +210,7 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 			m = f.newMember(s, f.predecessor(s.Name))
 		case slices.Contains(plan.Change, s.Name):
 			m = m.with(s)
-			errs = append(errs, m.slot.Apply(ctx, s))
+			errs = append(errs, m.slot.Apply(ctx, s), f.applyOwn(ctx, s))
 		}
 		next.add(m)
 	}
@@ -245,10 +254,10 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 // Close refuses all calls, ends every server side by side, and waits for all
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
-	r := f.roster.Load()
-	errs := make([]error, len(r.order))
+	members := append(f.owns.close(), f.roster.Load().order...)
+	errs := make([]error, len(members))
 	var wg sync.WaitGroup
-	for i, m := range r.order {
+	for i, m := range members {
 		wg.Go(func() { errs[i] = m.slot.Close(ctx) })
 	}
 	wg.Wait()

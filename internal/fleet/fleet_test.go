@@ -269,14 +269,14 @@ func TestASubscriptionIsNotLostWhileAnotherEnds(t *testing.T) {
 		s.On("resources/unsubscribe", func(*mcptest.Request) *mcptest.Reply {
 			return &mcptest.Reply{Run: true, Delay: time.Second}
 		})
-		end, err := f.Subscribe(t.Context(), "file:///r", func([]byte) {})
+		end, err := f.Subscribe(t.Context(), nil, "a", "file:///r", func([]byte) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		end()
 		synctest.Wait() // its request is on its way for a second
 		got := 0
-		if _, err := f.Subscribe(t.Context(), "file:///r", func([]byte) { got++ }); err != nil {
+		if _, err := f.Subscribe(t.Context(), nil, "a", "file:///r", func([]byte) { got++ }); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

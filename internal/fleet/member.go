@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/everline/everline/config"
@@ -16,6 +17,7 @@ type member struct {
 	name string
 	spec config.Server
 	slot *slot.Slot
+	of   *Session // whose own slot it is; nil for the one that is shared, and published
 	*memory
 }
 
@@ -55,6 +57,16 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 	return m
 }
 
+func (m *member) seat() seat { return seat{m.name, m.of} }
+
+// key tells the member's processes from those of all others.
+func (m *member) key() string {
+	if m.of == nil {
+		return m.name
+	}
+	return m.name + "#" + strconv.FormatUint(m.of.Client.ID(), 10)
+}
+
 // published is called by the slot's loop.
 func (f *Fleet) published(m *member, v *slot.View) {
 	if r := f.roster.Load(); r != nil && r.cfg.Pins != config.PinsOff && v.Published() {
@@ -86,12 +98,15 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		if s.Command != "" && !f.clean(ctx) {
 			return nil, context.Cause(ctx)
 		}
-		h.Spawned = func(pid int) { f.spawned(m.name, pid) }
-		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.name, uri, params) }
+		h.Spawned = func(pid int) { f.spawned(m.key(), pid) }
+		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.seat(), uri, params) }
 		h.Log = func(params []byte) {
 			if f.opts.Log != nil {
 				f.opts.Log(m.name, params)
 			}
+		}
+		if m.of != nil {
+			m.of.hook(&h)
 		}
 		return real(ctx, s, gen, h)
 	}
@@ -103,7 +118,8 @@ func (f *Fleet) retire(m *member) {
 	f.mu.Lock()
 	f.leaving[m.name] = gone
 	f.mu.Unlock()
-	f.wishes.forget(m.name)
+	f.endOwn(m.name)
+	f.wishes.forget(func(at seat) bool { return at.server == m.name })
 	f.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), m.spec.DrainTimeout+closeLimit)
 		defer cancel()

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,8 +20,14 @@ const tellLimit = 30 * time.Second
 type wishes struct {
 	mu    sync.Mutex // guards the rest; nothing waits under it
 	level string
-	subs  map[string]map[string]map[*listener]bool // by server, by URI
-	desks map[string]map[string]*desk              // by server, by URI
+	subs  map[seat]map[string]map[*listener]bool // by URI
+	desks map[seat]map[string]*desk              // by URI
+}
+
+// A seat is where a server is asked: its shared slot, or the one of a session.
+type seat struct {
+	server string
+	of     *Session // nil: the shared one
 }
 
 // A desk is where one server is asked about one resource, one request at a
@@ -36,84 +43,91 @@ type desk struct {
 type listener struct{ fn func(params []byte) }
 
 func (w *wishes) init() {
-	w.subs = map[string]map[string]map[*listener]bool{}
-	w.desks = map[string]map[string]*desk{}
+	w.subs = map[seat]map[string]map[*listener]bool{}
+	w.desks = map[seat]map[string]*desk{}
 }
 
-func (w *wishes) enter(server, uri string) *desk {
+func (w *wishes) enter(at seat, uri string) *desk {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.desks[server] == nil {
-		w.desks[server] = map[string]*desk{}
+	if w.desks[at] == nil {
+		w.desks[at] = map[string]*desk{}
 	}
-	d := w.desks[server][uri]
+	d := w.desks[at][uri]
 	if d == nil {
 		d = &desk{gate: make(chan struct{}, 1)}
-		w.desks[server][uri] = d
+		w.desks[at][uri] = d
 	}
 	d.users++
 	return d
 }
 
-func (w *wishes) leave(server, uri string, d *desk) {
+func (w *wishes) leave(at seat, uri string, d *desk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d.users--; d.users == 0 && !d.asked && w.desks[server][uri] == d {
-		delete(w.desks[server], uri)
+	if d.users--; d.users == 0 && !d.asked && w.desks[at][uri] == d {
+		delete(w.desks[at], uri)
 	}
 }
 
 // add registers a listener.
-func (w *wishes) add(server, uri string, l *listener) {
+func (w *wishes) add(at seat, uri string, l *listener) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.subs[server] == nil {
-		w.subs[server] = map[string]map[*listener]bool{}
+	if w.subs[at] == nil {
+		w.subs[at] = map[string]map[*listener]bool{}
 	}
-	if w.subs[server][uri] == nil {
-		w.subs[server][uri] = map[*listener]bool{}
+	if w.subs[at][uri] == nil {
+		w.subs[at][uri] = map[*listener]bool{}
 	}
-	w.subs[server][uri][l] = true
+	w.subs[at][uri][l] = true
 }
 
 // remove takes a listener out; last tells that it was the last one.
-func (w *wishes) remove(server, uri string, l *listener) (last bool) {
+func (w *wishes) remove(at seat, uri string, l *listener) (last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.subs[server][uri][l] {
+	if !w.subs[at][uri][l] {
 		return false
 	}
-	delete(w.subs[server][uri], l)
-	if len(w.subs[server][uri]) > 0 {
+	delete(w.subs[at][uri], l)
+	if len(w.subs[at][uri]) > 0 {
 		return false
 	}
-	delete(w.subs[server], uri)
+	delete(w.subs[at], uri)
 	return true
 }
 
-// forget drops all subscriptions to a removed server.
-func (w *wishes) forget(server string) {
+// wanted tells whether anybody listens to something there.
+func (w *wishes) wanted(at seat) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.subs, server)
-	delete(w.desks, server)
+	return len(w.subs[at]) > 0
+}
+
+// forget drops all subscriptions to a removed server, or those of one seat.
+func (w *wishes) forget(gone func(seat) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.subs, func(at seat, _ map[string]map[*listener]bool) bool { return gone(at) })
+	maps.DeleteFunc(w.desks, func(at seat, _ map[string]*desk) bool { return gone(at) })
 }
 
 // of returns what a new life of the server must be told.
-func (w *wishes) of(server string) (uris []string, level string) {
+func (w *wishes) of(at seat) (uris []string, level string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for uri := range w.subs[server] {
+	for uri := range w.subs[at] {
 		uris = append(uris, uri)
 	}
 	return uris, w.level
 }
 
 // updated hands an update to those who asked for it.
-func (w *wishes) updated(server, uri string, params []byte) {
+func (w *wishes) updated(at seat, uri string, params []byte) {
 	w.mu.Lock()
 	var fns []func([]byte)
-	for l := range w.subs[server][uri] {
+	for l := range w.subs[at][uri] {
 		fns = append(fns, l.fn)
 	}
 	w.mu.Unlock()
@@ -122,45 +136,45 @@ func (w *wishes) updated(server, uri string, params []byte) {
 	}
 }
 
-// Subscribe asks the server that owns the resource for its updates, and again
-// each new life of it, until cancel is called. fn gets the params of each
-// notification, and a catch-up one after a life was replaced; it must not
-// block.
-func (f *Fleet) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	target, ok := f.Table().Resource(uri)
-	if !ok {
-		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
-	}
-	return f.SubscribeAt(ctx, target.Server, uri, fn)
-}
-
-// SubscribeAt is Subscribe where the owner is known.
-func (f *Fleet) SubscribeAt(ctx context.Context, server, uri string, fn func(params []byte)) (cancel func(), err error) {
-	l := &listener{fn: fn}
-	f.wishes.add(server, uri, l)
-	if err := f.settleDesk(ctx, server, uri, false); err != nil {
-		f.unsubscribe(server, uri, l)
+// Subscribe asks a server for the updates of a resource, and again each new
+// life of it, until cancel is called. Where the server has a life for each
+// session that of of is asked. fn gets the params of each notification, and a
+// catch-up one after a life was replaced; it must not block.
+func (f *Fleet) Subscribe(ctx context.Context, of *Session, server, uri string, fn func(params []byte)) (cancel func(), err error) {
+	at := seat{server: server}
+	_, release, err := f.At(server, of)
+	if err != nil {
 		return nil, err
 	}
-	return func() { f.unsubscribe(server, uri, l) }, nil
+	if release != nil {
+		at.of = of
+		defer release()
+	}
+	l := &listener{fn: fn}
+	f.wishes.add(at, uri, l)
+	if err := f.settleDesk(ctx, at, uri, false); err != nil {
+		f.unsubscribe(at, uri, l)
+		return nil, err
+	}
+	return func() { f.unsubscribe(at, uri, l) }, nil
 }
 
-func (f *Fleet) unsubscribe(server, uri string, l *listener) {
-	if !f.wishes.remove(server, uri, l) {
+func (f *Fleet) unsubscribe(at seat, uri string, l *listener) {
+	if !f.wishes.remove(at, uri, l) {
 		return
 	}
 	f.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
 		defer cancel()
-		_ = f.settleDesk(ctx, server, uri, false) // a server that sends more is not listened to
+		_ = f.settleDesk(ctx, at, uri, false) // a server that sends more is not listened to
 	})
 }
 
 // settleDesk asks the server for what is wanted of a resource now. renew tells
 // that a new life serves, which has not been asked for anything.
-func (f *Fleet) settleDesk(ctx context.Context, server, uri string, renew bool) error {
-	d := f.wishes.enter(server, uri)
-	defer f.wishes.leave(server, uri, d)
+func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool) error {
+	d := f.wishes.enter(at, uri)
+	defer f.wishes.leave(at, uri, d)
 	select {
 	case d.gate <- struct{}{}:
 		defer func() { <-d.gate }()
@@ -168,7 +182,7 @@ func (f *Fleet) settleDesk(ctx context.Context, server, uri string, renew bool) 
 		return fault.From("resources/subscribe", ctx.Err())
 	}
 	f.wishes.mu.Lock()
-	wanted, asked := len(f.wishes.subs[server][uri]) > 0, d.asked && !renew
+	wanted, asked := len(f.wishes.subs[at][uri]) > 0, d.asked && !renew
 	f.wishes.mu.Unlock()
 	method := "resources/subscribe"
 	switch {
@@ -177,17 +191,17 @@ func (f *Fleet) settleDesk(ctx context.Context, server, uri string, renew bool) 
 	case asked:
 		method = "resources/unsubscribe"
 	}
-	err := f.subscribe(ctx, server, method, uri)
+	err := f.subscribe(ctx, at, method, uri)
 	f.wishes.mu.Lock()
 	d.asked = wanted && err == nil
 	f.wishes.mu.Unlock()
 	return err
 }
 
-func (f *Fleet) subscribe(ctx context.Context, server, method, uri string) error {
-	s := f.Slot(server)
+func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string) error {
+	s := f.slotAt(at)
 	if s == nil {
-		return fault.New(fault.NotFound, method, "no server is called "+server)
+		return fault.New(fault.NotFound, method, "no server is called "+at.server+", or the life that was asked has ended")
 	}
 	_, err := s.Call(ctx, &slot.Request{Method: method, Name: uri, Params: uriParams(uri)}, config.ReplayAlways)
 	return err
@@ -204,7 +218,7 @@ func (f *Fleet) SetLevel(level string) {
 	if same {
 		return
 	}
-	for _, m := range f.roster.Load().order {
+	for _, m := range append(f.owns.members(), f.roster.Load().order...) {
 		if m.slot.View().State.Serving != 0 {
 			f.spawn(func() { f.sayLevel(m) })
 		}
@@ -228,7 +242,11 @@ func (f *Fleet) sayLevel(m *member) {
 	if level == "" {
 		level = quietest
 	}
-	_, _ = m.slot.Call(ctx, &slot.Request{Method: "logging/setLevel", Params: levelParams(level)}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	s := f.slotAt(m.seat())
+	if s == nil {
+		return
+	}
+	_, _ = s.Call(ctx, &slot.Request{Method: "logging/setLevel", Params: levelParams(level)}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
 // quietest is what a server is asked for when nobody wants its messages any
@@ -238,7 +256,8 @@ const quietest = "emergency"
 // tell repeats the clients' wishes to the life that serves now, in a worker.
 // What a server refuses is no fault of the link: it is dropped.
 func (f *Fleet) tell(m *member) {
-	uris, level := f.wishes.of(m.name)
+	at := m.seat()
+	uris, level := f.wishes.of(at)
 	if len(uris) == 0 && level == "" {
 		return
 	}
@@ -249,8 +268,8 @@ func (f *Fleet) tell(m *member) {
 		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
 		defer cancel()
 		for _, uri := range uris {
-			if f.settleDesk(ctx, m.name, uri, true) == nil {
-				f.wishes.updated(m.name, uri, uriParams(uri)) // what changed in the gap was not announced
+			if f.settleDesk(ctx, at, uri, true) == nil {
+				f.wishes.updated(at, uri, uriParams(uri)) // what changed in the gap was not announced
 			}
 		}
 	})

@@ -208,19 +208,25 @@ func (rq *request) Ask(ctx context.Context, method string, params []byte) ([]byt
 	if tell == nil {
 		tell = rq.sess.standingTell()
 	}
+	return rq.sess.put(ctx, tell, rq.gone, method, params)
+}
+
+// put puts a request to the client by way of tell, and waits for the answer
+// until ctx ends or gone is closed.
+func (s *session) put(ctx context.Context, tell func([]byte), gone <-chan struct{}, method string, params []byte) ([]byte, error) {
 	if tell == nil {
 		return nil, fault.New(fault.Unavailable, method, "the client has no stream open on which it could be asked")
 	}
-	a := rq.sess.ask()
+	a := s.ask()
 	if a == nil {
 		return nil, fault.New(fault.Unavailable, method, "the client has gone, or too many requests wait for it")
 	}
-	defer rq.sess.forgetAsk(a)
+	defer s.forgetAsk(a)
 	tell(wire.AppendRequest(nil, a.id, method, params))
 	select {
 	case m, ok := <-a.answer:
 		return answerOf(method, m, ok)
-	case <-rq.gone:
+	case <-gone:
 		return nil, fault.New(fault.Closed, method, "the client has gone")
 	case <-ctx.Done():
 		tell(wire.AppendNotification(nil, notifyCanceled, append(wire.AppendInt([]byte(`{"requestId":`), a.id), '}')))

@@ -85,7 +85,7 @@ func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 	h.Set(versionHeader, version)
 	h.Set("Mcp-Method", rq.msg.Method)
 	switch rq.msg.Method {
-	case methodCall, methodGet, methodRead:
+	case methodCall, methodGet, methodRead, methodTaskGet, methodTaskUpdate, methodTaskCancel:
 		name, _ := rq.target()
 		h.Set("Mcp-Name", encodeHeader(name))
 		b.mu.Lock()

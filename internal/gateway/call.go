@@ -48,6 +48,8 @@ func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
 		return g.complete(ctx, rq)
 	case methodResult:
 		return g.result(ctx, rq)
+	case methodTaskGet, methodTaskResult, methodTaskList, methodTaskUpdate, methodTaskCancel:
+		return g.taskRequest(ctx, rq)
 	case methodDiscover:
 		if rq.modern {
 			return g.discover(rq)
@@ -94,6 +96,9 @@ func (rq *request) introduce() bool {
 		rq.client = everline.NewClientID()
 	}
 	rq.serves = readServed(rq.fields.meta.capabilities)
+	if rq.sess != nil {
+		rq.sess.offer(rq.serves)
+	}
 	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
 		rq.level = severity(raw)
 		return rq.level != 0
@@ -151,7 +156,13 @@ func (rq *request) failed(ctx context.Context, err error) answer {
 // token, whatever is in params: two clients may have chosen the same one.
 func (rq *request) progress(params []byte) {
 	params = wire.Set(params, rq.fields.meta.progressToken, "progressToken")
-	rq.emit(wire.AppendNotification(nil, "notifications/progress", params))
+	emit := rq.emit
+	if rq.late.Load() && rq.sess != nil {
+		if emit = rq.sess.logSink(); emit == nil {
+			return
+		}
+	}
+	emit(wire.AppendNotification(nil, "notifications/progress", params))
 }
 
 // complete routes completion/complete by what it refers to.

@@ -188,7 +188,7 @@ func TestProgressComesOnTheCallsOwnStream(t *testing.T) {
 	id := s.initialize("2025-11-25")
 	r := s.post(call("7", "echo", `"p"`), id)
 	const progress = `event: message` + "\n" + `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":`
-	if r.body != ":\n\n"+progress+"1}}\n\n"+progress+"2}}\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n" {
+	if r.body != ":\n\nid: post-1-0\nretry: 1000\ndata: \n\nid: post-1-1\n"+progress+"1}}\n\nid: post-1-2\n"+progress+"2}}\n\nid: post-1-3\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n" {
 		t.Errorf("got %q", r.body)
 	}
 	if r.header.Get("X-Accel-Buffering") != "no" {
@@ -270,7 +270,7 @@ func TestFaultJ6DuplicateIDsDoNotCross(t *testing.T) {
 func TestKeepAliveTurnsASlowCallIntoAStream(t *testing.T) {
 	h := newSlowHub()
 	s := serve(t, h.hub, Options{KeepAlive: 10 * time.Millisecond})
-	id := s.initialize("2025-11-25")
+	id := s.initialize("2025-06-18")
 	resp := s.open(t.Context(), "POST", "/mcp", call("1", "echo", "5"), id) // returns with the header, before the answer
 	defer resp.Body.Close()
 	within(t, "the call starts", h.started)

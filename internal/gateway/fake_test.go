@@ -84,7 +84,7 @@ func (h *hub) SetLevel(level string) {
 	h.levels = append(h.levels, level)
 }
 
-func (h *hub) Subscribe(_ context.Context, uri string, fn func([]byte)) (func(), error) {
+func (h *hub) SubscribeFor(_ context.Context, _ *everline.Session, uri string, fn func([]byte)) (func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subErr != nil {
@@ -101,6 +101,10 @@ func (h *hub) Subscribe(_ context.Context, uri string, fn func([]byte)) (func(),
 		defer h.mu.Unlock()
 		delete(h.subs[uri], id)
 	}, nil
+}
+
+func (h *hub) WatchTask(ctx context.Context, of *everline.Session, server, id string, fn func([]byte)) (func(), error) {
+	return h.SubscribeFor(ctx, of, "task "+server+" "+id, fn)
 }
 
 func (h *hub) subscribers(uri string) int {
@@ -283,7 +287,7 @@ func (s *site) tap(method, path, body string, headers ...string) *tap {
 		sc := bufio.NewScanner(resp.Body)
 		sc.Buffer(nil, 1<<20)
 		for sc.Scan() {
-			if data, ok := strings.CutPrefix(sc.Text(), "data: "); ok {
+			if data, ok := strings.CutPrefix(sc.Text(), "data: "); ok && data != "" {
 				tp.events <- data
 			}
 		}
@@ -368,4 +372,32 @@ func want(t *testing.T, r reply, status int, contains ...string) {
 // refusal is a fault as the hub returns it.
 func refusal(kind fault.Kind, outcome fault.Outcome) *fault.Fault {
 	return &fault.Fault{Kind: kind, Op: "tools/call", Server: "only", Gen: 3, Outcome: outcome}
+}
+
+// declare publishes the echo tool of a server with these capabilities.
+func (h *hub) declare(capabilities []byte) {
+	c := &catalog.Catalog{Capabilities: capabilities}
+	c.Items[catalog.Tools] = []catalog.Item{item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`)}
+	h.table.Store(catalog.Merge([]catalog.Entry{{Server: "only", Catalog: c, Published: true}}, catalog.Naming{}))
+}
+
+// answers answers every call with a task that is called own, and keeps the calls.
+func answers(seen *[]everline.Call, by everline.Answer) func(context.Context, *everline.Call) ([]byte, error) {
+	return func(_ context.Context, c *everline.Call) ([]byte, error) {
+		*seen = append(*seen, *c)
+		if c.Answered != nil {
+			c.Answered(by)
+		}
+		if c.Method == methodCall {
+			return []byte(`{"task":{"taskId":"own","status":"working","ttl":60000}}`), nil
+		}
+		return []byte(`{"taskId":"own","status":"working","ttl":60000}`), nil
+	}
+}
+
+// refuses refuses every call for another life.
+func refuses(gen uint64) func(context.Context, *everline.Call) ([]byte, error) {
+	return func(context.Context, *everline.Call) ([]byte, error) {
+		return nil, &fault.Fault{Kind: fault.NotFound, Gen: gen, Outcome: fault.NotSent, Err: fmt.Errorf("what generation %d remembered is lost", gen)}
+	}
 }

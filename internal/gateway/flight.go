@@ -17,6 +17,7 @@ type flight struct {
 	cancel context.CancelCauseFunc
 	sess   *session           // nil if no later message can name this request
 	emit   func(frame []byte) // see request.emit
+	tell   func(frame []byte) // see request.tell; nil too if the request is of the modern era
 }
 
 // flights are the requests in flight of the whole gateway.
@@ -37,6 +38,9 @@ func (f *flights) init() {
 func (f *flights) begin(parent context.Context, rq *request) (context.Context, *flight, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	fl := &flight{id: string(rq.msg.ID), cancel: cancel, sess: rq.sess, emit: rq.emit}
+	if !rq.modern {
+		fl.tell = rq.tell
+	}
 	f.mu.Lock()
 	closed := f.closed
 	if !closed {

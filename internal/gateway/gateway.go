@@ -28,9 +28,13 @@ type Backend interface {
 	Catalog() *everline.Catalog
 	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
 	WaitFirst(ctx context.Context)
-	// Subscribe asks for the updates of a resource until cancel is called; fn
-	// gets the params of each notification and does not block.
-	Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error)
+	// SubscribeFor asks for the updates of a resource, of the session's own life
+	// where there is one, until cancel is called; fn gets the params of each
+	// notification and does not block.
+	SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	// WatchTask asks a server for the news of one of its tasks until cancel is
+	// called; fn gets the params of each notification and does not block.
+	WatchTask(ctx context.Context, of *everline.Session, server, id string, fn func(params []byte)) (cancel func(), err error)
 	// OnChange calls fn, which does not block, after what is published changed.
 	OnChange(fn func(kinds []everline.Kind)) (cancel func())
 	// OnLog calls fn, which does not block, with each notifications/message.
@@ -109,20 +113,23 @@ func (o Options) filled() Options {
 // A Gateway serves MCP clients from one Backend. It has no goroutine of its
 // own; a request runs on the goroutine that its transport gives it.
 type Gateway struct {
-	backend Backend
-	opts    Options
-	info    []byte // serverInfo, encoded
-	envs    [len(listMembers)]listEnvelope
-	guard   guard
-	news    news
-	levels  levels
-	table   sessionTable
-	flights flights
-	parks   parks
-	listens atomic.Int64 // open streams of subscriptions/listen over HTTP
-	sealer  sealer
-	results results
-	groups  groups
+	backend   Backend
+	opts      Options
+	info      []byte // serverInfo, encoded
+	envs      [len(listMembers)]listEnvelope
+	guard     guard
+	news      news
+	levels    levels
+	table     sessionTable
+	flights   flights
+	parks     parks
+	listens   atomic.Int64 // open streams of subscriptions/listen over HTTP
+	sealer    sealer
+	results   results
+	tasks     tasks
+	responses responses
+	offered   atomic.Pointer[offered]
+	groups    groups
 
 	stop     chan struct{} // closed by Close: streams end in order
 	stopOnce sync.Once
@@ -160,6 +167,8 @@ func (g *Gateway) Close(ctx context.Context) error {
 	err := g.flights.drain(ctx)
 	g.parks.close()
 	g.table.close()
+	g.tasks.close()
+	g.responses.close()
 	return errors.Join(err, <-parts)
 }
 

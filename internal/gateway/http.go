@@ -115,6 +115,7 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 	}
 	defer g.table.unpin(s)
 	rq.sess, rq.gone = s, r.Context().Done()
+	p.sess = s
 	if !rq.msg.IsRequest() {
 		g.notice(rq)
 		p.w.WriteHeader(http.StatusAccepted)
@@ -128,8 +129,11 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 	if p.accept.events {
 		rq.emit, rq.tell = p.emit, p.tell
-		if rq.fields.meta.progressToken != nil {
-			p.keepAlive()
+		switch {
+		case p.sess != nil && rq.msg.Method == methodCall && p.sess.primed():
+			p.streamAfter(min(longCall, g.opts.KeepAlive))
+		case rq.fields.meta.progressToken != nil:
+			p.streamAfter(g.opts.KeepAlive)
 		}
 	}
 	p.finish(g.serve(ctx, rq))
@@ -203,6 +207,10 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.table.unpin(s)
+	if last := r.Header.Get("Last-Event-ID"); resumes(last) {
+		g.comeBack(w, r, s, last)
+		return
+	}
 	st := &standing{over: make(chan struct{})}
 	out := s.out()
 	if g.closing() || !s.attach(st) {
@@ -215,7 +223,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if events.open() != nil {
 		return
 	}
-	if first, frames := s.missed(r.Header.Get("Last-Event-ID")); len(frames) > 0 && events.numbered(first, frames) != nil {
+	if first, frames := s.missed(r.Header.Get("Last-Event-ID")); len(frames) > 0 && events.numbered(replayPrefix, first, frames) != nil {
 		return
 	}
 	t := &teller{

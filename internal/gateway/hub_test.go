@@ -52,13 +52,18 @@ func (s *site) up() *site {
 
 func assemble(t *testing.T, servers ...config.Server) *site {
 	t.Helper()
+	return assembleWith(t, Options{}, servers...)
+}
+
+func assembleWith(t *testing.T, opts Options, servers ...config.Server) *site {
+	t.Helper()
 	cfg := config.New()
 	cfg.Servers = servers
 	h, err := everline.Open(t.Context(), cfg, everline.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(h, Options{})
+	g := New(h, opts)
 	srv := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -19,9 +19,9 @@ const (
 // legacyVersions are those that initialize can agree on, newest first.
 var legacyVersions = []string{latestLegacy, "2025-06-18", batchVersion, firstVersion}
 
-// capabilities are the same for every client, and always all of them: servers
-// come and go, and a client that was told once that there are no prompts would
-// never ask again. A list that nobody fills is empty.
+// These capabilities are the same for every client, and always all of them:
+// servers come and go, and a client that was told once that there are no
+// prompts would never ask again. A list that nobody fills is empty.
 const (
 	legacyCapabilities = `{"completions":{},"logging":{},"prompts":{"listChanged":true},` +
 		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
@@ -44,7 +44,9 @@ func negotiate(params []byte) string {
 func (g *Gateway) initialized(rq *request, version string) answer {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
 	b = wire.AppendString(append(b, `,"result":{"protocolVersion":`...), version)
-	b = append(b, `,"capabilities":`+legacyCapabilities+`,"serverInfo":`...)
+	b = append(b, `,"capabilities":`...)
+	b = append(b, g.offer().legacy(version)...)
+	b = append(b, `,"serverInfo":`...)
 	b = append(b, g.info...)
 	if text := g.backend.Catalog().Instructions(); text != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), text)

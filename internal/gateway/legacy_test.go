@@ -318,10 +318,10 @@ type lateHub struct {
 	asked, accept chan struct{}
 }
 
-func (h lateHub) Subscribe(ctx context.Context, uri string, fn func([]byte)) (func(), error) {
+func (h lateHub) SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func([]byte)) (func(), error) {
 	h.asked <- struct{}{}
 	<-h.accept
-	return h.hub.Subscribe(ctx, uri, fn)
+	return h.hub.SubscribeFor(ctx, of, uri, fn)
 }
 
 func TestUnsubscribedWhileItWasBeingMade(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
 )
@@ -22,9 +23,13 @@ type listener struct {
 	id     []byte // raw id of the request, which is the subscription's id
 	want   listChanged
 	uris   []string
+	tasks  []*task
+	of     *everline.Session // whose lives are asked for updates; nil for those that are shared
 	feed   *feed
 	told   [kindCount]uint64
 	cancel []func()
+
+	endings []func() // of the tasks
 }
 
 // newListener reads the filter of a listen. Whatever changes from here on is
@@ -44,6 +49,8 @@ func (g *Gateway) newListener(rq *request) (*listener, *answer) {
 			l.want |= promptsChanged
 		case key == "resourcesListChanged" && on:
 			l.want |= resourcesChanged
+		case key == "taskIds":
+			l.tasks = g.listenedTasks(rq, val)
 		case key == "resourceSubscriptions":
 			for raw := range wire.Elements(val) {
 				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < maxSubscribed {
@@ -63,9 +70,10 @@ func (l *listener) subscribe(ctx context.Context) {
 	defer stop()
 	cancels := make([]func(), len(l.uris))
 	var all sync.WaitGroup
+	all.Go(func() { l.watchTasks(ctx) })
 	for i, uri := range l.uris {
 		all.Go(func() {
-			cancel, err := l.g.backend.Subscribe(ctx, uri, func(params []byte) {
+			cancel, err := l.g.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
 				l.feed.update(uri, l.tagged(notifyUpdated, params))
 			})
 			if err == nil {
@@ -104,9 +112,8 @@ func (l *listener) run(ctx context.Context, out sink) error {
 }
 
 func (l *listener) close() {
-	for _, cancel := range l.cancel {
-		cancel()
-	}
+	callAll(l.cancel)
+	callAll(l.endings)
 	l.feed.close()
 }
 
@@ -137,6 +144,17 @@ func (l *listener) ack() []byte {
 				b = append(b, ',')
 			}
 			b = wire.AppendString(b, uri)
+		}
+		b = append(b, ']')
+	}
+	if len(l.tasks) > 0 {
+		comma()
+		b = append(b, `"taskIds":[`...)
+		for i, t := range l.tasks {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = wire.AppendString(b, t.id)
 		}
 		b = append(b, ']')
 	}
@@ -178,6 +196,10 @@ func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter
 		return
 	}
 	defer g.flights.end(fl)
+	if s := g.pinNamed(rq); s != nil {
+		defer g.table.unpin(s)
+		l.of = &s.own
+	}
 	events := g.events(w)
 	defer events.done()
 	if events.open() != nil {

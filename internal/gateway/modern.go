@@ -20,7 +20,8 @@ var supportedJSON = []byte(`["` + strings.Join(supported, `","`) + `"]`)
 func (g *Gateway) discover(rq *request) answer {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
 	b = append(b, `,"result":{"resultType":"complete","supportedVersions":`...)
-	b = append(append(b, supportedJSON...), `,"capabilities":`+modernCapabilities...)
+	b = append(append(b, supportedJSON...), `,"capabilities":`...)
+	b = append(b, g.offer().modern...)
 	b = append(append(b, `,"_meta":{"`+metaServerInfo+`":`...), g.info...)
 	b = append(b, '}')
 	if text := g.backend.Catalog().Instructions(); text != "" {
@@ -77,7 +78,7 @@ func (g *Gateway) checkHeaders(rq *request, h http.Header) *answer {
 		return bad
 	}
 	switch rq.msg.Method {
-	case methodCall, methodGet, methodRead:
+	case methodCall, methodGet, methodRead, methodTaskGet, methodTaskUpdate, methodTaskCancel:
 	default:
 		return nil
 	}

@@ -77,21 +77,28 @@ func (g *Gateway) performModern(ctx context.Context, rq *request, c *everline.Ca
 	if err != nil {
 		return nil, err
 	}
-	if p == nil && rq.serves == 0 {
+	if p != nil {
+		return p.attend(ctx)
+	}
+	st, err := g.stay(rq, c)
+	if err != nil {
+		return nil, err
+	}
+	if rq.serves == 0 {
+		defer st.over()
 		c.Client = rq
-		result, err := g.backend.Call(ctx, c)
+		result, err := g.invoke(ctx, rq, c, st)
 		return lacked(rq.missing.Load(), result, err)
 	}
-	if p == nil {
-		if p = g.park(ctx, rq, c); p == nil {
-			return nil, errClosing
-		}
+	if p = g.park(ctx, rq, c, st); p == nil {
+		st.over()
+		return nil, errClosing
 	}
 	return p.attend(ctx)
 }
 
 // park begins a call that rq attends first; nil if the gateway is closing.
-func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call) *parked {
+func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call, st *stay) *parked {
 	p := &parked{
 		g: g, client: rq.client, serves: rq.serves, bind: rq.bind(), rq: rq,
 		done: make(chan struct{}), news: make(chan struct{}, 1),
@@ -114,11 +121,14 @@ func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call) *park
 	s.next++
 	p.id = s.next
 	s.all[p.id] = p
-	s.work.Go(func() { p.run(c) }) // ends as the type's comment says; close waits for it
+	s.work.Go(func() { // ends as the type's comment says; close waits for it
+		defer st.over()
+		p.run(rq, c, st)
+	})
 	return p
 }
 
-func (p *parked) run(c *everline.Call) {
+func (p *parked) run(rq *request, c *everline.Call, st *stay) {
 	defer close(p.done)
 	defer func() {
 		if v := recover(); v != nil {
@@ -128,7 +138,7 @@ func (p *parked) run(c *everline.Call) {
 			}
 		}
 	}()
-	result, err := p.g.backend.Call(p.ctx, c)
+	result, err := p.g.invoke(p.ctx, rq, c, st)
 	p.result, p.err = lacked(p.missing.Load(), result, err)
 	if f := (*fault.Fault)(nil); p.err != nil && errors.As(context.Cause(p.ctx), &f) {
 		p.err = f // why it was given up says more than that it was

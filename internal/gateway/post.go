@@ -14,10 +14,12 @@ type post struct {
 	g      *Gateway
 	w      http.ResponseWriter
 	accept accepted
+	sess   *session // whose client may come back for the stream; nil for one that cannot
 
 	mu       sync.Mutex // guards the rest; nothing waits under it
 	finished bool
 	feed     *feed       // nil while nothing has been said
+	kept     *response   // set with feed; nil if the stream cannot be resumed
 	last     chan answer // the answer, for the goroutine
 	ended    chan struct{}
 	timer    *time.Timer
@@ -38,12 +40,13 @@ func (p *post) tell(frame []byte) {
 	}
 }
 
-// keepAlive makes the response a stream when the answer takes long, so that
-// nothing in between gives the connection up.
-func (p *post) keepAlive() {
+// streamAfter makes the response a stream when the answer takes longer, so that
+// nothing in between gives the connection up, and that a client which loses it
+// can come back.
+func (p *post) streamAfter(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(p.g.opts.KeepAlive, func() { p.begin() })
+	p.timer = time.AfterFunc(d, func() { p.begin() })
 }
 
 // begin makes the response a stream; false if the answer is out already.
@@ -57,6 +60,9 @@ func (p *post) begin() bool {
 		p.feed = newFeed()
 		p.last = make(chan answer, 1)
 		p.ended = make(chan struct{})
+		if p.sess != nil && p.sess.resumable() {
+			p.kept = p.sess.respond()
+		}
 		go p.run() // ends when finish sends the answer; finish waits for it
 	}
 	return true
@@ -69,13 +75,16 @@ func (p *post) run() {
 	out := p.g.events(p.w)
 	defer out.done()
 	err := out.open()
+	if p.kept != nil && err == nil && p.sess.primed() {
+		err = out.prime(p.kept.prefix())
+	}
 	idle := time.NewTicker(p.g.opts.KeepAlive)
 	defer idle.Stop()
 	for {
 		select {
 		case <-p.feed.wake:
-			if frames, _ := p.feed.take(); len(frames) > 0 && err == nil {
-				err = out.write(frames)
+			if frames, _ := p.feed.take(); len(frames) > 0 {
+				err = p.write(out, frames, err)
 			}
 		case <-idle.C:
 			if err == nil {
@@ -83,11 +92,43 @@ func (p *post) run() {
 			}
 		case a := <-p.last:
 			frames, _ := p.feed.take()
-			if err == nil {
-				_ = out.write(append(frames, a.frame()))
+			if len(frames) > 0 {
+				err = p.write(out, frames, err)
 			}
+			p.writeLast(out, a.frame(), err)
 			return
 		}
+	}
+}
+
+// write writes frames unless err says that the client is gone, or it has come
+// back for the stream elsewhere.
+func (p *post) write(out *eventStream, frames [][]byte, err error) error {
+	if p.kept == nil {
+		if err == nil {
+			err = out.write(frames)
+		}
+		return err
+	}
+	first := p.kept.put(frames)
+	if err != nil || !p.kept.readBy(0) {
+		return err
+	}
+	return out.numbered(p.kept.prefix(), first, frames)
+}
+
+// writeLast is write for the answer.
+func (p *post) writeLast(out *eventStream, frame []byte, err error) {
+	frames := [][]byte{frame}
+	if p.kept == nil {
+		if err == nil {
+			_ = out.write(frames) // a client that is gone hears nothing
+		}
+		return
+	}
+	number, mine := p.kept.finish(frame)
+	if err == nil && mine {
+		_ = out.numbered(p.kept.prefix(), number, frames) // it can come back
 	}
 }
 

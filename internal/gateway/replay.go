@@ -74,14 +74,14 @@ type standingSink struct {
 }
 
 func (s standingSink) write(frames [][]byte) error {
-	return s.numbered(s.sess.keep(frames), frames)
+	return s.numbered(replayPrefix, s.sess.keep(frames), frames)
 }
 
-// numbered writes events whose ids begin with first.
-func (s *eventStream) numbered(first int64, frames [][]byte) error {
+// numbered writes events whose ids are the prefix and a number, from first on.
+func (s *eventStream) numbered(prefix string, first int64, frames [][]byte) error {
 	s.buf = s.buf[:0]
 	for i, f := range frames {
-		s.buf = strconv.AppendInt(append(s.buf, "id: "+replayPrefix...), first+int64(i), 10)
+		s.buf = strconv.AppendInt(append(s.buf, "id: "+prefix...), first+int64(i), 10)
 		s.buf = append(s.buf, "\nevent: message\ndata: "...)
 		s.buf = append(append(s.buf, wire.OneLine(f)...), "\n\n"...)
 	}

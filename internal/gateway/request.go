@@ -38,6 +38,7 @@ type request struct {
 	level   int                    // log messages from this severity on are wanted; 0 none
 	missing atomic.Pointer[string] // of a modern client: what was asked for and is not declared
 
+	late   atomic.Bool // the answer was a task: what belongs to the request may come later
 	muted  atomic.Bool // of a bridge: the client wants no answer
 	flying bool        // the transport has registered it in flights, before the next message was read
 }
@@ -47,9 +48,10 @@ type request struct {
 type fields struct {
 	name, uri, ref, cursor, level, requestID, notifications, arguments []byte
 	requestState, inputResponses                                       []byte
+	task, taskID                                                       []byte
 
 	meta struct {
-		version, capabilities, logLevel, progressToken, resultID []byte
+		version, capabilities, logLevel, progressToken, resultID, session []byte
 	}
 }
 
@@ -78,6 +80,10 @@ func readFields(params []byte) fields {
 			f.requestState = val
 		case "inputResponses":
 			f.inputResponses = val
+		case "task":
+			f.task = val
+		case "taskId":
+			f.taskID = val
 		case "_meta":
 			f.readMeta(val)
 		}
@@ -98,16 +104,22 @@ func (f *fields) readMeta(meta []byte) {
 			f.meta.progressToken = val
 		case metaResultID:
 			f.meta.resultID = val
+		case metaSession:
+			f.meta.session = val
 		}
 	}
 }
 
 // target is the value of params that a header mirrors and that a call is
-// routed by: the name of a tool or prompt, or the URI of a resource.
+// routed by: the name of a tool or prompt, the URI of a resource, or the id of a
+// task.
 func (rq *request) target() (string, bool) {
 	raw := rq.fields.name
-	if rq.msg.Method == methodRead {
+	switch rq.msg.Method {
+	case methodRead:
 		raw = rq.fields.uri
+	case methodTaskGet, methodTaskUpdate, methodTaskCancel:
+		raw = rq.fields.taskID
 	}
 	return wire.Text(raw)
 }

@@ -24,8 +24,13 @@ func (g *Gateway) perform(ctx context.Context, rq *request, c *everline.Call) ([
 		return g.performModern(ctx, rq, c)
 	}
 	c.Client, c.Capabilities = rq, rq.serves.declaration()
+	var st *stay
+	if rq.sess != nil {
+		c.Session = &rq.sess.own
+		st = &stay{sess: rq.sess}
+	}
 	for round := 0; ; round++ {
-		result, err := g.backend.Call(ctx, c)
+		result, err := g.invoke(ctx, rq, c, st)
 		if err != nil || !asksForInput(result) {
 			return result, err
 		}

@@ -18,24 +18,28 @@ type session struct {
 	g  *Gateway
 	id string // over HTTP: unguessable, visible ASCII; "" on stdio
 
-	mu      sync.Mutex        // guards the fields down to ended; nothing waits under it
-	told    [kindCount]uint64 // what of the news the client was told; see teller
-	version string            // negotiated protocol version
-	level   int               // lowest severity of log messages that are wanted; 0 none
-	flights []*flight
-	subs    map[string]func() // cancel of each subscription, by URI; nil while it is being made
-	feed    *feed             // nil until something can be told
-	sent    replay            // the last events of standing streams
-	stream  *standing         // the open standing stream; nil if none
-	greeted bool              // initialize was answered
-	client  uint64            // see everline.Client; set once
-	serves  served            // what servers may ask the client for
-	asks    map[int64]*asking // requests that wait for the client
-	left    bool              // the client can answer nothing any more
-	ready   bool              // the handshake is over: lists may be announced
-	ended   bool
+	mu        sync.Mutex        // guards the fields down to ended; nothing waits under it
+	told      [kindCount]uint64 // what of the news the client was told; see teller
+	version   string            // negotiated protocol version
+	level     int               // lowest severity of log messages that are wanted; 0 none
+	flights   []*flight
+	subs      map[string]func()    // cancel of each subscription, by URI; nil while it is being made
+	feed      *feed                // nil until something can be told
+	sent      replay               // the last events of standing streams
+	posts     uint64               // responses that could be resumed so far
+	responses map[uint64]*response // those that can be
+	stream    *standing            // the open standing stream; nil if none
+	greeted   bool                 // initialize was answered
+	client    uint64               // see everline.Client; set once
+	serves    served               // what servers may ask the client for
+	offers    served               // serves, and what its modern requests have declared
+	asks      map[int64]*asking    // requests that wait for the client
+	left      bool                 // the client can answer nothing any more
+	ready     bool                 // the handshake is over: lists may be announced
+	ended     bool
 
-	lane *lane // what is in flight, where answers go out on the session's own stream; else nil
+	own  everline.Session // what servers have for this client alone
+	lane *lane            // what is in flight, where answers go out on the session's own stream; else nil
 
 	// Of the table, guarded by its lock.
 	prev, next *session
@@ -155,6 +159,9 @@ func (s *session) end() {
 	}
 	s.mu.Unlock()
 	s.leave()
+	s.g.tasks.forget(s.client)
+	s.g.responses.forget(s)
+	s.own.End()
 	for _, cancel := range subs {
 		if cancel != nil {
 			cancel()
@@ -218,7 +225,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 		return have || !full, nil
 	}
 	out := s.out()
-	cancel, err := s.g.backend.Subscribe(ctx, uri, func(params []byte) {
+	cancel, err := s.g.backend.SubscribeFor(ctx, &s.own, uri, func(params []byte) {
 		out.update(uri, wire.AppendNotification(nil, notifyUpdated, params))
 	})
 	s.mu.Lock()
@@ -253,7 +260,9 @@ func (s *session) unsubscribe(uri string) {
 
 // newSession returns a session that is not in the table.
 func (g *Gateway) newSession(version string) *session {
-	return &session{g: g, client: everline.NewClientID(), version: version, told: g.news.now.Load().count}
+	s := &session{g: g, client: everline.NewClientID(), version: version, told: g.news.now.Load().count}
+	s.own.Client, s.own.Capabilities = s, s.declaration
+	return s
 }
 
 func (s *session) announced() [kindCount]uint64 {
@@ -274,6 +283,7 @@ func (s *session) declare(params []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serves = serves
+	s.offers |= serves
 }
 
 // introduce fills in what a call tells of the session.

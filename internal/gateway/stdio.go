@@ -209,6 +209,7 @@ func (p *pipe) startListen(rq *request) *answer {
 	if bad != nil {
 		return bad
 	}
+	l.of = &p.sess.own
 	if bad := p.lane.enter(rq); bad != nil {
 		return bad
 	}

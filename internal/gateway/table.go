@@ -27,8 +27,17 @@ func (t *sessionTable) init(limit int, idle time.Duration) {
 
 // add puts a new session in and pins it. It is false if the table is full of
 // sessions that are in use.
-func (t *sessionTable) add(s *session) bool {
+func (t *sessionTable) add(s *session) bool { return t.addAs(s, sessionID()) != nil }
+
+// addAs is add under a given id, and returns the session that is there then: an
+// older one of this id, or s; nil if the table is full.
+func (t *sessionTable) addAs(s *session, id string) *session {
 	t.mu.Lock()
+	if old := t.byID[id]; old != nil {
+		old.pins++
+		t.mu.Unlock()
+		return old
+	}
 	var gone *session
 	if len(t.byID) >= t.limit {
 		if gone = t.idlestLocked(); gone != nil {
@@ -37,7 +46,7 @@ func (t *sessionTable) add(s *session) bool {
 	}
 	ok := len(t.byID) < t.limit && !t.closed
 	if ok {
-		s.id = sessionID()
+		s.id = id
 		s.pins = 1
 		t.byID[s.id] = s
 		t.frontLocked(s)
@@ -47,7 +56,10 @@ func (t *sessionTable) add(s *session) bool {
 	if gone != nil {
 		gone.end()
 	}
-	return ok
+	if !ok {
+		return nil
+	}
+	return s
 }
 
 // pin returns the session of this id for one exchange or stream, nil if there

@@ -42,8 +42,10 @@ func Web(t T, s *Server) *Site {
 	if err != nil {
 		t.Fatalf("mcptest: %v", err)
 	}
-	site := &Site{URL: "http://" + listener.Addr().String(), s: s,
-		http: &http.Server{Handler: s.Handler(), ErrorLog: log.New(io.Discard, "", 0)}}
+	site := &Site{
+		URL: "http://" + listener.Addr().String(), s: s,
+		http: &http.Server{Handler: s.Handler(), ErrorLog: log.New(io.Discard, "", 0)},
+	}
 	ended := make(chan struct{})
 	go func() { // ends with site.Close, which the cleanup waits for
 		defer close(ended)

@@ -27,6 +27,7 @@ type listenFilter struct {
 	Prompts   bool     `json:"promptsListChanged"`
 	Resources bool     `json:"resourcesListChanged"`
 	URIs      []string `json:"resourceSubscriptions"`
+	TaskIDs   []string `json:"taskIds"`
 }
 
 func newListener(session, id string) *listener {
@@ -98,6 +99,12 @@ func (f *listenFilter) wants(method, params string) bool {
 		}
 		_ = json.Unmarshal([]byte(params), &p)
 		return slices.Contains(f.URIs, p.URI)
+	case "notifications/tasks":
+		var p struct {
+			ID string `json:"taskId"`
+		}
+		_ = json.Unmarshal([]byte(params), &p)
+		return slices.Contains(f.TaskIDs, p.ID)
 	}
 	return false
 }

@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline"
+)
+
+// An event is one event of a stream.
+type event struct{ id, data string }
+
+// A reading reads the events of a response, those without data too.
+type reading struct {
+	t    *testing.T
+	resp *http.Response
+	sc   *bufio.Scanner
+	stop context.CancelFunc
+}
+
+func (s *site) read(method, body string, headers ...string) *reading {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	s.t.Cleanup(cancel)
+	resp := s.open(ctx, method, "/mcp", body, headers...)
+	s.t.Cleanup(func() { resp.Body.Close() })
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(nil, 8<<20)
+	return &reading{s.t, resp, sc, cancel}
+}
+
+// next returns the next event; ok is false at the end of the stream.
+func (r *reading) next() (e event, ok bool) {
+	r.t.Helper()
+	for r.sc.Scan() {
+		switch line := r.sc.Text(); {
+		case strings.HasPrefix(line, "id: "):
+			e.id, ok = line[4:], true
+		case strings.HasPrefix(line, "data: "):
+			e.data, ok = line[6:], true
+		case line == "" && ok:
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// staged is a hub whose calls say their steps and end when they are told to.
+func staged(h *hub, result string) (step, end chan struct{}) {
+	step, end = make(chan struct{}), make(chan struct{})
+	h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
+		for n := 1; ; n++ {
+			select {
+			case <-step:
+				c.Progress([]byte(fmt.Sprintf(`{"progressToken":"t","progress":%d}`, n)))
+			case <-end:
+				return []byte(result), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return step, end
+}
+
+func TestAClientComesBackForTheResponseToAPost(t *testing.T) {
+	h := newHub()
+	step, end := staged(h, `{"content":[{"type":"text","text":"the answer"}]}`)
+	s := serve(t, h, Options{})
+	id, other := s.initialize("2025-11-25"), s.initialize("2025-11-25")
+	post := call("1", "echo", `"t"`)
+	go func() { step <- struct{}{} }() // taken by the call
+	first := s.read("POST", post, id)
+	e, _ := first.next()
+	if e != (event{id: "post-1-0"}) {
+		t.Fatalf("the stream begins with %+v, want an id and no data", e)
+	}
+	if e, _ = first.next(); e.id != "post-1-1" || !strings.Contains(e.data, `"progress":1`) {
+		t.Fatalf("then came %+v", e)
+	}
+	first.stop()
+	step <- struct{}{}
+	step <- struct{}{}
+	again := s.read("GET", "", id, "Last-Event-ID: post-1-1")
+	if e, _ = again.next(); e.id != "post-1-2" || !strings.Contains(e.data, `"progress":2`) {
+		t.Errorf("the first that was missed is %+v", e)
+	}
+	if e, _ = again.next(); e.id != "post-1-3" || !strings.Contains(e.data, `"progress":3`) {
+		t.Errorf("the second is %+v", e)
+	}
+	newest := s.read("GET", "", id, "Last-Event-ID: post-1-3")
+	if e, ok := again.next(); ok || again.sc.Err() != nil {
+		t.Errorf("two streams at once: %+v %v", e, again.sc.Err())
+	}
+	close(end)
+	if e, _ = newest.next(); e.id != "post-1-4" || !strings.Contains(e.data, "the answer") {
+		t.Errorf("the answer is %+v", e)
+	}
+	if e, ok := newest.next(); ok {
+		t.Errorf("behind the answer came %+v", e)
+	}
+	late := s.read("GET", "", id, "Last-Event-ID: post-1-0") // once more, from the begin
+	for n := 1; n <= 4; n++ {
+		if e, _ := late.next(); e.id != fmt.Sprintf("post-1-%d", n) {
+			t.Errorf("event %d of the whole stream is %+v", n, e)
+		}
+	}
+	for _, last := range []string{"post-1-0", "post-2-0", "post-x-0", "post-1", "post-1--1"} {
+		if got := s.do("GET", "/mcp", "", other, "Last-Event-ID: "+last); got.status != 400 {
+			t.Errorf("another client asked for %s: %d %s", last, got.status, got.body)
+		}
+	}
+}
+
+// A call that takes long is answered on a stream from the first second on, so
+// that its client can come back, whether it asked for progress or not.
+func TestALongCallCanBeResumed(t *testing.T) {
+	h := newHub()
+	_, end := staged(h, `{"content":[{"type":"text","text":"late"}]}`)
+	s := serve(t, h, Options{KeepAlive: 20 * time.Millisecond})
+	id := s.initialize("2025-11-25")
+	first := s.read("POST", call("7", "echo", ""), id)
+	e, _ := first.next()
+	first.stop()
+	close(end)
+	again := s.read("GET", "", id, "Last-Event-ID: "+e.id)
+	if e, _ = again.next(); !strings.Contains(e.data, `"id":7`) || !strings.Contains(e.data, "late") {
+		t.Errorf("the answer is %+v", e)
+	}
+}
+
+func TestOlderClientsGetNoEventWithoutData(t *testing.T) {
+	h := newHub()
+	step, end := staged(h, `{"content":[]}`)
+	s := serve(t, h, Options{})
+	id := s.initialize("2025-06-18")
+	go func() { step <- struct{}{}; close(end) }()
+	r := s.read("POST", call("1", "echo", `"t"`), id)
+	if e, _ := r.next(); e.id != "post-1-1" || e.data == "" {
+		t.Errorf("the stream begins with %+v", e)
+	}
+}
+
+func TestKeptResponsesAreBounded(t *testing.T) {
+	h := newHub()
+	g := New(h, Options{})
+	defer g.Close(context.Background())
+	begin := func(s *session, size int) *response {
+		r := s.respond()
+		r.put([][]byte{make([]byte, 100)})
+		r.finish(make([]byte, size))
+		return r
+	}
+	crowd := g.newSession(latestLegacy)
+	for range 3 * resumeEach {
+		begin(crowd, 10)
+	}
+	if n := len(crowd.responses); n != resumeEach || crowd.responses[3*resumeEach] == nil {
+		t.Errorf("%d are kept of one session, or not the newest", n)
+	}
+	large := g.newSession(latestLegacy)
+	begin(large, resumeTotal+1)
+	if len(large.responses) != 0 || g.responses.bytes > resumeTotal {
+		t.Errorf("%d bytes are kept", g.responses.bytes)
+	}
+	begin(large, resumeTotal/2)
+	begin(large, resumeTotal/2-1000)
+	if len(crowd.responses) != 0 || len(large.responses) != 2 {
+		t.Errorf("%d and %d are kept, want the newest", len(crowd.responses), len(large.responses))
+	}
+	noisy := large.respond()
+	for range 2 * resumeFrames {
+		noisy.put([][]byte{make([]byte, 1000)})
+	}
+	if noisy.bytes > resumeBytes || len(noisy.frames) > resumeFrames || noisy.next != 2*resumeFrames+1 {
+		t.Errorf("%d frames of %d bytes are kept of one stream", len(noisy.frames), noisy.bytes)
+	}
+	large.end()
+	if g.responses.order.Len() != 0 || g.responses.bytes != 0 {
+		t.Errorf("%d are kept of sessions that have ended", g.responses.order.Len())
+	}
+	noisy.finish(nil)
+	if g.responses.order.Len() != 0 {
+		t.Error("a response that ends behind its session is kept")
+	}
+}
+
+func TestKeptResponsesAreForgottenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(newHub(), Options{})
+		defer g.Close(context.Background())
+		s := g.newSession(latestLegacy)
+		kept := func() (numbers []uint64, bytes int) {
+			synctest.Wait()
+			g.responses.mu.Lock()
+			defer g.responses.mu.Unlock()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return slices.Sorted(maps.Keys(s.responses)), g.responses.bytes
+		}
+		s.respond().finish([]byte("{}"))
+		time.Sleep(resumeTime / 2)
+		s.respond().finish([]byte("{}"))
+		time.Sleep(resumeTime/2 + time.Second)
+		if got, _ := kept(); !slices.Equal(got, []uint64{2}) {
+			t.Errorf("%d are kept, want the newer", got)
+		}
+		time.Sleep(resumeTime)
+		if got, bytes := kept(); len(got) != 0 || bytes != 0 {
+			t.Errorf("%d are kept, of %d bytes", got, bytes)
+		}
+	})
+}

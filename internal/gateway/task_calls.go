@@ -1,0 +1,397 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Tasks are of two kinds: those of 2025-11-25 (basic/utilities/tasks), which
+// the client asks for, and those of the extension of 2026-07-28, which the
+// server decides on. A client can have those of its own era alone.
+const (
+	methodTaskGet    = "tasks/get"
+	methodTaskResult = "tasks/result" // 2025-11-25 alone, like the next
+	methodTaskList   = "tasks/list"
+	methodTaskCancel = "tasks/cancel"
+	methodTaskUpdate = "tasks/update" // the extension alone
+
+	extensionTasks = "io.modelcontextprotocol/tasks"
+	metaRelated    = "io.modelcontextprotocol/related-task"
+
+	taskPage  = 50               // tasks on one page of a list
+	taskLook  = 10 * time.Second // how long a list waits for the state of a task
+	watchWait = time.Second      // how long a new task waits for its news to be subscribed to
+)
+
+// An offered is what is declared to clients while a table is out.
+type offered struct {
+	table  *everline.Catalog
+	tasks  string // of 2025-11-25, with a comma behind; "" if no server has them
+	modern string // whole
+	ext    bool   // some server has the tasks extension
+}
+
+// offer is what is declared now. Tasks are declared if a server has them.
+func (g *Gateway) offer() *offered {
+	table := g.backend.Catalog()
+	if o := g.offered.Load(); o != nil && o.table == table {
+		return o
+	}
+	o := &offered{table: table, modern: modernCapabilities}
+	var has, cancel, calls bool
+	for raw := range table.Capabilities() {
+		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", extensionTasks))
+		if t := wire.Get(raw, "tasks"); wire.IsObject(t) {
+			has = true
+			cancel = cancel || wire.IsObject(wire.Get(t, "cancel"))
+			calls = calls || wire.IsObject(wire.Get(t, "requests", "tools", "call"))
+		}
+	}
+	if o.ext {
+		o.modern = `{"extensions":{"` + extensionTasks + `":{}},` + modernCapabilities[1:]
+	}
+	if has {
+		o.tasks = `"tasks":{"list":{}`
+		if cancel {
+			o.tasks += `,"cancel":{}`
+		}
+		if calls {
+			o.tasks += `,"requests":{"tools":{"call":{}}}`
+		}
+		o.tasks += "},"
+	}
+	g.offered.Store(o)
+	return o
+}
+
+// legacy is what a client of an older version is told.
+func (o *offered) legacy(version string) string {
+	if version != latestLegacy || o.tasks == "" {
+		return legacyCapabilities
+	}
+	return "{" + o.tasks + legacyCapabilities[1:]
+}
+
+// mayBeTask tells whether the answer to a call may be a task.
+func (rq *request) mayBeTask() bool {
+	if rq.msg.Method != methodCall {
+		return false
+	}
+	if rq.modern {
+		return rq.declaresTasks()
+	}
+	return wire.IsObject(rq.fields.task)
+}
+
+func (rq *request) declaresTasks() bool {
+	return wire.IsObject(wire.Get(rq.fields.meta.capabilities, "extensions", extensionTasks))
+}
+
+// invoke hands a call to the backend. If the answer is a task it is remembered,
+// and gets an id of ours.
+func (g *Gateway) invoke(ctx context.Context, rq *request, c *everline.Call, st *stay) ([]byte, error) {
+	if !rq.mayBeTask() {
+		return g.backend.Call(ctx, c)
+	}
+	again := *c
+	c = &again
+	var by everline.Answer
+	c.Answered = func(a everline.Answer) { by = a }
+	result, err := g.backend.Call(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return g.begun(ctx, rq, c, st, by, result), nil
+}
+
+// begun returns a result with our id in place of the server's if it is a task.
+func (g *Gateway) begun(ctx context.Context, rq *request, c *everline.Call, st *stay, by everline.Answer, result []byte) []byte {
+	path, ttlKey := []string{"task", "taskId"}, "ttl"
+	state := wire.Get(result, "task")
+	if rq.modern {
+		path, ttlKey, state = path[1:], "ttlMs", result
+		if kind, _ := wire.Text(wire.Get(result, "resultType")); kind != "task" {
+			return result
+		}
+	}
+	own, ok := wire.Text(wire.Get(state, "taskId"))
+	if !ok {
+		return result
+	}
+	t := &task{own: own, by: by, lives: c.Session}
+	switch {
+	case st == nil:
+	case st.sess != nil:
+		t.owner = st.sess.client
+	default:
+		t.ends, st.kept = append(t.ends, st.end), true
+	}
+	g.tasks.add(t, timeToLive(state, ttlKey))
+	id := wire.AppendString(nil, t.id)
+	if !rq.modern {
+		g.tasks.note(t, timeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
+		rq.late.Store(true)
+		g.followTask(ctx, t, st)
+	}
+	return relate(wire.Set(result, id, path...), t.own, t.id)
+}
+
+// followTask hands the news of a task to the client that it is for.
+func (g *Gateway) followTask(ctx context.Context, t *task, st *stay) {
+	if st == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	end, err := g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
+		if wire.Get(params, "taskId") == nil {
+			return // a new life of the server has been told that we listen
+		}
+		params = relate(wire.Set(params, wire.AppendString(nil, t.id), "taskId"), t.own, t.id)
+		g.tasks.note(t, timeToLive(params, "ttl"), nil)
+		if emit := st.sess.logSink(); emit != nil {
+			emit(wire.AppendNotification(nil, "notifications/tasks/status", params))
+		}
+	})
+	if err == nil {
+		g.tasks.at(t, end)
+	}
+}
+
+// timeToLive is how long a task is remembered from now on.
+func timeToLive(state []byte, key string) time.Duration {
+	ms, ok := wire.Int(wire.Get(state, key))
+	if !ok || ms < 0 {
+		return taskUnlimited
+	}
+	return min(time.Duration(min(ms, taskLongest.Milliseconds()))*time.Millisecond, taskLongest) + taskGrace
+}
+
+// relate puts the id to in place of from where _meta says which task something
+// belongs to.
+func relate(object []byte, from, to string) []byte {
+	if id, ok := wire.Text(wire.Get(object, "_meta", metaRelated, "taskId")); ok && id == from {
+		return wire.Set(object, wire.AppendString(nil, to), "_meta", metaRelated, "taskId")
+	}
+	return object
+}
+
+// taskRequest answers the requests about tasks.
+func (g *Gateway) taskRequest(ctx context.Context, rq *request) answer {
+	switch method := rq.msg.Method; {
+	case rq.modern && (method == methodTaskList || method == methodTaskResult), !rq.modern && method == methodTaskUpdate:
+		return rq.noMethod()
+	case rq.modern && !g.offer().ext, !rq.modern && g.offer().tasks == "":
+		return rq.noMethod()
+	case rq.modern && !rq.declaresTasks():
+		return *rq.errorAnswer(codeMissingCapability, "Missing required client capability: "+extensionTasks,
+			[]byte(`{"requiredCapabilities":{"extensions":{"`+extensionTasks+`":{}}}}`))
+	}
+	if !rq.introduce() {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+	}
+	if rq.msg.Method == methodTaskList {
+		return g.listTasks(ctx, rq)
+	}
+	id, ok := wire.Text(rq.fields.taskID)
+	if !ok {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid params: the taskId is missing", nil)
+	}
+	t := g.tasks.find(id, g.clientOf(rq))
+	if t == nil {
+		return *rq.errorAnswer(codeInvalidParams, "Task not found: "+id, nil)
+	}
+	ctx, end, err := g.depart(ctx, rq)
+	if err != nil {
+		return rq.failure(fault.From(rq.msg.Method, err))
+	}
+	defer end()
+	result, err := g.askTask(ctx, rq, t, rq.msg.Method, rq.msg.Params)
+	f := fault.From(rq.msg.Method, err)
+	switch {
+	case f == nil:
+		return rq.result(result)
+	case f.Kind == fault.NotFound:
+		return *rq.errorAnswer(codeInvalidParams, "Task not found: "+f.Text(), nil)
+	default:
+		return rq.failed(ctx, err)
+	}
+}
+
+// clientOf is the client with a session that a request comes from; 0 for none.
+func (g *Gateway) clientOf(rq *request) uint64 {
+	if rq.sess != nil {
+		return rq.sess.client
+	}
+	if s := g.pinNamed(rq); s != nil {
+		defer g.table.unpin(s)
+		return s.client
+	}
+	return 0
+}
+
+// askTask puts a request about a task to the server that has it. What the
+// server does not know any more is forgotten.
+func (g *Gateway) askTask(ctx context.Context, rq *request, t *task, method string, params []byte) ([]byte, error) {
+	c := &everline.Call{
+		Method: method, Server: t.by.Server, Name: t.own, Session: t.lives,
+		Params:       wire.Set(wire.Delete(params, "_meta", metaSession), wire.AppendString(nil, t.own), "taskId"),
+		Client:       taskClient{rq, t},
+		Capabilities: rq.serves.declaration(),
+		LogLevel:     severities[rq.level],
+	}
+	if t.by.Mortal {
+		c.Generation = t.by.Generation
+	}
+	if rq.fields.meta.progressToken != nil && rq.emit != nil {
+		c.Progress = rq.progress
+	}
+	result, err := g.backend.Call(ctx, c)
+	if f := fault.From(method, err); f != nil {
+		if f.Kind == fault.NotFound || method == methodTaskGet && f.RPC != nil && f.RPC.Code == codeInvalidParams {
+			g.tasks.drop(t)
+		}
+		return nil, err
+	}
+	result = relate(result, t.own, t.id)
+	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.own && method != methodTaskResult {
+		result = wire.Set(result, wire.AppendString(nil, t.id), "taskId")
+		key, seen := "ttl", result
+		if rq.modern {
+			key, seen = "ttlMs", nil
+		}
+		g.tasks.note(t, timeToLive(result, key), bytes.Clone(seen))
+	}
+	return result, nil
+}
+
+// listTasks answers tasks/list with the tasks of this client alone: a server
+// that all clients share lists those of all.
+func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
+	var after uint64
+	if rq.fields.cursor != nil && !wire.IsNull(rq.fields.cursor) {
+		text, _ := wire.Text(rq.fields.cursor)
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err != nil {
+			return *rq.errorAnswer(codeInvalidParams, "Invalid params: unknown cursor", nil)
+		}
+		after = n
+	}
+	ctx, end, err := g.depart(parent, rq)
+	if err != nil {
+		return rq.failure(fault.From(rq.msg.Method, err))
+	}
+	defer end()
+	all := g.tasks.of(rq.client, after)
+	page := all[:min(len(all), taskPage)]
+	states := g.taskStates(ctx, rq, page)
+	b := []byte(`{"tasks":[`)
+	for _, state := range states {
+		if state == nil {
+			continue
+		}
+		if b[len(b)-1] != '[' {
+			b = append(b, ',')
+		}
+		b = append(b, state...)
+	}
+	b = append(b, ']')
+	if len(all) > len(page) {
+		b = wire.AppendString(append(b, `,"nextCursor":`...), strconv.FormatUint(page[len(page)-1].serial, 10))
+	}
+	return rq.result(append(b, '}'))
+}
+
+// taskStates asks for the states of tasks, all at the same time. One whose
+// server does not say stands as it was seen last; nil for one that is lost.
+func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task) [][]byte {
+	ctx, cancel := context.WithTimeout(ctx, taskLook)
+	defer cancel()
+	states := make([][]byte, len(page))
+	var work sync.WaitGroup
+	for i, t := range page {
+		work.Go(func() {
+			state, err := g.askTask(ctx, rq, t, methodTaskGet, nil)
+			switch {
+			case err == nil:
+				states[i] = wire.Delete(state, "_meta")
+			case g.tasks.find(t.id, rq.client) != nil:
+				states[i] = g.tasks.state(t)
+			}
+		})
+	}
+	work.Wait()
+	return states
+}
+
+// A taskClient is the client of a request about a task: what the server asks
+// and says meanwhile names the task by our id, and the answers by the server's.
+type taskClient struct {
+	*request
+	t *task
+}
+
+// Ask is request.Ask.
+func (c taskClient) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+	result, err := c.request.Ask(ctx, method, relate(params, c.t.own, c.t.id))
+	return relate(result, c.t.id, c.t.own), err
+}
+
+// Notify is request.Notify.
+func (c taskClient) Notify(method string, params []byte) {
+	c.request.Notify(method, relate(params, c.t.own, c.t.id))
+}
+
+// listenedTasks are the tasks that a listen asks for and its client has.
+func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task {
+	if !rq.declaresTasks() {
+		return nil
+	}
+	client := g.clientOf(rq)
+	seen := map[string]bool{}
+	var all []*task
+	for raw := range wire.Elements(ids) {
+		id, _ := wire.Text(raw)
+		if t := g.tasks.find(id, client); t != nil && !seen[id] && len(all) < maxSubscribed {
+			seen[id] = true
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// watchTasks asks the servers for the news of the tasks, all at the same time,
+// and keeps those that will be told.
+func (l *listener) watchTasks(ctx context.Context) {
+	cancels := make([]func(), len(l.tasks))
+	var all sync.WaitGroup
+	for i, t := range l.tasks {
+		all.Go(func() {
+			cancel, err := l.g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
+				if wire.Get(params, "taskId") != nil {
+					params = wire.Set(params, wire.AppendString(nil, t.id), "taskId")
+					l.feed.update("task "+t.id, l.tagged("notifications/tasks", params))
+				}
+			})
+			if err == nil {
+				cancels[i] = cancel
+			}
+		})
+	}
+	all.Wait()
+	var kept []*task
+	for i, cancel := range cancels {
+		if cancel != nil {
+			l.endings = append(l.endings, cancel)
+			kept = append(kept, l.tasks[i])
+		}
+	}
+	l.tasks = kept
+}

@@ -1,0 +1,308 @@
+package mcptest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	extension = "io.modelcontextprotocol/tasks"
+	related   = "io.modelcontextprotocol/related-task"
+)
+
+// TaskTools are the tools that a TaskDesk serves, the fixtures that the
+// official suite asks for.
+var TaskTools = []string{
+	`{"name":"greet","inputSchema":{"type":"object"}}`,
+	`{"name":"slow_compute","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
+	`{"name":"failing_job","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
+	`{"name":"protocol_error_job","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
+	`{"name":"confirm_delete","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
+	`{"name":"multi_input","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
+	`{"name":"test_tool_with_task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
+}
+
+// TaskCapabilities are what a server with a TaskDesk declares.
+func TaskCapabilities(era Era) string {
+	if era == Modern {
+		return `{"tools":{"listChanged":true},"extensions":{"` + extension + `":{}}}`
+	}
+	return `{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+}
+
+// A TaskDesk makes a server one with tasks: of 2025-11-25, or of the extension
+// of 2026-07-28. Its ids are task-1, task-2 and so on, as those of any other.
+type TaskDesk struct {
+	s      *Server
+	modern bool
+
+	mu    sync.Mutex // guards the rest
+	tasks []*deskTask
+}
+
+type deskTask struct {
+	id      string
+	due     time.Time // when it ends by itself; zero: when it is told to
+	ended   chan struct{}
+	state   string // once ended is closed
+	result  string
+	failure string
+	waits   []string // keys of inputs that are missing
+}
+
+// Desk puts tasks on a server whose tools are TaskTools.
+func Desk(s *Server) *TaskDesk {
+	d := &TaskDesk{s: s, modern: s.cfg.Era == Modern}
+	s.On("tools/call", d.call)
+	for method, f := range map[string]func(*deskTask, *taskParams) *Reply{
+		"tasks/get": d.get, "tasks/update": d.update, "tasks/cancel": d.cancel, "tasks/result": d.result,
+	} {
+		s.On(method, func(r *Request) *Reply { return d.about(r, f) })
+	}
+	s.On("tasks/list", d.list)
+	return d
+}
+
+type taskParams struct {
+	Name      string
+	Arguments struct {
+		Name    string
+		Seconds float64
+	}
+	Task *struct {
+		TTL int `json:"ttl"`
+	}
+	TaskID string `json:"taskId"`
+	Inputs map[string]struct {
+		Content struct{ Name string }
+	} `json:"inputResponses"`
+	Meta struct {
+		Capabilities struct {
+			Extensions map[string]json.RawMessage
+		} `json:"io.modelcontextprotocol/clientCapabilities"`
+	} `json:"_meta"`
+}
+
+func (p *taskParams) declared() bool { return p.Meta.Capabilities.Extensions[extension] != nil }
+
+func readTask(r *Request) *taskParams {
+	var p taskParams
+	_ = json.Unmarshal(r.Params, &p) // what is missing is zero
+	return &p
+}
+
+func textResult(text string, bad bool) string {
+	quoted, _ := json.Marshal(text)
+	return fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"isError":%t}`, quoted, bad)
+}
+
+func (d *TaskDesk) call(r *Request) *Reply {
+	p := readTask(r)
+	wants := p.Task != nil
+	if d.modern {
+		wants = p.declared()
+	}
+	switch p.Name {
+	case "greet":
+		return &Reply{Result: textResult("Hello, "+p.Arguments.Name+"!", false)}
+	case "test_tool_with_task":
+		if len(p.Inputs) == 0 {
+			return &Reply{Result: `{"resultType":"input_required","inputRequests":{"user_name":` + elicitation + `},"requestState":"one"}`}
+		}
+	case "failing_job":
+		if !wants && d.modern {
+			return &Reply{Error: `{"code":-32021,"message":"tasks are required","data":{"requiredCapabilities":{"extensions":{"` + extension + `":{}}}}}`}
+		}
+	}
+	if !wants {
+		return &Reply{Result: textResult("done", false), Delay: time.Duration(p.Arguments.Seconds * float64(time.Second))}
+	}
+	t := d.begin(p)
+	r.Progress(1)
+	if d.modern {
+		return &Reply{Result: `{"resultType":"task",` + d.state(t, false)[1:]}
+	}
+	return &Reply{Result: `{"task":` + d.state(t, false) + `}`}
+}
+
+const elicitation = `{"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
+
+// begin begins the task of a call.
+func (d *TaskDesk) begin(p *taskParams) *deskTask {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := &deskTask{id: "task-" + strconv.Itoa(len(d.tasks)+1), ended: make(chan struct{}), state: "completed", result: textResult("done", false)}
+	d.tasks = append(d.tasks, t)
+	after := time.Duration(p.Arguments.Seconds * float64(time.Second))
+	switch p.Name {
+	case "failing_job":
+		t.result, after = textResult("it failed", true), time.Second
+	case "protocol_error_job":
+		t.state, t.result, t.failure = "failed", "", `{"code":-32603,"message":"it broke"}`
+	case "confirm_delete":
+		t.waits = []string{"confirm"}
+		return t
+	case "multi_input":
+		t.waits = []string{"first", "second"}
+		return t
+	case "test_tool_with_task":
+		for _, in := range p.Inputs {
+			t.result = textResult("Hello, "+in.Content.Name, false)
+		}
+	}
+	if after >= 0 {
+		t.due = time.Now().Add(after)
+	}
+	return t
+}
+
+// settled tells whether a task has ended.
+func (t *deskTask) settledLocked() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+	}
+	if !t.due.IsZero() && !time.Now().Before(t.due) {
+		close(t.ended)
+		return true
+	}
+	return false
+}
+
+// state is a task as it is told of.
+func (d *TaskDesk) state(t *deskTask, detailed bool) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	status := "working"
+	more := ""
+	switch {
+	case t.settledLocked():
+		status = t.state
+		if detailed && t.result != "" && status == "completed" {
+			more = `,"result":` + t.result
+		} else if detailed && status == "failed" {
+			more = `,"error":` + t.failure
+		}
+	case len(t.waits) > 0:
+		status = "input_required"
+		var parts []string
+		for _, key := range t.waits {
+			parts = append(parts, strconv.Quote(key)+":"+elicitation)
+		}
+		if detailed {
+			more = `,"inputRequests":{` + strings.Join(parts, ",") + `}`
+		}
+	}
+	ttl, poll := "ttl", "pollInterval"
+	if d.modern {
+		ttl, poll = "ttlMs", "pollIntervalMs"
+	} else {
+		more = ""
+	}
+	return fmt.Sprintf(`{"taskId":%q,"status":%q,"createdAt":"2026-07-28T00:00:00Z","lastUpdatedAt":"2026-07-28T00:00:00Z",%q:60000,%q:100%s}`, t.id, status, ttl, poll, more)
+}
+
+// about serves a request that is about one task.
+func (d *TaskDesk) about(r *Request, f func(*deskTask, *taskParams) *Reply) *Reply {
+	p := readTask(r)
+	if d.modern && r.Method == "tasks/result" || !d.modern && r.Method == "tasks/update" {
+		return nil
+	}
+	if d.modern && !p.declared() {
+		return &Reply{Error: `{"code":-32021,"message":"not declared","data":{"requiredCapabilities":{"extensions":{"` + extension + `":{}}}}}`}
+	}
+	d.mu.Lock()
+	i := slices.IndexFunc(d.tasks, func(t *deskTask) bool { return t.id == p.TaskID })
+	var t *deskTask
+	if i >= 0 {
+		t = d.tasks[i]
+	}
+	d.mu.Unlock()
+	if t == nil {
+		return &Reply{Error: `{"code":-32602,"message":"unknown task"}`}
+	}
+	return f(t, p)
+}
+
+func (d *TaskDesk) get(t *deskTask, _ *taskParams) *Reply { return &Reply{Result: d.state(t, true)} }
+
+func (d *TaskDesk) update(t *deskTask, p *taskParams) *Reply {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := len(t.waits)
+	t.waits = slices.DeleteFunc(t.waits, func(key string) bool { _, ok := p.Inputs[key]; return ok })
+	if was > 0 && len(t.waits) == 0 && !t.settledLocked() {
+		close(t.ended)
+	}
+	return &Reply{Result: `{"resultType":"complete"}`}
+}
+
+func (d *TaskDesk) cancel(t *deskTask, _ *taskParams) *Reply {
+	d.mu.Lock()
+	if !t.settledLocked() {
+		t.state, t.result = "cancelled", textResult("canceled", true)
+		close(t.ended)
+	}
+	d.mu.Unlock()
+	if d.modern {
+		return &Reply{Result: `{"resultType":"complete"}`}
+	}
+	return d.get(t, nil)
+}
+
+// result waits for the end of a task.
+func (d *TaskDesk) result(t *deskTask, _ *taskParams) *Reply {
+	d.mu.Lock()
+	settled, due := t.settledLocked(), t.due
+	d.mu.Unlock()
+	if !settled {
+		var alarm <-chan time.Time
+		if !due.IsZero() {
+			timer := time.NewTimer(time.Until(due))
+			defer timer.Stop()
+			alarm = timer.C
+		}
+		select {
+		case <-t.ended:
+		case <-alarm:
+		case <-d.s.done:
+		}
+	}
+	return &Reply{Result: t.result[:len(t.result)-1] + fmt.Sprintf(`,"_meta":{%q:{"taskId":%q}}}`, related, t.id)}
+}
+
+// list lists the tasks of all, as a server with one session does.
+func (d *TaskDesk) list(*Request) *Reply {
+	if d.modern {
+		return nil
+	}
+	d.mu.Lock()
+	all := slices.Clone(d.tasks)
+	d.mu.Unlock()
+	parts := make([]string, len(all))
+	for i, t := range all {
+		parts[i] = d.state(t, false)
+	}
+	return &Reply{Result: `{"tasks":[` + strings.Join(parts, ",") + `]}`}
+}
+
+// Finish ends the nth task, from 1, and tells of it.
+func (d *TaskDesk) Finish(n int) {
+	d.mu.Lock()
+	t := d.tasks[n-1]
+	if !t.settledLocked() {
+		close(t.ended)
+	}
+	d.mu.Unlock()
+	method := "notifications/tasks/status"
+	if d.modern {
+		method = "notifications/tasks"
+	}
+	d.s.Notify(method, d.state(t, true))
+}

@@ -29,6 +29,9 @@ var mayImport = map[string][]string{
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "config", "fault"},
 	"internal/doctor":    {".", "internal/admin", "config", "fault"},
+	"internal/drill":     {"internal/admin", "fault"},
+	"internal/show":      {},
+	"internal/top":       {"internal/admin", "internal/show", "fault"},
 	"internal/observe":   {"."},
 
 	// What the operating system does for a server's processes. The shim imports
@@ -55,6 +58,8 @@ var mayImportForeign = map[string][]string{
 	"internal/transport": {"golang.org/x/sys"},
 	"internal/stray":     {"golang.org/x/sys"},
 	"internal/admin":     {"golang.org/x/sys"},
+	"internal/show":      {"github.com/clipperhouse/displaywidth"},
+	"internal/top":       {"github.com/gdamore/tcell/v3"},
 }
 
 // free are folders with their own rules: commands wire everything, and

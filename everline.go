@@ -45,14 +45,36 @@ type Call struct {
 	// Client is who the call is made for: what the server asks and logs during
 	// the call goes there, and to no other. nil: its requests are refused.
 	Client Client
+	// Session is whose life of a server serves the call, where the server's
+	// isolation is "session". nil: that of nobody in particular.
+	Session *Session
+	// Generation makes the call one for the life of this generation alone:
+	// another is not asked, and the fault is NotFound. 0: any life.
+	Generation uint64
+	// Answered hears who has answered with the result, before Call returns. nil:
+	// not wanted.
+	Answered func(by Answer)
 	// Capabilities are the client capabilities that a modern server is told of
 	// where Params have none in _meta: a raw object. nil: none.
 	Capabilities []byte
 }
 
+// An Answer says which life of which server has answered a call.
+type Answer struct {
+	Server     string
+	Client     uint64 // whose own life it is; 0: the one that is shared
+	Generation uint64
+	Mortal     bool // what the server remembers ends with this life
+}
+
 // A Client serves what servers ask for during its calls: elicitation/create,
 // sampling/createMessage and roots/list.
 type Client = fleet.Client
+
+// A Session is one client between its first call and its end; servers whose
+// isolation is "session" have a life of their own for each. Whoever makes one
+// must End it.
+type Session = fleet.Session
 
 // NewClientID returns the ID of a new Client. Calls whose Clients have the
 // same ID are of one client: where a server does not say whose call a request
@@ -97,21 +119,43 @@ type Status struct {
 	Transport  string
 	PID        int
 	URL        string
-	Era        string // "legacy", "modern", "" if not known yet
-	Version    string // negotiated protocol version
-	Counts     [4]int // by Kind
-	Tokens     int    // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
+	Era        string           // "legacy", "modern", "" if not known yet
+	Version    string           // negotiated protocol version
+	Counts     [4]int           // by Kind
+	Tokens     int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
+	Handshake  []HandshakePhase // how the serving life came up, in order; nil if none serves
 	CatalogAt  time.Time
 	Since      time.Time
 	Next       time.Time // next attempt; zero if none is due
 	Attempt    int
-	Cause      *fault.Fault // nil if all is well
-	Out        int          // calls in flight
-	Waiting    int          // calls that wait for the server
-	Noise      uint64       // lines or events of this life that were no messages, skipped
-	LastNoise  string       // the newest of them, cut
-	StderrRate float64      // bytes a second that the process writes to stderr, of late
+	Cause      *fault.Fault  // nil if all is well
+	Out        int           // calls in flight
+	Waiting    int           // calls that wait for the server
+	Calls      uint64        // calls that have ended since Open, however they did
+	P50, P95   time.Duration // how long the newest 256 answers took, waiting included; 0 if there was none yet
+	Noise      uint64        // lines or events of this life that were no messages, skipped
+	LastNoise  string        // the newest of them, cut
+	StderrRate float64       // bytes a second that the process writes to stderr, of late
 	Warnings   []string
 	Origin     config.Origin
-	Remedy     string // a command to type; "" if none is needed
+	Sessions   []SessionStatus // of a server whose isolation is "session": the lives of single clients, the oldest first
+	Remedy     string          // a command to type; "" if none is needed
+}
+
+// A HandshakePhase is one part of how a life came up: "spawn" (until its
+// process ran), "first byte" (from then until it first answered), "era" (the
+// probe for it), "initialize" and "list". Those that it did not go through are
+// left out.
+type HandshakePhase = fleet.HandshakePhase
+
+// A SessionStatus is what is known about the life of a server that one client
+// has for itself. Generations count within it.
+type SessionStatus struct {
+	Client     uint64 // the ID of the session's Client
+	State      string
+	Generation uint64
+	PID        int
+	Since      time.Time
+	Out        int          // calls in flight
+	Cause      *fault.Fault // nil if all is well
 }

@@ -421,7 +421,9 @@ func TestFaultQ1NothingIsChangedOnTheWay(t *testing.T) {
 		e := newEndpoint(t, hub)
 		legacy := e.client(0)
 		for _, c := range []struct{ method, name, params, want string }{
-			{"tools/list", "", "", tool}, {"prompts/list", "", "", prompt}, {"resources/list", "", "", resource},
+			{"tools/list", "", "", tool},
+			{"prompts/list", "", "", prompt},
+			{"resources/list", "", "", resource},
 			{"tools/call", "odd", `"name":"odd","arguments":{}`, result[1:]},
 			{"prompts/get", "odd", `"name":"odd"`, result[1:]},
 			{"resources/read", "u://odd", `"uri":"u://odd"`, result[1:]},

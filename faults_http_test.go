@@ -133,7 +133,8 @@ const dead = "mcptest-session-1"
 func TestFaultA1RestartWithClosedPort(t *testing.T) {
 	// Idempotent: a call may be written to a connection whose end is not seen yet.
 	s := mcptest.New(mcptest.Config{Tools: []string{
-		`{"name":"work","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}`}})
+		`{"name":"work","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}`,
+	}})
 	f := serveAt(t, s.Handler())
 	hub := open(t, servers{"a": with(f.web(), map[string]any{"retry": map[string]any{"firstDelay": "300ms"}})}, everline.Options{})
 	st := ready(t, hub, "a", 0)

@@ -101,8 +101,10 @@ func TestRedirectsKeepCredentialsHome(t *testing.T) {
 		}
 	}))
 	at := func(path string) map[string]any {
-		return map[string]any{"type": "http", "url": "http://" + home.addr + path,
-			"headers": map[string]string{"Authorization": "Bearer secret-token"}}
+		return map[string]any{
+			"type": "http", "url": "http://" + home.addr + path,
+			"headers": map[string]string{"Authorization": "Bearer secret-token"},
+		}
 	}
 	hub := open(t, servers{"a": at("/moved")}, everline.Options{})
 	ready(t, hub, "a", 0)

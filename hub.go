@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -98,11 +99,17 @@ func (h *Hub) callIn(ctx context.Context, table *Catalog, c *Call) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	s := h.fleet.Slot(t.Server)
-	if s == nil {
-		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+t.Server)
+	s, release, err := h.fleet.At(t.Server, c.Session)
+	if err != nil {
+		return nil, err
 	}
+	if release != nil {
+		defer release()
+	}
+	answered := h.answered(t.Server, c, release != nil)
 	return s.Call(ctx, &fleet.Request{
+		Gen:          c.Generation,
+		Answered:     answered,
 		Method:       c.Method,
 		Name:         t.Name,
 		Params:       c.Params,
@@ -114,9 +121,24 @@ func (h *Hub) callIn(ctx context.Context, table *Catalog, c *Call) ([]byte, erro
 	}, t.Replay)
 }
 
+// answered tells the caller of who has answered; nil if that is not wanted.
+func (h *Hub) answered(server string, c *Call, own bool) func(gen uint64, mortal bool) {
+	if c.Answered == nil {
+		return nil
+	}
+	var client uint64
+	if own {
+		client = c.Session.Client.ID()
+	}
+	return func(gen uint64, mortal bool) { c.Answered(Answer{server, client, gen, mortal}) }
+}
+
 // target finds where a call goes: a pure lookup in the client's table.
 func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, error) {
 	name, ok := c.Name, true
+	if c.Server != "" && strings.HasPrefix(c.Method, "tasks/") {
+		return catalog.Target{Server: c.Server, Name: c.Name}, nil
+	}
 	if c.Server != "" {
 		if name, ok = exposed(table, c); !ok && c.Method != "tools/call" && c.Method != "prompts/get" {
 			return catalog.Target{Server: c.Server, Name: c.Name}, nil // a request about no item
@@ -185,7 +207,29 @@ func exposed(table *Catalog, c *Call) (string, bool) {
 // all lives of its server. fn gets the params of each notification, in order,
 // and one more after a life was replaced; it must not block.
 func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return h.fleet.Subscribe(ctx, uri, fn)
+	return h.SubscribeFor(ctx, nil, uri, fn)
+}
+
+// SubscribeFor is Subscribe for a session, whose own life is asked where the
+// server's isolation says that it has one.
+func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	return h.subscribeIn(ctx, h.Catalog(), of, uri, fn)
+}
+
+func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	target, ok := table.Resource(uri)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
+	}
+	return h.fleet.Subscribe(ctx, of, target.Server, uri, fn)
+}
+
+// WatchTask asks a server for the news of a task until cancel is called, over
+// all lives of the server; id is the server's own. fn gets the params of each
+// notification and must not block. A server of 2025-11-25 tells of all its
+// tasks unasked; one of the tasks extension need not tell of any.
+func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
+	return h.fleet.Subscribe(ctx, of, server, fleet.TaskPrefix+id, fn)
 }
 
 // SetLevel asks all servers for log messages from this level on ("debug" to

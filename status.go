@@ -77,6 +77,7 @@ func (h *Hub) status(v *fleet.View) Status {
 		if v.Info.Era.Modern {
 			st.Era = "modern"
 		}
+		st.Handshake = v.Info.Phases
 		st.wire(v.Now().Info)
 	}
 	if c := v.Catalog; c != nil {
@@ -88,7 +89,14 @@ func (h *Hub) status(v *fleet.View) Status {
 	}
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()
-		st.Out, st.Waiting = n.Out, n.Waiting
+		st.Out, st.Waiting, st.Calls = n.Out, n.Waiting, n.Ended
+		st.P50, st.P95 = n.P50, n.P95
+		if what := s.Drilling(); what != "" {
+			st.Warnings = append(st.Warnings, "a drill breaks it on purpose: "+what)
+		}
+	}
+	for _, o := range h.fleet.Own(st.Name) {
+		st.Sessions = append(st.Sessions, sessionStatus(o))
 	}
 	for _, c := range h.Catalog().Conflicts() {
 		if c.Server == st.Name {
@@ -102,6 +110,18 @@ func (h *Hub) status(v *fleet.View) Status {
 		if w := c.warning(); w != "" {
 			st.Warnings = append(st.Warnings, w)
 		}
+	}
+	return st
+}
+
+func sessionStatus(o fleet.Own) SessionStatus {
+	v := o.Slot.View()
+	st := SessionStatus{
+		Client: o.Client, State: v.Seen(), Generation: v.State.Gen, Since: v.Since,
+		Out: o.Slot.Counts().Out, Cause: v.Cause,
+	}
+	if v.State.Serving != 0 {
+		st.PID = v.Info.PID
 	}
 	return st
 }

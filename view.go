@@ -168,11 +168,12 @@ func (v *View) callFound(ctx context.Context, m *made, c *Call) ([]byte, error) 
 
 // Subscribe is Hub.Subscribe for the resources that the view has.
 func (v *View) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	target, ok := v.Catalog().Resource(uri)
-	if !ok {
-		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
-	}
-	return v.fleet.SubscribeAt(ctx, target.Server, uri, fn)
+	return v.SubscribeFor(ctx, nil, uri, fn)
+}
+
+// SubscribeFor is Hub.SubscribeFor for the resources that the view has.
+func (v *View) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	return v.subscribeIn(ctx, v.Catalog(), of, uri, fn)
 }
 
 // OnChange calls fn after what the view publishes has changed, with the kinds

@@ -120,31 +120,6 @@ func vscode() client {
 	}
 }
 
-// An input is a question of a VS Code file.
-type input struct {
-	description string
-	standIn     *string
-}
-
-func vscodeServers(r *reader, root *node) []*node {
-	r.inputs = map[string]input{}
-	if list := root.get("inputs"); list != nil {
-		for _, n := range list.list {
-			var in input
-			if d := n.get("description"); d != nil {
-				in.description = d.text
-			}
-			if d := n.get("default"); d != nil && d.kind == stringNode {
-				in.standIn = &d.text
-			}
-			if id := n.get("id"); id != nil && id.kind == stringNode {
-				r.inputs[id.text] = in
-			}
-		}
-	}
-	return underKeys("servers")(r, root)
-}
-
 func windsurf() client {
 	return client{
 		name: FormatWindsurf, title: "Windsurf", find: underKeys("mcpServers"), own: []string{"mcpServers"},

@@ -177,10 +177,25 @@ func TestInterpolation(t *testing.T) {
 		read: func(path string) (string, error) { return "<" + path + ">", nil },
 	}
 	for _, c := range []struct{ in, want string }{
-		{"plain", "plain"}, {"$", "$"}, {"$A", "$A"}, {"$$", "$"}, {"$${A}", "${A}"}, {"a$$b$$", "a$b$"},
-		{"${A}${A}", "11"}, {"${env:A}", "1"}, {"${E}", ""}, {"${D}", "${A}"},
-		{"${E:-d}", "d"}, {"${A:-d}", "1"}, {"${X:-}", ""}, {"${X:-${A}}", "1"}, {"${X:-${Y:-z}}!", "z!"}, {"${X:-a:-b}", "a:-b"},
-		{"${A:?no}", "1"}, {"${file:x/y}", "<x/y>"}, {"${env:X:-d}", "d"},
+		{"plain", "plain"},
+		{"$", "$"},
+		{"$A", "$A"},
+		{"$$", "$"},
+		{"$${A}", "${A}"},
+		{"a$$b$$", "a$b$"},
+		{"${A}${A}", "11"},
+		{"${env:A}", "1"},
+		{"${E}", ""},
+		{"${D}", "${A}"},
+		{"${E:-d}", "d"},
+		{"${A:-d}", "1"},
+		{"${X:-}", ""},
+		{"${X:-${A}}", "1"},
+		{"${X:-${Y:-z}}!", "z!"},
+		{"${X:-a:-b}", "a:-b"},
+		{"${A:?no}", "1"},
+		{"${file:x/y}", "<x/y>"},
+		{"${env:X:-d}", "d"},
 	} {
 		if got, err := p.expand(c.in); err != nil || got != c.want {
 			t.Errorf("expand(%q) = %q, %v, want %q", c.in, got, err, c.want)

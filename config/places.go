@@ -77,7 +77,11 @@ func LinkEntry(format, endpoint, program string) Entry {
 		return Entry{{"type", "remote"}, {"url", endpoint}, {"enabled", true}}
 	case FormatGoose:
 		return Entry{
-			{"name", LinkName}, {"type", "streamable_http"}, {"uri", endpoint}, {"enabled", true}, {"timeout", 300},
+			{"name", LinkName},
+			{"type", "streamable_http"},
+			{"uri", endpoint},
+			{"enabled", true},
+			{"timeout", 300},
 			{"description", "All MCP servers behind everline"},
 		}
 	default: // Cursor, Zed, Codex

@@ -23,10 +23,17 @@ func Load(paths ...string) (*Config, error) { return LoadAs("", paths...) }
 // LoadAs is Load where all files have one format, whatever they look like; ""
 // finds out each. An unknown format is an error of kind fault.Invalid.
 func LoadAs(format string, paths ...string) (*Config, error) {
+	return LoadAsking(nil, format, paths...)
+}
+
+// LoadAsking is LoadAs where the inputs of VS Code files that no variable
+// answers are asked for; a nil ask answers none.
+func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
 	if len(paths) == 0 {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("no file was named"), Remedy: "name a file with --config"}
 	}
 	b := newBuilder(os.LookupEnv)
+	b.ask = ask
 	if err := b.choose(format); err != nil {
 		return nil, err
 	}
@@ -105,6 +112,7 @@ type builder struct {
 	// keeping tells that references are kept in place of their values; realEnv
 	// is then where variables that say where we are come from.
 	keeping bool
+	ask     Ask // answers the inputs of VS Code files; nil answers none
 	realEnv func(string) (string, bool)
 }
 
@@ -124,7 +132,7 @@ type reader struct {
 	file   string
 	server string  // the server that is being read; "" outside of one
 	client *client // whose file it is; nil for our own format
-	inputs map[string]input
+	inputs map[string]Input
 }
 
 func (r *reader) env(name string) (string, bool) { return r.builder.env(name) }

@@ -81,7 +81,7 @@ func Settings() []Setting {
 		{SectionStandard, "enabled", TypeBool, nil, "The reverse of disabled, as some clients write it.", ""},
 
 		{SectionServer, "disabled", TypeBool, nil, "Not started until it is enabled.", ""},
-		{SectionServer, "lazy", TypeBool, nil, "Started by the first call; its tools are listed from disk until then.", "Lazy"},
+		{SectionServer, "lazy", TypeBool, nil, "Started by the first call; its tools are listed from disk until then. One that has never been listed is started once.", "Lazy"},
 		{SectionServer, "required", TypeBool, nil, "/readyz says no without it.", "Required"},
 		{SectionServer, "overlap", TypeBool, nil, "A successor starts before the old life ends; true for a URL, false for a command.", "Overlap"},
 		{SectionServer, "startupTimeout", TypeTime, nil, "The limit for start, handshake and first listing.", "StartupTimeout"},
@@ -99,6 +99,9 @@ func Settings() []Setting {
 		{SectionServer, "maxConcurrent", TypeNumber, nil, "How many calls it gets at a time; 0: no limit.", "MaxConcurrent"},
 		{SectionServer, "maxWaiting", TypeNumber, nil, "How many calls may wait for it.", "MaxWaiting"},
 		{SectionServer, "maxMessage", TypeSize, nil, "The largest message.", "MaxMessage"},
+		{SectionServer, "isolation", TypeWord, []string{IsolationShared, IsolationSession}, "Whether all clients share one life of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
+		{SectionServer, "maxSessions", TypeNumber, nil, "With isolation session: how many clients may have a life of their own at a time; one more is refused.", "MaxSessions"},
+		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "With isolation session: a life of one client ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
 		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
 		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},

@@ -29,7 +29,7 @@ type Config struct {
 	Groups    []Group       // further endpoints, /mcp/<name>, by name
 }
 
-// Outage, Pins and Expose as words of a configuration.
+// Outage, Pins, Expose and Isolation as words of a configuration.
 const (
 	OutageKeep  = "keep"
 	OutageHide  = "hide"
@@ -38,6 +38,9 @@ const (
 	PinsEnforce = "enforce"
 	ExposeAll   = "all"
 	ExposeFind  = "search"
+
+	IsolationShared  = "shared"
+	IsolationSession = "session"
 )
 
 // A Group is an endpoint of its own for some of the servers.
@@ -108,6 +111,10 @@ type Server struct {
 	MaxWaiting    int   // calls that may wait; 1024
 	MaxMessage    int64 // bytes of one message; 64 MiB
 
+	Isolation   string        // "shared": one life for all clients; "session": each client's session has a life of its own
+	MaxSessions int           // with Isolation "session": such lives at a time; 64
+	SessionIdle time.Duration // and how long one lives on without a call; 30 min; 0: until its session ends
+
 	Limits Limits // of its processes
 
 	Replay Replay // may a call whose outcome is unknown be sent again
@@ -154,6 +161,9 @@ func NewServer(name string) Server {
 		PingMisses:      3,
 		MaxWaiting:      1024,
 		MaxMessage:      64 << 20,
+		Isolation:       IsolationShared,
+		MaxSessions:     64,
+		SessionIdle:     30 * time.Minute,
 		Retry: Retry{
 			Restart:     "always",
 			FastTries:   5,

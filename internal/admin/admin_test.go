@@ -51,6 +51,7 @@ func (h *fakeHub) Call(_ context.Context, c *everline.Call) ([]byte, error) {
 	h.call = *c
 	return []byte(`{"content":[],"n":1.0}`), h.fail
 }
+
 func (h *fakeHub) did(op, server string) error {
 	h.asked = append(h.asked, op+" "+server)
 	return h.fail
@@ -64,14 +65,37 @@ func (h *fakeHub) PinChanges() []everline.PinChange {
 		{Server: "a", What: "changed", Was: []byte("be kind"), Now: []byte("be \u200bkind")},
 	}
 }
+
 func (h *fakeHub) Approve(_ context.Context, s, tool string) (int, error) {
 	return 2, h.did("approve", s+"."+tool)
 }
+
 func (h *fakeHub) Await(ctx context.Context, s string, gen uint64) (everline.Status, error) {
 	h.gen = gen
 	st, _ := h.Server(s)
 	return st, h.did("await", s)
 }
+
+func (h *fakeHub) Drill(ctx context.Context, s string, d everline.Drill) (everline.DrillReport, error) {
+	if err := h.did("drill "+d.Fault, s); err != nil {
+		return everline.DrillReport{}, err
+	}
+	d.Broken()
+	if d.For > 0 {
+		<-ctx.Done()
+		return everline.DrillReport{}, fault.From("drill", ctx.Err())
+	}
+	d.Over()
+	var r everline.DrillReport
+	r.Well, r.Before, r.After, r.Recovery = true, 3, 4, 1500*time.Microsecond
+	r.Clients = everline.DrillTally{Calls: 3, Answered: 2, Failed: map[fault.Kind]int{fault.Exited: 1}}
+	return r, nil
+}
+
+func (h *fakeHub) Probe(_ context.Context, c *everline.Call) ([]byte, error) {
+	return []byte(`{"content":[],"probe":true}`), h.did("probe", c.Name)
+}
+func (h *fakeHub) Ping(_ context.Context, s string) error { return h.did("ping", s) }
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -83,7 +107,7 @@ func newFake(t *testing.T) *fakeHub {
 		t.Fatal(err)
 	}
 	return &fakeHub{cfg: cfg, states: []everline.Status{
-		{Name: "up", State: "connected", Generation: 3, Transport: "stdio", PID: 42, Era: "legacy", Version: "2025-06-18", Counts: [4]int{1, 2, 3, 4}, CatalogAt: since, Since: since, Origin: cfg.Servers[0].Origin},
+		{Name: "up", State: "connected", Generation: 3, Transport: "stdio", PID: 1 << 30, Era: "legacy", Calls: 7, Handshake: []everline.HandshakePhase{{Name: "spawn", Took: 4200 * time.Microsecond}}, P50: 1500 * time.Microsecond, P95: 310 * time.Millisecond, Version: "2025-06-18", Counts: [4]int{1, 2, 3, 4}, CatalogAt: since, Since: since, Origin: cfg.Servers[0].Origin},
 		{
 			Name: "down", State: "disconnected", Generation: 9, Transport: "auto", URL: "http://h/", Next: since, Attempt: 2, Origin: cfg.Servers[1].Origin, Remedy: "everline logs down",
 			Cause: &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Stderr: []string{"key is secret-value"}, Err: errors.New("exit 1 with secret-value")},
@@ -151,10 +175,11 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":42,"era":"legacy",` +
+	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":1073741824,"era":"legacy",` +
 		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"toolTokensEstimate":0,"catalogAt":"2026-01-02T03:04:05Z",` +
 		`"since":"2026-01-02T03:04:05Z","nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
-		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"noise":0,"stderrBytesPerSecond":0}`
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"sessions":[],"noise":0,"stderrBytesPerSecond":0,` +
+		`"calls":7,"handshake":[{"phase":"spawn","ms":4.2}],"latencyMsP50":1.5,"latencyMsP95":310,"memoryBytes":null}`
 	if string(up) != want {
 		t.Errorf("got  %s\nwant %s", up, want)
 	}
@@ -368,5 +393,68 @@ func TestDeepStateDir(t *testing.T) {
 	}
 	if _, err := NewClient(dir).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestDrill(t *testing.T) {
+	h := newFake(t)
+	c := serve(t, h, NewJournal())
+	var steps []string
+	r, err := c.Drill(t.Context(), "up", DrillRequest{Fault: "kill"}, func(s DrillStep) { steps = append(steps, s.What) })
+	if err != nil || !slices.Equal(steps, []string{"broken", "over", "done"}) {
+		t.Fatalf("%v, %v", steps, err)
+	}
+	if r.Server != "up" || r.Fault != "kill" || !r.Well || r.GenerationAfter != 4 || r.RecoveryMS != 1.5 ||
+		r.Clients.Answered != 2 || r.Clients.Failed["exited"] != 1 || r.Probes.Failed == nil {
+		t.Errorf("%+v", r)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = c.Drill(ctx, "up", DrillRequest{Fault: "hang", ForMS: 60_000}, func(DrillStep) { cancel() })
+	if fault.KindOf(err) != fault.Canceled {
+		t.Errorf("interrupted: %v", err)
+	}
+
+	h.fail = &fault.Fault{Kind: fault.Invalid, Remedy: "--fault kill", Err: errors.New("with secret-value")}
+	_, err = c.Drill(t.Context(), "up", DrillRequest{Fault: "404"}, func(s DrillStep) { t.Errorf("a step: %+v", s) })
+	if f := fault.From("", err); f.Kind != fault.Invalid || f.Remedy != "--fault kill" || strings.Contains(f.Error(), "secret") {
+		t.Errorf("refused: %v", err)
+	}
+	for _, req := range []DrillRequest{{Fault: "kill", ForMS: -1}} {
+		if _, err := c.Drill(t.Context(), "up", req, func(DrillStep) {}); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	if _, err := c.Drill(t.Context(), "upp", DrillRequest{Fault: "kill"}, func(DrillStep) {}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("an unknown server: %v", err)
+	}
+}
+
+// TestDrillEndsWithTheProcess: an everline that shuts down waits for no drill.
+func TestDrillEndsWithTheProcess(t *testing.T) {
+	a := New(Options{Hub: newFake(t), Journal: NewJournal()})
+	w := httptest.NewRecorder()
+	a.EndStreams()
+	a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/servers/up/drill", strings.NewReader(`{"fault":"hang","forMs":60000}`)))
+	if body := w.Body.String(); !strings.Contains(body, `"what":"failed"`) && !strings.Contains(body, `"kind":"canceled"`) {
+		t.Errorf("%s", body)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	h := newFake(t)
+	c := serve(t, h, NewJournal())
+	if err := c.Ping(t.Context(), "up"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Ping(t.Context(), "nobody"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("nobody: %v", err)
+	}
+	result, err := c.Call(t.Context(), CallRequest{Server: "up", Tool: "x", Probe: true})
+	if err != nil || !strings.Contains(string(result), `"probe"`) {
+		t.Errorf("%s, %v", result, err)
+	}
+	if !slices.Equal(h.asked, []string{"ping up", "probe x"}) {
+		t.Errorf("asked %q", h.asked)
 	}
 }

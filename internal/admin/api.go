@@ -31,6 +31,9 @@ type Hub interface {
 	PinChanges() []everline.PinChange
 	Approve(ctx context.Context, server, tool string) (int, error)
 	Await(ctx context.Context, server string, gen uint64) (everline.Status, error)
+	Drill(ctx context.Context, server string, d everline.Drill) (everline.DrillReport, error)
+	Probe(ctx context.Context, c *everline.Call) ([]byte, error)
+	Ping(ctx context.Context, server string) error
 }
 
 // Options make an API. Hub and Journal are required.
@@ -52,7 +55,8 @@ type API struct {
 	started time.Time
 	hider   atomic.Pointer[hider]
 	broken  atomic.Pointer[string] // why the configuration is not reloaded; nil if it is
-	stop    chan struct{}          // closed by EndStreams
+	memory  memory
+	stop    chan struct{} // closed by EndStreams
 	end     func()
 }
 
@@ -107,6 +111,8 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/events", a.events)
 	mux.HandleFunc("GET /v1/servers/{name}/logs", a.logs)
 	mux.HandleFunc("POST /v1/servers/{name}/{op}", a.operate)
+	mux.HandleFunc("POST /v1/servers/{name}/drill", a.drill)
+	mux.HandleFunc("POST /v1/servers/{name}/ping", a.ping)
 	mux.HandleFunc("POST /v1/call", a.call)
 	mux.HandleFunc("POST /v1/reload", a.reload)
 	mux.HandleFunc("GET /v1/pins", a.pins)
@@ -133,7 +139,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 		required[s.Name] = s.Required
 	}
 	for _, s := range a.opts.Hub.Status() {
-		st.Servers = append(st.Servers, shapeServer(s, required[s.Name], hide))
+		st.Servers = append(st.Servers, a.shape(s, required[s.Name], hide))
 	}
 	answer(w, http.StatusOK, st)
 }
@@ -214,7 +220,16 @@ func (a *API) answerServer(w http.ResponseWriter, op, name string) {
 		return
 	}
 	s, _ := a.opts.Hub.Config().Server(name)
-	answer(w, http.StatusOK, shapeServer(st, s.Required, a.hide()))
+	answer(w, http.StatusOK, a.shape(st, s.Required, a.hide()))
+}
+
+// shape is shapeServer with what the system knows about the process.
+func (a *API) shape(st everline.Status, required bool, hide func(string) string) Server {
+	s := shapeServer(st, required, hide)
+	if s.PID != nil {
+		s.Memory = known(a.memory.of(*s.PID))
+	}
+	return s
 }
 
 func (a *API) noServer(op, name string) *fault.Fault {
@@ -262,7 +277,11 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	result, err := a.opts.Hub.Call(r.Context(), &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
+	send := a.opts.Hub.Call
+	if req.Probe {
+		send = a.opts.Hub.Probe
+	}
+	result, err := send(r.Context(), &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
 	if err != nil {
 		a.fail(w, err)
 		return

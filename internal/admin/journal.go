@@ -27,7 +27,7 @@ func NewJournal() *Journal { return &Journal{changed: make(chan struct{})} }
 // Record keeps an event. It does not block, and so can be a hub's Emit.
 func (j *Journal) Record(e everline.Event) {
 	head := e.About()
-	shaped := Event{Time: head.Time, Server: head.Server, Generation: head.Gen, Kind: EventKind(e), Text: e.String()}
+	shaped := Event{Time: head.Time, Server: head.Server, Generation: head.Gen, Session: head.Session, Kind: EventKind(e), Text: e.String()}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.last++

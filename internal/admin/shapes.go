@@ -69,8 +69,32 @@ type Server struct {
 	Origin          string     `json:"origin"` // file:line
 	Remedy          *string    `json:"remedy"` // what to type
 	Warnings        []string   `json:"warnings"`
+	Sessions        []Session  `json:"sessions"`             // with isolation session: the lives of single clients
 	Noise           uint64     `json:"noise"`                // lines of this life where messages belong that were none
 	StderrRate      float64    `json:"stderrBytesPerSecond"` // of late
+	Calls           uint64     `json:"calls"`                // that have ended since everline started, however they did
+	Handshake       []Phase    `json:"handshake"`            // how the serving life came up
+	P50             *float64   `json:"latencyMsP50"`         // of the newest 256 answers, waiting included
+	P95             *float64   `json:"latencyMsP95"`
+	Memory          *int64     `json:"memoryBytes"` // resident, of its process and all below it; null where that is not known
+}
+
+// Phase is one part of how a life came up: spawn, first byte, era, initialize
+// or list.
+type Phase struct {
+	Phase string  `json:"phase"`
+	MS    float64 `json:"ms"`
+}
+
+// Session is the life of a server that one client has for itself.
+type Session struct {
+	Client     uint64     `json:"client"` // a number that no other client of this run has
+	State      string     `json:"state"`
+	Generation uint64     `json:"generation"` // counted within the session
+	PID        *int       `json:"pid"`
+	Since      *time.Time `json:"since"`
+	Out        int        `json:"out"` // calls in flight
+	Cause      *string    `json:"cause"`
 }
 
 // Event is one line of GET /v1/events.
@@ -79,7 +103,8 @@ type Event struct {
 	Time       time.Time `json:"time"`
 	Server     string    `json:"server"`
 	Generation uint64    `json:"generation"`
-	Kind       string    `json:"kind"` // connecting, connected, start_failed, lost, parked, …
+	Session    uint64    `json:"session,omitempty"` // the client whose own life it is about
+	Kind       string    `json:"kind"`              // connecting, connected, start_failed, lost, parked, …
 	Text       string    `json:"text"`
 }
 
@@ -108,6 +133,7 @@ type CallRequest struct {
 	Server    string          `json:"server,omitempty"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Probe     bool            `json:"probe,omitempty"` // a drill's own call, not a client's
 }
 
 // Version is the answer of GET /v1/version.
@@ -170,7 +196,18 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide),
-		Noise: st.Noise, StderrRate: st.StderrRate,
+		Noise: st.Noise, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
+	}
+	s.Handshake = make([]Phase, len(st.Handshake))
+	for i, p := range st.Handshake {
+		s.Handshake[i] = Phase{p.Name, float64(p.Took.Microseconds()) / 1000}
+	}
+	s.Sessions = make([]Session, len(st.Sessions))
+	for i, o := range st.Sessions {
+		s.Sessions[i] = Session{Client: o.Client, State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), Out: o.Out}
+		if o.Cause != nil {
+			s.Sessions[i].Cause = known(hide(o.Cause.Text()))
+		}
 	}
 	if c := st.Cause; c != nil {
 		s.Cause, s.CauseKind, s.Exit = known(hide(c.Text())), known(c.Kind.String()), known(c.Exit)
@@ -178,6 +215,8 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 	}
 	return s
 }
+
+func milliseconds(d time.Duration) *float64 { return known(float64(d.Microseconds()) / 1000) }
 
 // hideAll never returns nil, so that JSON shows an empty list.
 func hideAll(texts []string, hide func(string) string) []string {

@@ -22,11 +22,12 @@ import (
 
 // Options say how the demo runs.
 type Options struct {
-	For     time.Duration // how long calls are made and servers broken
-	Every   time.Duration // time between two faults; 1.5 s
-	Listen  string        // address of the endpoint; "127.0.0.1:0"
-	Command []string      // starts the built-in stdio server; "NAME LEDGER" is added
-	Live    func(Report)  // called about five times a second; may be nil
+	For     time.Duration        // how long calls are made and servers broken
+	Every   time.Duration        // time between two faults; 1.5 s
+	Listen  string               // address of the endpoint; "127.0.0.1:0"
+	Command []string             // starts the built-in stdio server; "NAME LEDGER" is added
+	Live    func(Report)         // called about five times a second; may be nil
+	Emit    func(everline.Event) // of the gateway's hub; may be nil
 }
 
 // The names of the two servers.
@@ -80,7 +81,7 @@ func (d *Demo) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.hub, err = everline.Open(ctx, cfg, everline.Options{Name: "everline-demo", StateDir: filepath.Join(d.dir, "state")}); err != nil {
+	if d.hub, err = everline.Open(ctx, cfg, everline.Options{Name: "everline-demo", StateDir: d.StateDir(), Emit: d.opts.Emit}); err != nil {
 		return err
 	}
 	d.front = gateway.New(d.hub, gateway.Options{})
@@ -111,6 +112,12 @@ func (d *Demo) config() (*config.Config, error) {
 
 // URL is the address of the demo's endpoint.
 func (d *Demo) URL() string { return d.url }
+
+// Hub is the demo's own, which ends with Close.
+func (d *Demo) Hub() *everline.Hub { return d.hub }
+
+// StateDir is the folder for the hub's state, which is removed by Close.
+func (d *Demo) StateDir() string { return filepath.Join(d.dir, "state") }
 
 // Run makes calls and breaks servers for Options.For, then checks the ledger
 // and reports.

@@ -30,6 +30,8 @@ type Finding struct {
 	Text    string  `json:"text"`
 	Remedy  string  `json:"remedy"` // what to type or do; "" if there is nothing to mend
 	TookMS  int64   `json:"tookMs"` // of checks that wait for something
+	// Phases are the parts of a handshake; null for other checks.
+	Phases []admin.Phase `json:"phases"`
 }
 
 // Options say what is looked at.

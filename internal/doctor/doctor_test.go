@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,8 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -131,5 +135,38 @@ func TestWhatRunsIsRead(t *testing.T) {
 	}
 	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 1 || one["a/server"].Verdict != OK {
 		t.Errorf("of one server: %+v", one)
+	}
+}
+
+// TestHandshakeByPhases has a server that comes up, one that ends in a phase,
+// and one that never answers.
+func TestHandshakeByPhases(t *testing.T) {
+	up := handshake(everline.Status{State: "connected", Era: "legacy", Version: "2025-06-18", Handshake: []everline.HandshakePhase{
+		{Name: "spawn", Took: 4 * time.Millisecond}, {Name: "first byte", Took: 310 * time.Millisecond}, {Name: "list", Took: 2300 * time.Microsecond},
+	}}, nil, time.Second)
+	if up.Verdict != OK || up.Text != "connected, legacy 2025-06-18: spawn 4 ms, first byte 310 ms, list 2 ms" || len(up.Phases) != 3 || up.Phases[2].MS != 2.3 {
+		t.Errorf("%+v", up)
+	}
+	ended := handshake(everline.Status{State: "disconnected", Cause: &fault.Fault{
+		Kind: fault.Exited, Op: "initialize", Err: errors.New("exit 1 after 0.4 s"), Stderr: []string{"no", "wrong key"}, Remedy: "x",
+	}}, context.DeadlineExceeded, time.Second)
+	if ended.Verdict != Fail || ended.Text != "in the phase initialize: exit 1 after 0.4 s; its last words: wrong key" || ended.Remedy != "x" {
+		t.Errorf("%+v", ended)
+	}
+	silent := handshake(everline.Status{State: "connecting"}, context.DeadlineExceeded, time.Second)
+	if silent.Verdict != Fail || silent.Text != "no answer within 1s" || silent.Remedy == "" {
+		t.Errorf("%+v", silent)
+	}
+}
+
+// TestOnlyHereItCannotStart has a variable that is set where everline runs,
+// and not where the doctor does.
+func TestOnlyHereItCannotStart(t *testing.T) {
+	cfg := parse(t, `{"mcpServers": {"a": {"command": "x", "env": {"K": "${NOT_SET_HERE}"}}}}`)
+	for state, want := range map[string]Verdict{"connected": Warn, "misconfigured": Fail} {
+		got, _ := examine(t, Options{Config: cfg, Running: &admin.Status{Servers: []admin.Server{{Name: "a", State: state}}}})
+		if got["a/config"].Verdict != want {
+			t.Errorf("%s: %+v", state, got["a/config"])
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,6 +20,8 @@ import (
 // failure would only repeat it.
 func (e *examination) server(ctx context.Context, s config.Server) {
 	switch {
+	case s.Err != nil && e.runs(s.Name):
+		e.say("config", s.Name, Warn, s.Err.Remedy, "it runs, but as read here it could not: %s", s.Err.Text())
 	case s.Err != nil:
 		e.say("config", s.Name, Fail, s.Err.Remedy, "%s", s.Err.Text())
 		return
@@ -47,6 +50,20 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	e.say("server", s.Name, Fail, "everline reload", "the everline that runs does not know it")
 }
 
+// runs tells whether the everline that runs has what this server needs: its
+// environment is another one than ours, and it may have asked its user.
+func (e *examination) runs(server string) bool {
+	if e.Running == nil {
+		return false
+	}
+	for _, st := range e.Running.Servers {
+		if st.Name == server {
+			return st.State != "misconfigured"
+		}
+	}
+	return false
+}
+
 // state reads what the everline that runs says of a server.
 func (e *examination) state(st admin.Server) {
 	remedy, cause := "everline logs "+st.Name, ""
@@ -62,12 +79,15 @@ func (e *examination) state(st admin.Server) {
 		if st.Era != nil && st.ProtocolVersion != nil {
 			version = ", " + *st.Era + " " + *st.ProtocolVersion
 		}
-		e.say("server", st.Name, OK, "", "connected%s, %d tools", version, st.Tools)
+		e.add(Finding{
+			Check: "server", Server: st.Name, Verdict: OK, Phases: st.Handshake,
+			Text: fmt.Sprintf("connected%s, %d tools%s", version, st.Tools, phasesText(st.Handshake)),
+		})
 		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
 			e.say("server", st.Name, Warn, "everline logs "+st.Name, "it offers nothing at all")
 		}
 		if st.Noise > 0 {
-			e.say("noise", st.Name, Warn, "make the server log to stderr", "%d lines on its stdout were no messages", st.Noise)
+			e.noise(st.Name, st.Noise)
 		}
 	case "idle", "disabled", "disabling":
 		e.say("server", st.Name, OK, "", "%s", st.State)
@@ -169,21 +189,52 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	defer cancel()
 	began := time.Now()
 	st, err := hub.Await(ctx, s.Name, 0)
-	f := Finding{Check: "handshake", Server: s.Name, TookMS: ms(began)}
+	f := handshake(st, err, e.Timeout)
+	f.Server, f.TookMS = s.Name, ms(began)
+	hide := e.Config.Hider()
+	f.Text, f.Remedy = hide(f.Text), hide(f.Remedy)
+	e.add(f)
+	if st.Noise > 0 {
+		e.noise(s.Name, st.Noise)
+	}
+}
+
+// handshake is what a probe came to: how long each phase took, or in which it
+// ended.
+func handshake(st everline.Status, err error, limit time.Duration) Finding {
+	f := Finding{Check: "handshake", Verdict: Fail}
 	switch {
 	case err == nil && st.State == "connected":
 		f.Verdict, f.Text = OK, "connected, "+st.Era+" "+st.Version
+		for _, p := range st.Handshake {
+			f.Phases = append(f.Phases, admin.Phase{Phase: p.Name, MS: float64(p.Took.Microseconds()) / 1000})
+		}
+		f.Text += phasesText(f.Phases)
 	case st.Cause != nil:
-		f.Verdict, f.Text, f.Remedy = Fail, st.Cause.Text(), st.Cause.Remedy
+		f.Text, f.Remedy = st.Cause.Text(), st.Cause.Remedy
+		if st.Cause.Op != "" {
+			f.Text = "in the phase " + st.Cause.Op + ": " + f.Text
+		}
 		if len(st.Cause.Stderr) > 0 {
 			f.Text += "; its last words: " + st.Cause.Stderr[len(st.Cause.Stderr)-1]
 		}
 	case err != nil:
-		f.Verdict, f.Text, f.Remedy = Fail, "no answer within "+e.Timeout.String(), `if it is still downloading, try again; else raise "startupTimeout"`
+		f.Text, f.Remedy = "no answer within "+limit.String(), `if it is still downloading, try again; else raise "startupTimeout"`
 	default:
-		f.Verdict, f.Text = Fail, "it is "+st.State
+		f.Text = "it is " + st.State
 	}
-	hide := e.Config.Hider()
-	f.Text, f.Remedy = hide(f.Text), hide(f.Remedy)
-	e.add(f)
+	return f
+}
+
+// phasesText reads ": spawn 4 ms, first byte 310 ms, ...".
+func phasesText(phases []admin.Phase) string {
+	text := ""
+	for i, p := range phases {
+		text += [...]string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%s %.0f ms", p.Phase, p.MS)
+	}
+	return text
+}
+
+func (e *examination) noise(server string, lines uint64) {
+	e.say("noise", server, Warn, "make the server log to stderr", "%d lines on its stdout were no messages", lines)
 }

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Input is a question that a VS Code file has for its user.
+type Input struct {
+	ID          string
+	Description string
+	Password    bool     // the answer must not be seen
+	Options     []string // if not empty, the answer is one of them
+	Default     *string  // nil: there is none
+	Origin      Origin
+}
+
+// Variable is the name of the variable that answers the input where nobody is
+// asked.
+func (i Input) Variable() string {
+	return "EVERLINE_INPUT_" + strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		default:
+			return '_'
+		}
+	}, i.ID)
+}
+
+// Ask gets the answer to an input whose variable is not set. It is called once
+// for each place that refers to the input, and keeps answers itself. known is
+// false if nobody answers: then the default counts, and without one the server
+// is misconfigured.
+type Ask func(i Input) (answer string, known bool)
+
+// vscodeServers also takes note of the questions of the file.
+func vscodeServers(r *reader, root *node) []*node {
+	r.inputs = map[string]Input{}
+	if list := root.get("inputs"); list != nil {
+		for _, n := range list.list {
+			if in := r.declared(n); in.ID != "" {
+				r.inputs[in.ID] = in
+			}
+		}
+	}
+	return underKeys("servers")(r, root)
+}
+
+func (r *reader) declared(n *node) Input {
+	in := Input{Origin: Origin{r.file, n.at.line}}
+	text := func(name string) *string {
+		if v := n.get(name); v != nil && v.kind == stringNode {
+			return &v.text
+		}
+		return nil
+	}
+	if id := text("id"); id != nil {
+		in.ID = *id
+	}
+	if d := text("description"); d != nil {
+		in.Description = *d
+	}
+	in.Default = text("default")
+	if p := n.get("password"); p != nil {
+		in.Password = p.kind == boolNode && p.text == "true"
+	}
+	if o := n.get("options"); o != nil {
+		for _, option := range o.list {
+			if option.kind == objectNode { // {"label", "value"}
+				option = option.get("value")
+			}
+			if option != nil && option.kind == stringNode {
+				in.Options = append(in.Options, option.text)
+			}
+		}
+	}
+	return in
+}
+
+// input resolves ${input:id}: by the variable, by asking, by the default.
+func (r *reader) input(id string) (reference, error) {
+	in, declared := r.inputs[id]
+	if !declared {
+		in.ID = id
+	}
+	name := in.Variable()
+	if r.keeping && in.Default != nil {
+		return reference{value: keep(name + ":-" + *in.Default), known: true}, nil
+	}
+	if v, ok := r.env(name); ok {
+		return reference{value: v, known: true}, nil
+	}
+	if declared && r.ask != nil {
+		if v, ok := r.ask(in); ok {
+			return reference{value: v, known: true}, nil
+		}
+	}
+	if in.Default != nil {
+		return reference{value: *in.Default, known: true}, nil
+	}
+	about := "nothing in the file declares this input"
+	if declared {
+		about = "the file asks for it"
+		if in.Description != "" {
+			about += ": " + in.Description
+		}
+	}
+	return reference{}, fmt.Errorf("the variable %s, which answers the input %q, is not set (%s)", name, id, about)
+}

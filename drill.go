@@ -1,0 +1,102 @@
+package everline
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/fleet"
+)
+
+// A Drill says how to break a server on purpose.
+type Drill = fleet.Drill
+
+// A DrillTally is what calls saw while a server was drilled.
+type DrillTally = fleet.Tally
+
+// A DrillReport is what a drill has shown.
+type DrillReport struct {
+	fleet.Drilled
+	// Short tells that an item that the server had offered before was not
+	// listed all the time.
+	Short bool
+}
+
+// OK tells whether every call was answered, the server is well again, and no
+// list was short.
+func (r *DrillReport) OK() bool {
+	return r.Well && !r.Short && r.Clients.OK() && r.Probes.OK()
+}
+
+// DrillFaults are the words for the faults of a Drill.
+func DrillFaults() []string { return fleet.DrillFaults() }
+
+// Drill breaks a server on purpose, as a crash or a bad network would, counts
+// what calls see of it, and returns once the server is well again, or twice
+// the drill's Recovery has passed. The fault is over when Drill returns, and
+// at once when ctx ends. Errors: NotFound; Conflict if the server is not
+// connected or is drilled already; Invalid if it cannot be broken so.
+//
+// It is the life that clients share that is broken, where a server's isolation
+// gives some of them one of their own.
+func (h *Hub) Drill(ctx context.Context, server string, d Drill) (DrillReport, error) {
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return DrillReport{}, fault.New(fault.NotFound, "drill", "no server is called "+server)
+	}
+	whole := h.listed(server)
+	var short atomic.Bool
+	cancel := h.OnChange(func([]Kind) {
+		if !includes(h.listed(server), whole) {
+			short.Store(true)
+		}
+	})
+	defer cancel()
+	drilled, err := s.Drill(ctx, d)
+	if err != nil {
+		return DrillReport{}, err
+	}
+	return DrillReport{Drilled: drilled, Short: short.Load()}, nil
+}
+
+// Probe makes a call that a drill counts as its own, and not as a client's.
+func (h *Hub) Probe(ctx context.Context, c *Call) ([]byte, error) {
+	return h.Call(fleet.Probing(ctx), c)
+}
+
+// Ping is a Probe of a request that every server answers and that does nothing.
+// It takes the way of every call: it waits for the server while that is away.
+func (h *Hub) Ping(ctx context.Context, server string) error {
+	s := h.fleet.Slot(server)
+	if s == nil {
+		return fault.New(fault.NotFound, "ping", "no server is called "+server)
+	}
+	return s.Ping(fleet.Probing(ctx))
+}
+
+// listed are the exposed names of what a server offers, by kind, sorted.
+func (h *Hub) listed(server string) (names [4][]string) {
+	table := h.Catalog()
+	for _, k := range []Kind{Tools, Prompts, Resources, Templates} {
+		for l := range table.Items(k) {
+			if l.Server == server {
+				names[k] = append(names[k], l.Exposed)
+			}
+		}
+		slices.Sort(names[k])
+	}
+	return names
+}
+
+// includes tells whether now has all that was there before.
+func includes(now, before [4][]string) bool {
+	for k := range before {
+		for _, name := range before[k] {
+			if _, found := slices.BinarySearch(now[k], name); !found {
+				return false
+			}
+		}
+	}
+	return true
+}

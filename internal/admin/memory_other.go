@@ -1,0 +1,6 @@
+//go:build !linux
+
+package admin
+
+// processes is not known here.
+func processes() map[int]process { return nil }

@@ -34,7 +34,7 @@ func (a *app) completeNames(root *cobra.Command) {
 		return a.toolNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 	}
 	for name, f := range map[string]cobra.CompletionFunc{
-		"status": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
+		"status": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
 		"call": one(tools), "doctor": one(configured), "remove": configured,
 	} {
 		if cmd, _, err := root.Find([]string{name}); err == nil && cmd != root {

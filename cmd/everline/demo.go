@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/demo"
+	"github.com/everline/everline/internal/show"
 )
 
 func newDemo(a *app) *cobra.Command {
@@ -49,14 +52,15 @@ func newDemoServer(s *streams) *cobra.Command {
 	}
 }
 
-func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) error {
+func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, stopSignals...)
 	defer stop()
 	self, err := selfPath()
 	if err != nil {
 		return err
 	}
-	opts.Command = []string{self, "demo-server"}
+	journal := admin.NewJournal()
+	opts.Command, opts.Emit = []string{self, "demo-server"}, journal.Record
 	if !a.forMachines() {
 		opts.Live = a.demoLine
 	}
@@ -64,24 +68,58 @@ func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "A gateway at %s with two built-in servers; one of them is killed every %s.\n\n", d.URL(), opts.Every)
+	defer func() { err = endDemo(ctx, d, err) }()
+	endAdmin, err := serveDemoAdmin(d, journal)
+	if err != nil {
+		return err
+	}
+	defer endAdmin()
+	fmt.Fprintf(a.err, "A gateway at %s with two built-in servers.\nOne of them is killed or restarted every %s while clients call both.\n"+
+		"Watch from another terminal:\n  everline top --state-dir %s\n\n", d.URL(), opts.Every, d.StateDir())
 	report, err := d.Run(ctx)
 	if err == nil {
 		err = a.demoReport(report)
 	}
 	if err == nil && stay && ctx.Err() == nil {
-		fmt.Fprintf(a.err, "\nThe gateway stays up: point an MCP client at %s, or end it with Ctrl-C.\n", d.URL())
+		fmt.Fprintf(a.err, "\nThe gateway stays up: point an MCP client at\n  %s\nor end it with Ctrl-C.\n", d.URL())
 		<-ctx.Done()
-	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
-	defer cancel()
-	if cerr := d.Close(closing); err == nil && cerr != nil {
-		err = cerr
 	}
 	if err == nil && !report.OK() {
 		err = exit(exitFailed)
 	}
 	return err
+}
+
+// endDemo closes the demo within a deadline of its own. What failed before
+// counts more than what fails then.
+func endDemo(ctx context.Context, d *demo.Demo, failed error) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := d.Close(closing); failed == nil {
+		return err
+	}
+	return failed
+}
+
+// serveDemoAdmin lets status and top look at the demo. The caller must call
+// end.
+func serveDemoAdmin(d *demo.Demo, journal *admin.Journal) (end func(), err error) {
+	socket, err := admin.Listen(d.StateDir())
+	if err != nil {
+		return nil, err
+	}
+	api := admin.New(admin.Options{Hub: d.Hub(), Journal: journal, Endpoint: d.URL(), Version: buildVersion(), StateDir: d.StateDir()})
+	s := &http.Server{Handler: api.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan struct{})
+	go func() { // ends with the server's Close
+		defer close(served)
+		_ = s.Serve(socket) // always ErrServerClosed: Close is the only way out
+	}()
+	return func() {
+		api.EndStreams()
+		_ = s.Close() // ends the listener, too; what was asked just then is of no use any more
+		<-served
+	}, nil
 }
 
 // demoLine shows what the clients have seen so far, on one line that a
@@ -90,8 +128,12 @@ func (a *app) demoLine(r demo.Report) {
 	if !isTerminal(a.err) {
 		return
 	}
-	fmt.Fprintf(a.err, "\r%3.0f s  %d kills  %d calls, %d failed, %d twice  %d lists, %d short  back in %.0f ms\x1b[K",
+	line := fmt.Sprintf("%3.0f s  %d kills  %d calls, %d failed, %d twice  %d lists, %d short  back in %.0f ms",
 		r.Seconds, r.Restarts, r.Calls, r.Failed, r.ExecutedTwice, r.Lists, r.ShortLists, r.RecoveryMsP50)
+	if width := terminalWidth(a.err); width > 0 {
+		line = show.Cut(line, width-1) // a line that breaks could not be overwritten
+	}
+	fmt.Fprintf(a.live(), "\r%s\x1b[K", line)
 }
 
 func (a *app) demoReport(r demo.Report) error {
@@ -106,11 +148,12 @@ func (a *app) demoReport(r demo.Report) error {
 		fmt.Fprintln(a.out) // leaves the live line as it is
 	}
 	_, err := fmt.Fprintf(a.out, `%.0f seconds, servers killed or restarted %d times: %s
-  calls         %d, of which %d were answered and %d failed
-  run twice     %d
-  unknown       %d calls of a tool that must not run twice were cut in the middle, and said so
-  lists         %d, of which %d lacked a tool
-  recovery      %.0f ms in the middle, %.0f ms at most; the killed process itself needs %.0f ms to start, %.0f ms at most
+  calls      %d, of which %d were answered and %d failed
+  run twice  %d
+  unknown    %d calls that must not run twice were cut off, and said so
+  lists      %d, of which %d lacked a tool
+  recovery   %.0f ms in the middle, %.0f ms at most
+             (the killed process itself needs %.0f ms to start, %.0f ms at most)
 `, r.Seconds, r.Restarts, verdict, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.OutcomeUnknown, r.Lists, r.ShortLists,
 		r.RecoveryMsP50, r.RecoveryMsMax, r.StartMsP50, r.StartMsMax)
 	return err

@@ -103,9 +103,11 @@ func isFileBlock(fence string) bool {
 
 func scriptLine(t *testing.T, command string) string {
 	t.Helper()
-	switch {
-	case strings.HasPrefix(command, "go build "), strings.HasPrefix(command, "export "):
+	switch variable, isExport := strings.CutPrefix(command, "export "); {
+	case strings.HasPrefix(command, "go "), strings.HasPrefix(command, "export PATH="):
 		return ""
+	case isExport:
+		return "env " + variable + "\n"
 	case command == "everline serve &":
 		return "exec everline serve --listen 127.0.0.1:0 &\n"
 	case strings.HasPrefix(command, "cp "):

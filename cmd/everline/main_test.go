@@ -98,17 +98,6 @@ func TestReportSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestSpan(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0 s", 400 * time.Millisecond: "0.4 s", 27 * time.Second: "27 s", 5 * time.Minute: "5 min",
-		3*time.Hour + 7*time.Minute: "3h 7min", 76 * time.Hour: "3d 4h",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("span(%s) = %q, want %q", d, got, want)
-		}
-	}
-}
-
 // TestStatusTable is the example of the design, as text.
 func TestStatusTable(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 5, 0, 0, time.Local)
@@ -141,6 +130,23 @@ func TestStatusTable(t *testing.T) {
 		"warning: everline.json:3: a: unknown key\n"
 	if got := (statusPrinter{now: now}).page(st); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	st.Servers[0].Memory, st.Servers[0].P95 = new(int64(62_000_000)), new(310.0)
+	st.Servers[2].Stderr = []string{"FATAL: password authentication failed for user \"app\", and then some more about it"}
+	const narrow = "everline   running 3d 4h   http://127.0.0.1:7433/mcp   everline.json 1 warning\n" +
+		"  3 servers: 1 connected \u00b7 1 auth_required \u00b7 1 disconnected\n" +
+		" \u25cf github    connected      gen 4   41 tools  stdio  pid 8123  62 MB  2h 0min\n" +
+		"     p95 310 ms\n" +
+		" ! linear    auth_required  -       23 tools  http   last good 10:02\n" +
+		"     try: everline auth login linear\n" +
+		" \u2717 postgres  disconnected   gen 12  9 tools   stdio  60 s  last good 09:58\n" +
+		"     exit 1 after 0.4 s  next try in 27 s (attempt 5)  0 calls out, 2 waiting\n" +
+		"     stderr: FATAL: password authentication failed for user \"app\", and then some\n" +
+		"             more about it\n" +
+		"     try: everline logs postgres\n" +
+		"warning: everline.json:3: a: unknown key\n"
+	if got := (statusPrinter{now: now, width: 80}).page(st); got != narrow {
+		t.Errorf("in 80 columns\n%s\nwant\n%s", got, narrow)
 	}
 	coloured := statusPrinter{now: now, colour: true}.page(st)
 	if !strings.Contains(coloured, "\x1b[32m\u25cf\x1b[0m github") {

@@ -2,37 +2,25 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/everline/everline/internal/show"
 )
 
-// printable takes control characters out of a server's text, which could
-// otherwise move the cursor or recolour the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return '\ufffd'
-		}
-		return r
-	}, s)
-}
+// The words of package show, under the names that the commands use.
+func printable(s string) string         { return show.Printable(s) }
+func advice(remedy string) string       { return show.Advice(remedy) }
+func span(d time.Duration) string       { return show.Span(d) }
+func clock(t, now time.Time) string     { return show.Clock(t, now) }
+func pad(text string, width int) string { return show.Pad(text, width) }
+func plural(n int, word string) string  { return show.Plural(n, word) }
 
 // forMachines tells whether stdout is read by a program.
 func (a *app) forMachines() bool { return a.output == "json" || a.output == "jsonl" }
-
-// advice prints a remedy, which may be a command, a sentence, or say itself
-// that it is to be run.
-func advice(remedy string) string {
-	if strings.HasPrefix(remedy, "run: ") || strings.HasPrefix(remedy, "did you mean ") {
-		return printable(remedy)
-	}
-	return "try: " + printable(remedy)
-}
 
 // writeJSON prints indented JSON.
 func writeJSON(w io.Writer, v any) error {
@@ -49,58 +37,25 @@ func writeLine(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// span prints a time as people say it: "0.4 s", "27 s", "5 min", "3d 4h".
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
-		return "0 s"
-	case d < 3*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < day:
-		return fmt.Sprintf("%dh %dmin", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd %dh", int(d/day), int(d.Hours())%24)
-	}
-}
-
-// clock prints a time of today as 15:04, and one of another day with its date.
-func clock(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
-		return t.Format("15:04")
-	}
-	return t.Format("2006-01-02 15:04")
-}
-
 // A look is how a state shows: a symbol and a colour beside its word.
 type look struct {
 	symbol string
 	colour string // an SGR parameter
 }
 
-var looks = map[string]look{
-	"connected":     {"\u25cf", "32"}, // filled circle, green
-	"connecting":    {"\u25d0", "36"}, // half circle, cyan
-	"reconnecting":  {"\u25d0", "33"},
-	"disconnected":  {"\u2717", "31"}, // cross, red
-	"failed":        {"\u2717", "31"},
-	"misconfigured": {"\u2717", "31"},
-	"auth_required": {"!", "33"},
-	"idle":          {"\u25cb", "32"}, // empty circle
-	"disabled":      {"\u25cb", "90"},
-	"disabling":     {"\u25cb", "90"},
-}
+var looks = func() map[string]look {
+	all := map[string]look{}
+	for state, l := range show.Looks {
+		all[state] = look{l.Symbol, l.Colour}
+	}
+	return all
+}()
 
 // colours tells whether w is a terminal that wants them.
 func colours(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
 // isTerminal tells whether w is a terminal that can do more than print.
-func isTerminal(w io.Writer) bool {
+func isTerminal(w any) bool {
 	if t, ok := w.(*talk); ok {
 		w = t.to
 	}
@@ -108,8 +63,7 @@ func isTerminal(w io.Writer) bool {
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return false
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return term.IsTerminal(int(f.Fd()))
 }
 
 func paint(text, colour string, on bool) string {
@@ -119,10 +73,28 @@ func paint(text, colour string, on bool) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// pad fills text with spaces to width characters.
-func pad(text string, width int) string {
-	if n := width - utf8.RuneCountInString(text); n > 0 {
-		return text + strings.Repeat(" ", n)
+// live is stderr for what a terminal shows at once: in order with what comes on
+// stdout, and before the user types. Elsewhere it is stderr as it is.
+func (a *app) live() io.Writer {
+	if t, ok := a.err.(*talk); ok && isTerminal(t) {
+		return t.to
 	}
-	return text
+	return a.err
+}
+
+// terminalWidth is how many columns the terminal has that w is; 0 where w is
+// none, and lines may have any length.
+func terminalWidth(w io.Writer) int {
+	if t, ok := w.(*talk); ok {
+		w = t.to
+	}
+	f, ok := w.(*os.File)
+	if !ok || !isTerminal(f) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }

@@ -63,13 +63,13 @@ func newRoot(s *streams) *cobra.Command {
 	flags.StringVar(&a.stateDir, "state-dir", defaultStateDir(), "folder for catalogs, the lock and the admin socket")
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: "+strings.Join(outputs, ", "))
 	root.AddCommand(
-		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newLogs(a), newEvents(a),
+		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newTop(a), newLogs(a), newEvents(a),
 		newOperation(a, "restart", "Replace a server's life by a new one"),
 		newOperation(a, "reconnect", "Connect a server anew, whatever it is waiting for"),
 		newOperation(a, "enable", "Let a disabled server run again"),
 		newOperation(a, "disable", "Stop a server and refuse its calls until it is enabled"),
 		newCall(a), newTools(a), newVersion(a),
-		newDoctor(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
+		newDoctor(a), newDrill(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
 	)
 	a.completeNames(root)
 	return root

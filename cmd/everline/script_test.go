@@ -61,6 +61,7 @@ func TestScripts(t *testing.T) {
 			"await":  await,
 			"occupy": occupy,
 			"hup":    hup,
+			"web":    web,
 		},
 	})
 }

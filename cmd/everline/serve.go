@@ -33,6 +33,7 @@ type serveFlags struct {
 	watch       bool
 	logFormat   string
 	logLevel    string
+	ask         config.Ask // answers the inputs of VS Code files; nil answers none
 }
 
 func (f *serveFlags) addCommon(cmd *cobra.Command) {
@@ -106,7 +107,7 @@ func (f serveFlags) reload(stateDir string, files []string) func() (*config.Conf
 		if err := checkTrust(stateDir, f.configs, files); err != nil {
 			return nil, err
 		}
-		cfg, err := config.LoadAs(f.format, files...)
+		cfg, err := config.LoadAsking(f.ask, f.format, files...)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +127,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	inputs := a.newAsker()
+	f.ask = inputs.ask
 	found, err := f.load(a.stateDir)
+	inputs.done() // whoever reloads is not at this terminal
 	if err != nil {
 		return err
 	}
@@ -260,13 +264,6 @@ func (a *app) greet(d *daemon, cfg *config.Config) {
 			fmt.Fprintf(a.err, "  %s: %s\n", s.Name, s.Transport)
 		}
 	}
-}
-
-func plural(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
 }
 
 // untilStopped runs the daemon until a signal, and then ends it: in order at

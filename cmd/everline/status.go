@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/top"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -64,6 +65,8 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 	}
 	tick := time.NewTicker(statusPoll)
 	defer tick.Stop()
+	told := a.waitingLine()
+	defer told("")
 	var last admin.Status
 	var absent error // it has not been there yet
 	for {
@@ -73,8 +76,10 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 			return st, nil
 		case err == nil:
 			last, absent = st, nil
+			told(lateOnes(st, state))
 		case state != "" && errors.Is(err, admin.ErrNotRunning):
 			absent = err // it may be about to start
+			told("everline does not run yet")
 		case ctx.Err() == nil:
 			return st, err
 		}
@@ -102,15 +107,40 @@ func unknownState(state string) error {
 }
 
 func notYet(st admin.Status, state string, timeout time.Duration) error {
+	return &fault.Fault{
+		Kind: fault.Deadline, Op: "wait", Remedy: "everline status",
+		Err: fmt.Errorf("not %s after %s: %s", state, timeout, lateOnes(st, state)),
+	}
+}
+
+// lateOnes are the servers that are not in the wanted state, and what is.
+func lateOnes(st admin.Status, state string) string {
 	var late []string
 	for _, s := range st.Servers {
 		if s.State != state {
 			late = append(late, s.Name+" is "+s.State)
 		}
 	}
-	return &fault.Fault{
-		Kind: fault.Deadline, Op: "wait", Remedy: "everline status",
-		Err: fmt.Errorf("not %s after %s: %s", state, timeout, strings.Join(late, ", ")),
+	return strings.Join(late, ", ")
+}
+
+// waitingLine shows, on a terminal and after a second, what is waited for; ""
+// takes the line away.
+func (a *app) waitingLine() func(text string) {
+	began, shown := time.Now(), false
+	terminal := isTerminal(a.err)
+	return func(text string) {
+		switch took := time.Since(began); {
+		case text == "" && shown:
+			fmt.Fprint(a.live(), "\r\x1b[K")
+		case text != "" && terminal && took > time.Second:
+			line := fmt.Sprintf("%s: %s", span(took), printable(text))
+			if width := terminalWidth(a.err); width > 0 {
+				line = show.Cut(line, width-1)
+			}
+			fmt.Fprintf(a.live(), "\r%s\x1b[K", line)
+			shown = true
+		}
 	}
 }
 
@@ -179,7 +209,7 @@ func (a *app) printStatus(st admin.Status) error {
 		}
 		return nil
 	default:
-		p := statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide"}
+		p := a.statusPrinter()
 		_, err := fmt.Fprint(a.out, p.page(st))
 		return err
 	}
@@ -190,17 +220,22 @@ type statusPrinter struct {
 	now    time.Time
 	colour bool
 	wide   bool
+	width  int // of the terminal; 0: lines may have any length
 	name   int // widths
 	state  int
 	tools  int
 	gen    int
 }
 
+func (a *app) statusPrinter() statusPrinter {
+	return statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide", width: terminalWidth(a.out)}
+}
+
 func (p statusPrinter) page(st admin.Status) string {
 	var b strings.Builder
-	b.WriteString(p.head(st) + "\n")
+	b.WriteString(strings.Join(show.Fold(top.HeadParts(st, p.now), gap, p.width), "\n  ") + "\n")
 	for _, s := range st.Servers {
-		p.name = max(p.name, len([]rune(s.Name)))
+		p.name = max(p.name, show.Width(s.Name))
 		p.state = max(p.state, len(s.State))
 		p.tools = max(p.tools, len(p.offers(s)))
 		p.gen = max(p.gen, len(generation(s)))
@@ -209,15 +244,30 @@ func (p statusPrinter) page(st admin.Status) string {
 		p.block(&b, s)
 	}
 	if st.ConfigError != nil {
-		fmt.Fprintf(&b, "not reloaded: %s\n", printable(*st.ConfigError))
+		p.wrapped(&b, "", "not reloaded: ", *st.ConfigError)
 	}
 	for _, w := range st.Warnings {
-		fmt.Fprintf(&b, "warning: %s\n", printable(w))
+		p.wrapped(&b, "", "warning: ", w)
 	}
 	if text := leftovers(st.Leftovers); text != "" {
-		b.WriteString(text + "\n")
+		p.wrapped(&b, "", "", text)
 	}
 	return b.String()
+}
+
+// wrapped writes a text behind a label, in as many lines of the terminal's
+// width as it needs, and in one where the width is not known.
+func (p statusPrinter) wrapped(b *strings.Builder, indent, label, text string) {
+	lines := []string{show.Printable(text)}
+	if room := p.width - show.Width(indent+label); p.width > 0 {
+		lines = show.Wrap(lines[0], max(room, 20))
+	}
+	for i, line := range lines {
+		if i > 0 {
+			label = strings.Repeat(" ", show.Width(label))
+		}
+		fmt.Fprintf(b, "%s%s%s\n", indent, label, line)
+	}
 }
 
 // leftovers tells of processes that an earlier run had left behind.
@@ -247,42 +297,8 @@ func leftovers(found []admin.Leftover) string {
 	return "left over from an earlier run that did not end in order: " + strings.Join(parts, "; ")
 }
 
-func (p statusPrinter) head(st admin.Status) string {
-	parts := []string{"everline", "running " + span(p.now.Sub(st.StartedAt))}
-	if st.Endpoint != "" {
-		parts = append(parts, st.Endpoint)
-	}
-	var files []string
-	for _, f := range st.Config {
-		files = append(files, filepath.Base(f))
-	}
-	if len(files) > 0 {
-		verdict := "ok"
-		switch n := len(st.Warnings); {
-		case st.ConfigError != nil:
-			verdict = "not reloaded"
-		case n > 0:
-			verdict = plural(n, "warning")
-		}
-		parts = append(parts, strings.Join(files, ", ")+" "+verdict)
-	}
-	return strings.Join(append(parts, summary(st.Servers)), "   ")
-}
-
-func summary(servers []admin.Server) string {
-	var order []string
-	count := map[string]int{}
-	for _, s := range servers {
-		if count[s.State]++; count[s.State] == 1 {
-			order = append(order, s.State)
-		}
-	}
-	text := plural(len(servers), "server")
-	for i, state := range order {
-		text += [...]string{": ", " \u00b7 "}[min(i, 1)] + fmt.Sprintf("%d %s", count[state], state)
-	}
-	return text
-}
+// gap stands between the parts of the head.
+const gap = "   "
 
 func generation(s admin.Server) string {
 	if s.Generation == 0 {
@@ -298,17 +314,25 @@ func (p statusPrinter) offers(s admin.Server) string {
 	return plural(s.Tools, "tool")
 }
 
+// under is the indent of what stands below a server's line.
+const under = "     "
+
 // block writes the line of a server, and what more there is to say below it.
 func (p statusPrinter) block(b *strings.Builder, s admin.Server) {
 	l := looks[s.State]
-	gen := generation(s)
-	cells := []string{
-		" " + paint(l.symbol, l.colour, p.colour) + " " + pad(s.Name, p.name),
-		paint(pad(s.State, p.state), l.colour, p.colour),
-		pad(gen, p.gen), pad(p.offers(s), p.tools), pad(s.Transport, 5),
+	name, state := " "+pad(s.Name, p.name)+"  ", pad(s.State, p.state)
+	rest := strings.Join([]string{"", pad(generation(s), p.gen), pad(p.offers(s), p.tools), pad(s.Transport, 5)}, "  ")
+	line := " " + paint(l.symbol, l.colour, p.colour) + name + paint(state, l.colour, p.colour) + rest
+	used := show.Width(" " + l.symbol + name + state + rest)
+	for _, cell := range p.facts(s) {
+		if w := show.Width(cell) + 2; p.width > 0 && used+w > p.width {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, used = under+cell, len(under)-2+w
+		} else {
+			line, used = line+"  "+cell, used+w
+		}
 	}
-	cells = append(cells, p.facts(s)...)
-	b.WriteString(strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
 	p.below(b, s)
 }
 
@@ -322,6 +346,9 @@ func (p statusPrinter) facts(s admin.Server) []string {
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
 	}
+	if s.Memory != nil {
+		cells = append(cells, show.Bytes(*s.Memory))
+	}
 	if s.Since != nil {
 		cells = append(cells, span(p.now.Sub(*s.Since)))
 	}
@@ -330,6 +357,9 @@ func (p statusPrinter) facts(s admin.Server) []string {
 	}
 	if s.Cause != nil && !up && len(*s.Cause) <= causeCell {
 		cells = append(cells, printable(*s.Cause))
+	}
+	if s.P95 != nil && (up || p.wide) {
+		cells = append(cells, "p95 "+show.Milliseconds(*s.P95))
 	}
 	if s.NextAttempt != nil {
 		next := "next try in " + span(s.NextAttempt.Sub(p.now))
@@ -350,31 +380,43 @@ const stderrShown = 3
 func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
 	if s.State != "connected" {
 		if s.Cause != nil && len(*s.Cause) > causeCell {
-			fmt.Fprintf(b, "     cause: %s\n", printable(*s.Cause))
+			p.wrapped(b, under, "cause: ", *s.Cause)
 		}
 		for _, line := range s.Stderr[max(0, len(s.Stderr)-stderrShown):] {
-			fmt.Fprintf(b, "     stderr: %s\n", printable(line))
+			p.wrapped(b, under, "stderr: ", line)
 		}
 		if s.Remedy != nil {
-			fmt.Fprintf(b, "     %s\n", advice(*s.Remedy))
+			fmt.Fprintf(b, "%s%s\n", under, advice(*s.Remedy)) // in one piece, to be copied
 		}
 	}
+	for _, line := range p.sessionLines(s.Sessions) {
+		p.wrapped(b, under, "", line)
+	}
 	for _, w := range s.Warnings {
-		fmt.Fprintf(b, "     warning: %s\n", printable(w))
+		p.wrapped(b, under, "warning: ", w)
 	}
-	if !p.wide {
-		return
+	if p.wide {
+		for _, line := range show.Fold(details(s), gap, max(p.width-len(under), 0)) {
+			b.WriteString(under + line + "\n")
+		}
 	}
-	detail := []string{"from " + s.Origin}
+}
+
+// details are what only the wide table has.
+func details(s admin.Server) []string {
+	parts := []string{"from " + s.Origin}
 	if s.URL != nil {
-		detail = append(detail, *s.URL)
+		parts = append(parts, *s.URL)
 	}
 	if s.Era != nil && s.ProtocolVersion != nil {
-		detail = append(detail, *s.Era+" "+*s.ProtocolVersion)
+		parts = append(parts, *s.Era+" "+*s.ProtocolVersion)
 	}
-	detail = append(detail, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates),
+	parts = append(parts, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates),
 		fmt.Sprintf("tools cost about %d tokens (estimate)", s.ToolTokens))
-	fmt.Fprintf(b, "     %s\n", strings.Join(detail, "   "))
+	if s.P50 != nil && s.P95 != nil {
+		parts = append(parts, fmt.Sprintf("%d calls, p50 %s, p95 %s", s.Calls, show.Milliseconds(*s.P50), show.Milliseconds(*s.P95)))
+	}
+	return parts
 }
 
 // lines is the block of one server alone.

@@ -49,7 +49,7 @@ func (a *app) validate(named []string, format string, strict bool) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.LoadAs(format, files...)
+	cfg, err := config.LoadAsking(a.newAsker().ask, format, files...)
 	if err != nil {
 		return err
 	}

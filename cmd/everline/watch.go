@@ -120,7 +120,7 @@ func (a *app) printOperated(s admin.Server, op string, waited bool) error {
 	case "json", "jsonl":
 		err = writeLine(a.out, s)
 	default:
-		p := statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide"}
+		p := a.statusPrinter()
 		_, err = fmt.Fprint(a.out, p.lines(s))
 	}
 	if err != nil || !waited || op == "disable" {

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/show"
+)
+
+// An asker gets the answers to the inputs of VS Code files from the user at
+// the terminal, once each, and keeps them in memory alone.
+type asker struct {
+	open    bool                             // somebody is there to be asked
+	raw     func() (restore func(), _ error) // makes the terminal show nothing by itself
+	lines   *term.Terminal                   // one for all questions, since it may hold what was typed ahead
+	out     io.Writer                        // where the questions are shown
+	answers map[string]string
+	refused map[string]bool // inputs that the user did not want to answer
+}
+
+func newAsker(in io.Reader, out io.Writer, raw func() (func(), error)) *asker {
+	lines := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keyboard{in}, out}, "")
+	return &asker{open: raw != nil, raw: raw, lines: lines, out: out, answers: map[string]string{}, refused: map[string]bool{}}
+}
+
+// newAsker asks nobody where stdin is not a terminal that we may read from.
+func (a *app) newAsker() *asker {
+	f, ok := a.in.(*os.File)
+	if !ok || !isTerminal(f) || !inForeground(f) {
+		return newAsker(a.in, a.err, nil)
+	}
+	out := a.live()
+	if !isTerminal(out) {
+		out = f // the questions are not for whoever reads the log
+	}
+	return newAsker(f, out, func() (func(), error) {
+		was, err := term.MakeRaw(int(f.Fd()))
+		return func() {
+			if err := term.Restore(int(f.Fd()), was); err != nil {
+				fmt.Fprintf(a.err, "the terminal may need the command reset: %v\n", err)
+			}
+		}, err
+	})
+}
+
+// ask is a config.Ask.
+func (q *asker) ask(i config.Input) (string, bool) {
+	if v, ok := q.answers[i.ID]; ok {
+		return v, true
+	}
+	if !q.open || q.refused[i.ID] {
+		return "", false
+	}
+	v, err := q.read(i)
+	if err != nil {
+		q.refused[i.ID] = true
+		fmt.Fprintf(q.out, "not answered; without a terminal, set %s\n", i.Variable())
+		return "", false
+	}
+	q.answers[i.ID] = v
+	return v, true
+}
+
+// done ends the asking: what is kept is still answered.
+func (q *asker) done() { q.open = false }
+
+// errNoAnswer is Ctrl-C, Ctrl-D, and an empty line where there is no default.
+var errNoAnswer = errors.New("no answer")
+
+// mostTries is how often a wrong choice is asked about again.
+const mostTries = 3
+
+func (q *asker) read(i config.Input) (string, error) {
+	restore, err := q.raw()
+	if err != nil {
+		return "", err
+	}
+	defer restore()
+	for range mostTries {
+		line, err := q.readLine(i)
+		switch {
+		case err != nil:
+			fmt.Fprint(q.out, "\r\n")
+			return "", err
+		case line == "" && i.Default != nil:
+			return *i.Default, nil
+		case line == "":
+			return "", errNoAnswer
+		case len(i.Options) == 0 || slices.Contains(i.Options, line):
+			return line, nil
+		}
+		fmt.Fprintf(q.out, "it must be one of: %s\r\n", show.Line(strings.Join(i.Options, ", ")))
+	}
+	return "", errNoAnswer
+}
+
+func (q *asker) readLine(i config.Input) (line string, err error) {
+	if i.Password {
+		line, err = q.lines.ReadPassword(question(i))
+	} else {
+		q.lines.SetPrompt(question(i))
+		line, err = q.lines.ReadLine()
+	}
+	return strings.TrimSpace(line), err
+}
+
+// A keyboard gives line ends as the key does: what was typed before the
+// terminal was raw has become another character.
+type keyboard struct{ io.Reader }
+
+func (k keyboard) Read(p []byte) (int, error) {
+	n, err := k.Reader.Read(p)
+	for i := range p[:n] {
+		if p[i] == '\n' {
+			p[i] = '\r'
+		}
+	}
+	return n, err
+}
+
+// question is what the user reads: "the API key (api-key in mcp.json, not
+// shown): ".
+func question(i config.Input) string {
+	about := i.Description
+	if about == "" {
+		about = i.ID
+	}
+	notes := []string{i.ID + " in " + i.Origin.String()}
+	if i.Password {
+		notes = append(notes, "not shown")
+	}
+	if len(i.Options) > 0 {
+		notes = append(notes, strings.Join(i.Options, ", "))
+	}
+	if i.Default != nil && !i.Password {
+		notes = append(notes, "default "+*i.Default)
+	}
+	return fmt.Sprintf("%s (%s): ", show.Line(about), show.Line(strings.Join(notes, "; ")))
+}

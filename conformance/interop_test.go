@@ -34,8 +34,10 @@ func servers(t *testing.T) (map[string]any, []probe) {
 	return map[string]any{
 			"everything": map[string]any{"command": bin(t, "mcp-server-everything"), "args": []string{"stdio"}},
 			"files":      map[string]any{"command": bin(t, "mcp-server-filesystem"), "args": []string{folder}},
-			"memory": map[string]any{"command": bin(t, "mcp-server-memory"),
-				"env": map[string]string{"MEMORY_FILE_PATH": filepath.Join(folder, "memory.jsonl")}},
+			"memory": map[string]any{
+				"command": bin(t, "mcp-server-memory"),
+				"env":     map[string]string{"MEMORY_FILE_PATH": filepath.Join(folder, "memory.jsonl")},
+			},
 		}, []probe{
 			{"everything", "echo", map[string]any{"message": "hello"}, "hello"},
 			{"files", "read_text_file", map[string]any{"path": filepath.Join(folder, "note.txt")}, "kept on disk"},
@@ -57,6 +59,7 @@ func TestInterop(t *testing.T) {
 		"go-sdk 2026-07-28": func(t *testing.T, g *gateway) caller { return dialGo(t, g, "2026-07-28") },
 		"typescript sdk":    dialTypeScript,
 		"inspector":         dialInspector,
+		"mcp-remote":        dialRemote,
 	}
 	for name, dial := range clients {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +108,50 @@ func (c goClient) call(t *testing.T, name string, arguments map[string]any) stri
 		t.Fatal(err)
 	}
 	return asJSON(t, r)
+}
+
+// dialRemote connects go-sdk's client by way of mcp-remote, which speaks stdio
+// with the client and HTTP with everline.
+func dialRemote(t *testing.T, g *gateway) caller {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	cmd := exec.Command(bin(t, "mcp-remote"), g.url, "--allow-http", "--transport", "http-only")
+	cmd.Env = append(env(t), "MCP_REMOTE_CONFIG_DIR="+t.TempDir())
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).
+		Connect(ctx, &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return goClient{s}
+}
+
+// TestRemoteBeforeAGoServer lists and calls by way of mcp-remote and everline,
+// restarts the server under them, and does so again.
+func TestRemoteBeforeAGoServer(t *testing.T) {
+	for how, server := range map[string]map[string]any{
+		"shared":             {"command": binaries.everything},
+		"a life per session": {"command": binaries.everything, "everline": map[string]any{"isolation": "session"}},
+	} {
+		t.Run(how, func(t *testing.T) {
+			g := serve(t, map[string]any{"fixtures": server})
+			c := dialRemote(t, g).(goClient)
+			p := probe{"", "test_simple_text", map[string]any{}, "simple text response"}
+			for _, when := range []string{"before", "after a kill"} {
+				tools, err := c.ListTools(t.Context(), nil)
+				if err != nil || len(tools.Tools) < 10 {
+					t.Fatalf("%s: %d tools, %v", when, len(tools.Tools), err)
+				}
+				if got := c.call(t, p.tool, p.arguments); !strings.Contains(got, p.want) {
+					t.Errorf("%s: %s answered %q", when, p.tool, got)
+				}
+				if when == "before" {
+					g.kill("fixtures")
+				}
+			}
+		})
+	}
 }
 
 // scriptClient is client.mjs, which stays connected and takes calls on stdin.

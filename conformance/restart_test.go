@@ -202,8 +202,10 @@ func dials(addr string) bool {
 
 func everythingOnStdio(t *testing.T) real {
 	t.Helper()
-	server := map[string]any{"command": bin(t, "mcp-server-everything"), "args": []string{"stdio"},
-		"env": map[string]string{"PATH": pathOf(env(t))}}
+	server := map[string]any{
+		"command": bin(t, "mcp-server-everything"), "args": []string{"stdio"},
+		"env": map[string]string{"PATH": pathOf(env(t))},
+	}
 	return real{config: server, tool: "echo", params: `{"message":"hello"}`, restart: func(hub *everline.Hub) {
 		st := up(t, hub, 0)
 		if p, err := os.FindProcess(st.PID); err == nil {

@@ -141,6 +141,9 @@ type serverStatus struct {
 	Generation uint64 `json:"generation"`
 	PID        int    `json:"pid"`
 	Tools      int    `json:"tools"`
+	Sessions   []struct {
+		PID int `json:"pid"`
+	} `json:"sessions"`
 }
 
 // status asks as a user would; nil while everline is not up yet.
@@ -158,19 +161,25 @@ func (g *gateway) status() []serverStatus {
 	return st.Servers
 }
 
-// kill ends a server's process with SIGKILL.
+// kill ends a server's processes, those of single clients too, with SIGKILL.
 func (g *gateway) kill(server string) {
 	g.t.Helper()
 	for _, s := range g.status() {
 		if s.Name != server {
 			continue
 		}
-		p, err := os.FindProcess(s.PID)
-		if err != nil {
-			g.t.Fatal(err)
+		pids := []int{s.PID}
+		for _, o := range s.Sessions {
+			pids = append(pids, o.PID)
 		}
-		if err := p.Kill(); err != nil {
-			g.t.Fatalf("killing %s, pid %d: %v", server, s.PID, err)
+		for _, pid := range pids {
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			if err := p.Kill(); err != nil {
+				g.t.Fatalf("killing %s, pid %d: %v", server, pid, err)
+			}
 		}
 		return
 	}

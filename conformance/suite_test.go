@@ -10,13 +10,19 @@ import (
 	"time"
 )
 
-// upstreams are the three ways in which the suite's fixture server is reached.
+// upstreams are the three ways in which the suite's fixture server is reached,
+// and one of them with a life for each client.
 var upstreams = map[string]func(t *testing.T) map[string]any{
 	"stdio": func(t *testing.T) map[string]any {
 		return map[string]any{"command": binaries.everything}
 	},
 	"stateful":  func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=false") },
 	"stateless": func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=true") },
+	"isolated": func(t *testing.T) map[string]any {
+		server := overHTTP(t, "-stateless=false")
+		server["everline"] = map[string]any{"isolation": "session"}
+		return server
+	},
 }
 
 func overHTTP(t *testing.T, mode string) map[string]any {

@@ -1,7 +1,7 @@
 # Every target is one command that can be typed by hand.
 GO ?= go
 
-.PHONY: all build test race lint fuzz bench golden conformance interop mutants history parking crossing kill edits check stress
+.PHONY: all build test race lint fuzz bench growth soak golden conformance interop mutants history parking crossing kill edits check stress sessions newcomer
 
 all: build
 
@@ -20,8 +20,14 @@ lint:           ## golangci-lint with .golangci.yml, from its own module
 fuzz:           ## each fuzzer for FUZZTIME (30s)
 	./scripts/fuzz.sh
 
-bench:          ## the Go benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench:          ## the Go benchmarks and a short load, compared with the last run here (EACH, REPS)
+	./scripts/bench.sh
+
+growth:         ## how cost grows with servers, clients and sizes; draws the graphs of the docs (EACH, REPS)
+	./scripts/growth.sh
+
+soak:           ## load and faults for an hour; fails if something grows (SOAK=1h)
+	./scripts/soak.sh
 
 golden:         ## rewrite golden files and transcripts
 	./scripts/golden.sh
@@ -52,6 +58,12 @@ kill:           ## kill -9 of everline and of random processes below it, 200 rou
 
 edits:          ## 1,000 random changes of the configuration under load (EDITS, SEED)
 	./scripts/edits.sh
+
+sessions:       ## 10,000 sessions and 4,000 streams of clients, and the memory that they cost (SESSIONS)
+	./scripts/sessions.sh
+
+newcomer:       ## from a fresh clone to a call through a linked client, timed (FRESH=1)
+	./scripts/newcomer.sh
 
 check:          ## format, vet on three systems, and the quick tests
 	./scripts/check.sh

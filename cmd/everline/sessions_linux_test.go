@@ -156,8 +156,11 @@ func (d *running) open() (string, error) {
 		}
 		answer, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode >= 300 {
-			return "", fmt.Errorf("%d %s: %v", resp.StatusCode, answer, err)
+		if err == nil && resp.StatusCode >= 300 {
+			err = fmt.Errorf("%d %s", resp.StatusCode, answer)
+		}
+		if err != nil {
+			return "", err
 		}
 		if id == "" {
 			id = resp.Header.Get("Mcp-Session-Id")

@@ -26,7 +26,7 @@ func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 		return nil, errSSETooLong
 	}
 	if resp.ContentLength >= 0 {
-		body := make([]byte, resp.ContentLength)
+		body := wire.Room(int(resp.ContentLength))[:resp.ContentLength]
 		_, err := io.ReadFull(resp.Body, body)
 		return body, err
 	}
@@ -40,13 +40,16 @@ func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 	}()
 	for {
 		if n == len(buf) {
-			buf = append(buf, make([]byte, n)...)
+			buf = wire.Append(wire.Room(2*n), buf)[:2*n]
 		}
 		got, err := resp.Body.Read(buf[n:])
 		if n += got; int64(n) > limit {
 			return nil, errSSETooLong
 		}
 		if errors.Is(err, io.EOF) {
+			if len(buf) > sseBufKept {
+				return buf[:n:n], nil // nobody else gets it
+			}
 			return append(make([]byte, 0, n), buf[:n]...), nil
 		}
 		if err != nil {

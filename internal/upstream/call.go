@@ -357,7 +357,7 @@ func mend(method string, result []byte) ([]byte, *fault.Fault) {
 	if method != methodCallTool {
 		return result, nil
 	}
-	if content := wire.Get(result, "content"); content != nil && !wire.IsNull(content) {
+	if wire.Has(result, "content") {
 		return result, nil
 	}
 	if kind, ok := wire.Text(wire.Get(result, "resultType")); ok && kind != "complete" || isTask(result) {

@@ -291,3 +291,31 @@ func TestASubscriptionIsNotLostWhileAnotherEnds(t *testing.T) {
 		}
 	})
 }
+
+// A new life knows the log level before anything else is asked of it: the
+// messages of its first call would be lost else.
+func TestLevelIsToldBeforeTheFirstRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		p.add("a", mcptest.Config{})
+		p.down["a"] = true
+		f := New(configOf("a"), p.options())
+		defer stop(t, f)
+		f.SetLevel("debug")
+		synctest.Wait()
+		s := p.add("a", mcptest.Config{})
+		var levels []string
+		s.On("tools/list", func(*mcptest.Request) *mcptest.Reply {
+			levels = append(levels, s.Level())
+			return nil
+		})
+		p.mu.Lock()
+		p.down["a"] = false
+		p.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(levels) == 0 || levels[0] != "debug" || s.Count("logging/setLevel") != 1 {
+			t.Errorf("levels %q at the listings, %d requests", levels, s.Count("logging/setLevel"))
+		}
+	})
+}

@@ -25,7 +25,8 @@ type member struct {
 type memory struct {
 	saying chan struct{} // one slot: held while the server is told of the log level
 	era    atomic.Pointer[slot.Era]
-	told   atomic.Uint64 // the newest life that was told of the clients' wishes
+	told   atomic.Uint64          // the newest life that was told of the clients' wishes
+	level  atomic.Pointer[string] // the log level that the newest life was told before it served; nil if it was not
 
 	digest atomic.Pointer[digest]  // of the catalog that was pinned last
 	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
@@ -108,7 +109,11 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		if m.of != nil {
 			m.of.hook(&h)
 		}
-		return real(ctx, s, gen, h)
+		up, err := real(ctx, s, gen, h)
+		if err == nil {
+			f.introduce(ctx, m, up)
+		}
+		return up, err
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 	"github.com/everline/everline/internal/slot"
 )
 
-// tellLimit bounds what is told to one new life.
-const tellLimit = 30 * time.Second
+const (
+	tellLimit      = 30 * time.Second // for what is told to one new life
+	introduceLimit = 2 * time.Second  // for what it is told before it serves
+)
 
 // wishes are what clients want of servers beyond single calls: resource
 // subscriptions and a log level. They belong to the clients, so they outlive
@@ -246,8 +248,29 @@ func (f *Fleet) sayLevel(m *member) {
 	if s == nil {
 		return
 	}
-	_, _ = s.Call(ctx, &slot.Request{Method: "logging/setLevel", Params: levelParams(level)}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	_, _ = s.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level)}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
+
+// introduce tells a new life the log level before it gets its first call,
+// whose messages would be lost else. What comes of it is no matter: a server
+// without logging refuses, and tell says it again to one that did not answer.
+func (f *Fleet) introduce(ctx context.Context, m *member, up slot.Upstream) {
+	m.level.Store(nil)
+	f.wishes.mu.Lock()
+	level := f.wishes.level
+	f.wishes.mu.Unlock()
+	if level == "" || up.Info().Era.Modern { // there each call says it
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, introduceLimit)
+	defer cancel()
+	_, err := up.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level)})
+	if err == nil || fault.KindOf(err) == fault.RPC {
+		m.level.Store(&level)
+	}
+}
+
+const methodSetLevel = "logging/setLevel"
 
 // quietest is what a server is asked for when nobody wants its messages any
 // more: the protocol has no level for none.
@@ -262,7 +285,7 @@ func (f *Fleet) tell(m *member) {
 		return
 	}
 	f.spawn(func() {
-		if level != "" {
+		if said := m.level.Load(); level != "" && (said == nil || *said != level) {
 			f.sayLevel(m)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)

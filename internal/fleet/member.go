@@ -111,6 +111,8 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		}
 		up, err := real(ctx, s, gen, h)
 		if err == nil {
+			era := up.Info().Era // at once: the next life may be due in a moment
+			m.era.Store(&era)
 			f.introduce(ctx, m, up)
 		}
 		return up, err

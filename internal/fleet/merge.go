@@ -168,8 +168,8 @@ func (f *Fleet) mergeLoop(m *merger) {
 	}
 }
 
-// follow does what new lives ask for: their era is remembered, they are told
-// of the clients' wishes, and what they offer is kept on disk.
+// follow does what new lives ask for: they are told of the clients' wishes, and
+// what they offer is kept on disk.
 func (f *Fleet) follow(r *roster, touched []string) {
 	for _, name := range touched {
 		m := r.byName[name]
@@ -182,8 +182,6 @@ func (f *Fleet) follow(r *roster, touched []string) {
 			continue
 		}
 		m.told.Store(v.State.Serving)
-		era := v.Info.Era
-		m.era.Store(&era)
 		f.tell(m)
 	}
 	select {

@@ -166,8 +166,6 @@ func (f *Fleet) serves(m *member, v *slot.View) {
 	if v.State.Serving == 0 || m.told.Swap(v.State.Serving) == v.State.Serving {
 		return
 	}
-	era := v.Info.Era
-	m.era.Store(&era)
 	f.tell(m)
 }
 

@@ -34,7 +34,7 @@ const (
 	lastLook  = 20 * time.Millisecond
 	// newbornFor is how long a process that shows no environment at all is
 	// taken for one that is just being started, or just ending.
-	newbornFor = 200 * time.Millisecond
+	newbornFor = 500 * time.Millisecond
 )
 
 // End kills every process whose mark begins with prefix, until there is none

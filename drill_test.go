@@ -115,8 +115,10 @@ func TestDrillRecoveryIsThatOfTheNextLife(t *testing.T) {
 	}
 	for e := range events {
 		if up, ok := e.(slot.Connected); ok && up.Gen == r.Before+1 {
-			if well := r.Began.Add(r.Recovery); well.Before(up.Time) {
-				t.Errorf("it was well %v before the next life served", up.Time.Sub(well))
+			// It serves a moment before the event is made, but not in half of
+			// the time that its start has taken.
+			if r.Recovery < up.Took/2 {
+				t.Errorf("it was well after %v, and the next life took %v to start", r.Recovery, up.Took)
 			}
 			return
 		}

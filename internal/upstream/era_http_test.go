@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -75,6 +77,28 @@ func TestRememberedEraIsFoundAnew(t *testing.T) {
 				t.Errorf("era %+v", u.Info().Era)
 			}
 		})
+	}
+}
+
+// A server that agreed and then forgot the session is no other server than
+// before: the start that it fails asks for no second session.
+func TestFaultA7_OneSessionPerStart(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Session-Id") != "" && r.Method == http.MethodPost {
+			http.Error(w, "no such session", http.StatusNotFound)
+			return
+		}
+		s.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	opts, _ := options(config.Server{URL: front.URL + "/mcp"})
+	opts.Era = Era{Transport: transport.HTTP, Version: "2025-11-25"}
+	if f := refused(t, opts); f.Kind != fault.SessionLost {
+		t.Errorf("%v (%v)", f, f.Kind)
+	}
+	if n := s.Count("initialize"); n != 1 {
+		t.Errorf("%d initializes", n)
 	}
 }
 

@@ -54,11 +54,12 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 }
 
 // connect goes the way that an earlier life found, and finds one anew if that
-// is refused or unknown.
+// is refused or unknown. A server that agreed to the version and refuses what
+// comes next is what it was: to ask it anew would cost a second session.
 func (u *Upstream) connect(ctx context.Context) *fault.Fault {
 	if e := u.opts.Era; e.Version != "" && u.allows(e.Transport) {
 		f := u.retrace(ctx, e)
-		if f == nil || !refuted(f) {
+		if agreed := u.era.Version != ""; f == nil || agreed || !refuted(f) {
 			return f
 		}
 		u.drop()

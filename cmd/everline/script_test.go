@@ -87,7 +87,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // awaitLimit is how long await repeats a program.
-const awaitLimit = 20 * time.Second
+const awaitLimit = time.Minute
 
 // await PATTERN program args... runs a program again and again until its
 // stdout matches.

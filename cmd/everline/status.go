@@ -115,6 +115,9 @@ func notYet(st admin.Status, state string, timeout time.Duration) error {
 
 // lateOnes are the servers that are not in the wanted state, and what is.
 func lateOnes(st admin.Status, state string) string {
+	if len(st.Servers) == 0 {
+		return "everline has told of no server yet"
+	}
 	var late []string
 	for _, s := range st.Servers {
 		if s.State != state {

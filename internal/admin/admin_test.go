@@ -243,7 +243,7 @@ func TestEventsFollow(t *testing.T) {
 	j := NewJournal()
 	c := serve(t, newFake(t), j)
 	j.Record(connected("up", 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	stop := errors.New("seen enough")
 	var got []Event

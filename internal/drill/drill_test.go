@@ -85,7 +85,7 @@ func serveGateway(t *testing.T, g *gateway) *admin.Client {
 }
 
 func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

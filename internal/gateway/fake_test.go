@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of a test.
-const patience = 10 * time.Second
+const patience = 45 * time.Second
 
 // A hub is a Backend whose answers a test decides.
 type hub struct {

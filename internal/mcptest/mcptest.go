@@ -160,10 +160,10 @@ func (s *Server) Close() {
 }
 
 // Await waits until ok holds, evaluating it after each change of the server's
-// counters, and fails the test after 10 seconds. ok may call any method.
+// counters, and fails the test after half a minute. ok may call any method.
 func (s *Server) Await(t T, what string, ok func() bool) {
 	t.Helper()
-	late := time.NewTimer(10 * time.Second)
+	late := time.NewTimer(30 * time.Second)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
@@ -175,7 +175,7 @@ func (s *Server) Await(t T, what string, ok func() bool) {
 		select {
 		case <-change:
 		case <-late.C:
-			t.Fatalf("mcptest: %s did not happen within 10 s", what)
+			t.Fatalf("mcptest: %s did not happen within 30 s", what)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func ready(tb testing.TB) *Slot {
 	srv := newServer("a")
 	s := New(Options{Server: spec(), Dial: srv.Dial})
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			tb.Error(err)
@@ -29,7 +29,7 @@ func ready(tb testing.TB) *Slot {
 	for v := s.View(); !v.State.Proven; v = s.View() {
 		select {
 		case <-v.Changed:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			tb.Fatal("the good answer did not arrive")
 		}
 	}

@@ -85,7 +85,7 @@ func open(t *testing.T, api *fakeAPI, colours bool) (vt.MockTerm, func(want stri
 	})
 	return term, func(want string) {
 		t.Helper()
-		end := time.Now().Add(20 * time.Second)
+		end := time.Now().Add(40 * time.Second)
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -157,7 +157,7 @@ func TestNoColour(t *testing.T) {
 	for _, colours := range []bool{true, false} {
 		api := &fakeAPI{st: sample(), more: make(chan admin.Event)}
 		term, shows := open(t, api, colours)
-		shows("postgres")
+		shows("q quit") // the last that is written
 		coloured, usual := 0, term.GetCell(vt.Coord{X: 99, Y: 28}).S.Fg()
 		for y := range 30 {
 			for x := range 100 {

@@ -106,7 +106,7 @@ func httpDial(t *testing.T, spec HTTPSpec, opts Options) Conn {
 
 func httpClose(t *testing.T, c Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := c.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
@@ -120,7 +120,7 @@ func httpReq(id int64, method, params string) *Request {
 // httpCall calls with a deadline that no test should reach.
 func httpCall(t *testing.T, c Conn, id int64, method string) (wire.Message, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	return c.Call(ctx, httpReq(id, method, `{}`))
 }
@@ -197,7 +197,7 @@ func httpWait(t *testing.T, ch <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("%s did not happen", what)
 	}
 }

@@ -110,7 +110,7 @@ func TestSparesRefillAndClose(t *testing.T) {
 	if spares.take() != nil {
 		t.Fatal("a spare before the first start")
 	}
-	limit := time.After(10 * time.Second)
+	limit := time.After(30 * time.Second)
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for ready := false; !ready; {

@@ -88,7 +88,7 @@ func TestAgainstGoSDKServers(t *testing.T) {
 					if !strings.Contains(p, `"progress":1`) {
 						t.Errorf("progress %s", p)
 					}
-				case <-time.After(5 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Error("no progress")
 				}
 			}

@@ -48,7 +48,7 @@ func (h *heard) count(k catalog.Kind) int {
 // await waits for a condition over what was heard.
 func (h *heard) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	late := time.NewTimer(10 * time.Second)
+	late := time.NewTimer(30 * time.Second)
 	defer late.Stop()
 	for {
 		h.mu.Lock()
@@ -101,7 +101,7 @@ func start(t *testing.T, opts Options) *Upstream {
 
 func closeNow(t *testing.T, u *Upstream) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := u.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)

@@ -142,13 +142,14 @@ func TestSlowAndEndlessAnswers(t *testing.T) {
 	}
 	body := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 	for name, c := range map[string]struct {
-		answer func(net.Conn)
-		kind   fault.Kind
+		answer  func(net.Conn)
+		timeout string
+		kind    fault.Kind
 	}{
-		"a slow head":     {trickle("HTTP/1.1 200 OK\r\nX-Slow: "), fault.Deadline},
-		"a slow body":     {trickle(body), fault.Deadline},
-		"an endless head": {flood("HTTP/1.1 200 OK\r\nX-Long: "), fault.Broken},
-		"an endless body": {flood(body), fault.TooLarge},
+		"a slow head":     {trickle("HTTP/1.1 200 OK\r\nX-Slow: "), "700ms", fault.Deadline},
+		"a slow body":     {trickle(body), "700ms", fault.Deadline},
+		"an endless head": {flood("HTTP/1.1 200 OK\r\nX-Long: "), "30s", fault.Broken},
+		"an endless body": {flood(body), "30s", fault.TooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +167,7 @@ func TestSlowAndEndlessAnswers(t *testing.T) {
 				defer conn.Close()
 				c.answer(conn)
 			}))
-			hub := open(t, servers{"a": with(f.web(), map[string]any{"callTimeout": "700ms", "maxMessage": "1MiB"})}, everline.Options{})
+			hub := open(t, servers{"a": with(f.web(), map[string]any{"callTimeout": c.timeout, "maxMessage": "1MiB"})}, everline.Options{})
 			st := ready(t, hub, "a", 0)
 			bad.Store(true)
 			_, err := call(t, hub, "work", `{"id":"x"}`)

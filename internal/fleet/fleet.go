@@ -53,6 +53,7 @@ type Fleet struct {
 	save     chan struct{} // one slot: something that is kept on disk has changed
 	asked    atomic.Uint64 // merges asked for
 	starting chan struct{} // bounds the starts over all slots
+	lead     *lead         // of the first clients, before servers that are listed already
 	swept    chan struct{} // closed once what an earlier everline left behind has ended
 	strays   []Leftover    // what that was; valid then
 	stop     chan struct{}
@@ -105,6 +106,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		f.store = &catalog.Store{Dir: opts.StateDir}
 		f.ledger = stray.NewLedger(opts.StateDir)
 	}
+	f.lead = newLead()
 	f.loops.Go(f.sweep) // bounded by itself
 	r := newRoster(cfg)
 	for _, s := range cfg.Servers {
@@ -254,6 +256,7 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 // Close refuses all calls, ends every server side by side, and waits for all
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
+	f.lead.end()
 	members := append(f.owns.close(), f.roster.Load().order...)
 	errs := make([]error, len(members))
 	var wg sync.WaitGroup

@@ -46,10 +46,15 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil {
 		m.era.Store(&era)
 	}
+	var after <-chan struct{}
+	if saved.Catalog != nil {
+		after = f.lead.over
+	}
 	m.slot = slot.New(slot.Options{
 		Server:    s,
 		Dial:      f.dial(m, before),
 		Last:      saved.Catalog,
+		After:     after,
 		Gen:       saved.Gen,
 		Starting:  f.starting,
 		Published: func(v *slot.View) { f.published(m, v) },

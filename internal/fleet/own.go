@@ -55,6 +55,7 @@ type owns struct {
 // not nil, must be called when the call is over. of may be nil: calls of nobody
 // in particular go to the shared slot.
 func (f *Fleet) At(server string, of *Session) (s *slot.Slot, release func(), err error) {
+	f.lead.end()
 	m := f.roster.Load().byName[server]
 	switch {
 	case m == nil:

@@ -77,11 +77,22 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 // server that never gives one must not stand in the way of those that would.
 const placeHold = 300 * time.Millisecond
 
-// takePlace waits for one of the places that bound how many processes start at
-// the same time. It is given back when the start is over or placeHold has
-// passed, whichever comes first. A URL needs none: it starts nothing here.
+// takePlace waits for Options.After, and then for one of the places that bound
+// how many processes start at the same time. It is given back when the start
+// is over or placeHold has passed, whichever comes first. A URL needs none: it
+// starts nothing here.
 func (s *Slot) takePlace(l *life) (giveBack func(), err error) {
-	if s.opts.Starting == nil || l.spec.URL != "" {
+	if l.spec.URL != "" {
+		return func() {}, nil
+	}
+	if s.opts.After != nil {
+		select {
+		case <-s.opts.After:
+		case <-l.ctx.Done():
+			return nil, l.ctx.Err()
+		}
+	}
+	if s.opts.Starting == nil {
 		return func() {}, nil
 	}
 	select {

@@ -1,0 +1,80 @@
+package fleet
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/slot"
+)
+
+// Clients have a head start before a command whose tools are listed already: a
+// call ends it. A command that was never listed, and a URL, do not wait.
+func TestClientsHaveAHeadStart(t *testing.T) {
+	dir := t.TempDir()
+	web := func(name string) config.Server {
+		s := config.NewServer(name)
+		s.URL = "http://127.0.0.1:1/mcp"
+		return s
+	}
+	// open starts a fleet and tells when each server was dialled, after it.
+	open := func(t *testing.T, call bool, names ...string) map[string]time.Duration {
+		p := newPark()
+		at := map[string]time.Duration{}
+		cfg := configOf(names...)
+		cfg.Servers = append(cfg.Servers, web("web"))
+		for _, s := range cfg.Servers {
+			p.add(s.Name, mcptest.Config{})
+		}
+		o := p.options()
+		o.StateDir = dir
+		var began time.Time
+		o.Dial = func(name string, _ slot.Dial) slot.Dial {
+			real := p.dial(name, nil)
+			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+				p.mu.Lock()
+				at[name] = time.Since(began)
+				p.mu.Unlock()
+				return real(ctx, s, gen, h)
+			}
+		}
+		began = time.Now()
+		f := start(t, cfg, o)
+		defer stop(t, f)
+		if call {
+			time.Sleep(headStart / 2)
+			if _, _, err := f.At("a", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if f.Table().Len(catalog.Tools) == 0 {
+			t.Error("no tools are listed")
+		}
+		return at
+	}
+	for _, c := range []struct {
+		name  string
+		call  bool
+		known time.Duration
+	}{
+		{"first", false, 0},
+		{"warm", false, headStart},
+		{"with a call", true, headStart / 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			names := []string{"a", "b"}
+			if c.name == "warm" {
+				names = append(names, "new")
+			}
+			at := open(t, c.call, names...)
+			if at["a"] != c.known || at["b"] != c.known || at["new"] != 0 || at["web"] != 0 {
+				t.Errorf("%s: dialled after %v", c.name, at)
+			}
+		})
+	}
+}

@@ -5,8 +5,8 @@ GO ?= go
 
 all: build
 
-build:          ## the binary, in bin/
-	$(GO) build -o bin/everline ./cmd/everline
+build:          ## the binary, in bin/, as it is released
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/everline ./cmd/everline
 
 test:           ## everything: installs what it needs, then race, conformance and interop
 	./scripts/test.sh

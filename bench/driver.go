@@ -101,11 +101,13 @@ func (d *driver) open(ctx context.Context) (err error) {
 	return d.emit(record.Row{Mode: record.Setup, Facts: d.facts()})
 }
 
-// findEverline builds the binary, if none is named.
+// findEverline builds the binary as it is released, if none is named.
 func (d *driver) findEverline(ctx context.Context) (err error) {
 	if d.everline == "" {
 		d.everline = filepath.Join(d.dir, "everline")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", d.everline, modulePath+"/cmd/everline").CombinedOutput(); err != nil {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto", "-o", d.everline, modulePath+"/cmd/everline")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("building everline: %w\n%s", err, out)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // version is set by release builds.
 var version = ""
 
-// buildVersion is what -version prints: the release, else what the build knows.
+// buildVersion is what --version prints: the release, else what the build knows.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -44,6 +44,7 @@ func newRoot(s *streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "everline",
 		Short:         "One MCP endpoint for all your MCP servers, kept connected",
+		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {

@@ -37,7 +37,10 @@ type Call struct {
 	// server's own. "": Name decides.
 	Server string
 	// Progress gets the params of progress notifications, in order, with the
-	// client's own progressToken; it must not block. nil: not wanted.
+	// client's own progressToken; it must not block. Those before the answer
+	// come before the call returns; where the call was given up, the last may
+	// come as it returns, and those of a task go on with the task. nil: not
+	// wanted.
 	Progress func(params []byte)
 	// LogLevel is the client's wish for notifications/message during this
 	// call (modern era); "".

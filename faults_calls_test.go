@@ -336,20 +336,21 @@ func TestFaultJ8NoHeadOfLineBlocking(t *testing.T) {
 			ready(t, hub, "a", 0)
 			ctx, cancel := context.WithCancel(within(t))
 			slow := make(chan *fault.Fault, 1)
-			started := make(chan struct{}, 1)
-			go func() { // ends when it is canceled, below
+			started := make(chan struct{}, 1) // holds one once there was progress
+			go func() {                       // ends when it is canceled, below
 				_, err := hub.Call(ctx, &everline.Call{
 					Method: "tools/call", Name: "work",
-					Params:   []byte(`{"name":"work","arguments":{"id":"slow","ms":600000,"steps":60000},"_meta":{"progressToken":1}}`),
-					Progress: func([]byte) { started <- struct{}{} },
+					Params: []byte(`{"name":"work","arguments":{"id":"slow","ms":600000,"steps":60000},"_meta":{"progressToken":1}}`),
+					Progress: func([]byte) {
+						select {
+						case started <- struct{}{}:
+						default:
+						}
+					},
 				})
 				slow <- fault.From("", err)
 			}()
 			<-started
-			go func() { // ends with the progress
-				for range started {
-				}
-			}()
 			var fast sync.WaitGroup
 			for i := range 20 {
 				fast.Go(func() { mustCall(t, hub, "echo", fmt.Sprintf(`{"n":%d}`, i)) })
@@ -364,7 +365,6 @@ func TestFaultJ8NoHeadOfLineBlocking(t *testing.T) {
 			if f := <-slow; f.Kind != fault.Canceled {
 				t.Error(f)
 			}
-			close(started)
 		})
 	}
 }

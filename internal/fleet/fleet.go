@@ -256,7 +256,7 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 // Close refuses all calls, ends every server side by side, and waits for all
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
-	f.lead.end()
+	f.lead.stop()
 	members := append(f.owns.close(), f.roster.Load().order...)
 	errs := make([]error, len(members))
 	var wg sync.WaitGroup

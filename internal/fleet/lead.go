@@ -16,7 +16,7 @@ const headStart = 100 * time.Millisecond
 type lead struct {
 	over  chan struct{} // closed at its end
 	once  sync.Once
-	timer *time.Timer
+	timer *time.Timer // ends it
 }
 
 func newLead() *lead {
@@ -25,9 +25,10 @@ func newLead() *lead {
 	return l
 }
 
-func (l *lead) end() {
-	l.once.Do(func() {
-		l.timer.Stop()
-		close(l.over)
-	})
+func (l *lead) end() { l.once.Do(func() { close(l.over) }) }
+
+// stop ends it and leaves no timer behind.
+func (l *lead) stop() {
+	l.timer.Stop()
+	l.end()
 }

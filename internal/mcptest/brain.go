@@ -296,6 +296,9 @@ func (s *Server) work(ctx context.Context, r *Request, args json.RawMessage) Rep
 	s.mu.Unlock()
 	s.journal("exec " + a.ID)
 	for i := range a.Steps {
+		if ctx.Err() != nil {
+			break // nobody hears of the rest
+		}
 		s.pause(ctx, time.Duration(a.MS)*time.Millisecond/time.Duration(a.Steps))
 		r.Progress(i + 1)
 	}

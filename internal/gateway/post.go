@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -157,8 +158,8 @@ func (p *post) finish(a answer) {
 }
 
 const (
-	joinBelow  = 16 << 10 // an answer below is written at once, which saves more than copying it costs
-	sureToPass = 32 << 10 // what a connection's own buffers take without the client reading
+	joinBelow  = 256 << 10 // an answer below is written at once, which saves more than copying it costs
+	sureToPass = 32 << 10  // what a connection's own buffers take without the client reading
 )
 
 // writeJSON writes an answer with its length.
@@ -170,17 +171,18 @@ func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
+	parts := [][]byte{a.head, a.body, a.tail}
 	if size < joinBelow {
-		buf := make([]byte, 0, size)
-		_, _ = w.Write(append(append(append(buf, a.head...), a.body...), a.tail...)) // a client that is gone hears nothing
+		parts = [][]byte{slices.Concat(a.head, a.body, a.tail)}
+	}
+	if size <= sureToPass {
+		_, _ = w.Write(parts[0]) // a client that is gone hears nothing
 		return
 	}
 	rc := http.NewResponseController(w)
-	if size > sureToPass {
-		_ = rc.SetWriteDeadline(time.Now().Add(g.opts.WriteTimeout)) // a writer without deadlines is bounded by its server
-		defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
-	}
-	for _, part := range [][]byte{a.head, a.body, a.tail} {
+	_ = rc.SetWriteDeadline(time.Now().Add(g.opts.WriteTimeout)) // a writer without deadlines is bounded by its server
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
+	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
 			return
 		}

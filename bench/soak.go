@@ -104,7 +104,10 @@ func (s *soak) run(ctx context.Context, length time.Duration) ([]record.Row, err
 		case <-tick.C:
 		}
 		v, err := s.sample(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // the time is over
+			return samples, nil
+		case err != nil:
 			return samples, err
 		}
 		row := record.Row{Mode: "soak", Case: "hour", Target: s.w.t.name, X: time.Since(begin).Seconds(), Values: v}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// headStart is how long after the start of the fleet commands are not started
+// headStart is how long after the start of the fleet servers are not started
 // whose last good catalog is listed from the disk: the first clients are
 // served before ten processes ask for the same processors. A server that has
 // never been listed is started at once, as that is what clients wait for.

@@ -12,8 +12,8 @@ import (
 	"github.com/everline/everline/internal/slot"
 )
 
-// Clients have a head start before a command whose tools are listed already: a
-// call ends it. A command that was never listed, and a URL, do not wait.
+// Clients have a head start before a server whose tools are listed already: a
+// call ends it. A server that was never listed does not wait.
 func TestClientsHaveAHeadStart(t *testing.T) {
 	dir := t.TempDir()
 	web := func(name string) config.Server {
@@ -72,7 +72,7 @@ func TestClientsHaveAHeadStart(t *testing.T) {
 				names = append(names, "new")
 			}
 			at := open(t, c.call, names...)
-			if at["a"] != c.known || at["b"] != c.known || at["new"] != 0 || at["web"] != 0 {
+			if at["a"] != c.known || at["b"] != c.known || at["web"] != c.known || at["new"] != 0 {
 				t.Errorf("%s: dialled after %v", c.name, at)
 			}
 		})

@@ -70,7 +70,7 @@ type Options struct {
 	// it before it dials, and receives from it when the start has ended or has
 	// become a mere wait for an answer. nil: no bound.
 	Starting chan struct{}
-	// After holds back the start of processes until it is closed; nil: not at all.
+	// After holds back every start until it is closed; nil: not at all.
 	After <-chan struct{}
 	// Published is called by the loop after each new view is out; it must not block. May be nil.
 	Published func(*View)

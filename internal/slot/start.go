@@ -82,9 +82,6 @@ const placeHold = 300 * time.Millisecond
 // is over or placeHold has passed, whichever comes first. A URL needs none: it
 // starts nothing here.
 func (s *Slot) takePlace(l *life) (giveBack func(), err error) {
-	if l.spec.URL != "" {
-		return func() {}, nil
-	}
 	if s.opts.After != nil {
 		select {
 		case <-s.opts.After:
@@ -92,7 +89,7 @@ func (s *Slot) takePlace(l *life) (giveBack func(), err error) {
 			return nil, l.ctx.Err()
 		}
 	}
-	if s.opts.Starting == nil {
+	if s.opts.Starting == nil || l.spec.URL != "" {
 		return func() {}, nil
 	}
 	select {

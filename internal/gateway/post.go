@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -162,6 +161,10 @@ const (
 	sureToPass = 32 << 10  // what a connection's own buffers take without the client reading
 )
 
+// joins has the memory in which answers below joinBelow are joined. A fresh 64
+// KiB for each would cost more than a write.
+var joins = sync.Pool{New: func() any { return new([]byte) }}
+
 // writeJSON writes an answer with its length.
 func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
 	h := w.Header()
@@ -173,7 +176,10 @@ func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
 	}
 	parts := [][]byte{a.head, a.body, a.tail}
 	if size < joinBelow {
-		parts = [][]byte{slices.Concat(a.head, a.body, a.tail)}
+		buf := joins.Get().(*[]byte)
+		defer joins.Put(buf)
+		*buf = append(append(append((*buf)[:0], a.head...), a.body...), a.tail...)
+		parts = [][]byte{*buf}
 	}
 	if size <= sureToPass {
 		_, _ = w.Write(parts[0]) // a client that is gone hears nothing

@@ -171,3 +171,10 @@ func TestPeerLine(t *testing.T) {
 		t.Error("a peer without a command")
 	}
 }
+
+func TestCommandLineNamesNoFileOfThisMachine(t *testing.T) {
+	args := []string{"load", "-reps", "5", "-out", "/home/x.jsonl", "--everline", "/home/bin", "-kinds", "http"}
+	if got := commandLine(args); got != "go run ./bench load -reps 5 -kinds http" {
+		t.Error(got)
+	}
+}

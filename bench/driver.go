@@ -143,7 +143,7 @@ func (d *driver) say(format string, args ...any) {
 // facts are what a reader needs to measure the same again.
 func (d *driver) facts() map[string]string {
 	facts := map[string]string{
-		"command": "go run ./bench " + strings.Join(os.Args[1:], " "),
+		"command": commandLine(os.Args[1:]),
 		"go":      runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH,
 		"cpus": fmt.Sprint(runtime.NumCPU()), "cpu": cpuModel(), "servers": d.make,
 	}
@@ -153,6 +153,21 @@ func (d *driver) facts() map[string]string {
 		}
 	}
 	return facts
+}
+
+// commandLine is what to type for the same measurement elsewhere: without the
+// files of this machine.
+func commandLine(args []string) string {
+	line := "go run ./bench"
+	for i := 0; i < len(args); i++ {
+		switch strings.TrimLeft(args[i], "-") {
+		case "out", "svg", "profile", "everline", "peers":
+			i++ // and its value
+		default:
+			line += " " + args[i]
+		}
+	}
+	return line
 }
 
 func cpuModel() string {

@@ -338,6 +338,7 @@ func TestFaultK3SubscriptionsOutliveSessions(t *testing.T) {
 	if !caught["file:///a"] || !caught["file:///b"] || up.Count("resources/subscribe") != 4 {
 		t.Errorf("caught up %v, %d subscriptions", caught, up.Count("resources/subscribe"))
 	}
+	up.Await(t, "the new life's stream", func() bool { return up.Count("GET") >= 2 && up.Listeners() == 1 })
 	up.Notify("notifications/resources/updated", `{"uri":"file:///b"}`)
 	if e := tp.next(); !strings.Contains(e, "file:///b") {
 		t.Errorf("got %s", e)

@@ -27,7 +27,13 @@ func desks(t *testing.T, era mcptest.Era, names ...string) (*site, []*mcptest.Se
 		c.Transport, c.URL = "http", mcptest.Web(t, up).URL+"/mcp"
 		all, servers, found = append(all, c), append(servers, up), append(found, mcptest.Desk(up))
 	}
-	return wholeOf(t, all...), servers, found
+	s := wholeOf(t, all...)
+	for _, up := range servers {
+		if era == mcptest.Legacy { // its news have no other way, and it keeps none
+			up.Await(t, "its stream", func() bool { return up.Listeners() == 1 })
+		}
+	}
+	return s, servers, found
 }
 
 // taskIn is the id of the task that a tools/call of 2025-11-25 has begun.

@@ -285,6 +285,24 @@ func TestFaultA4LiveSessionCostsNothing(t *testing.T) {
 	}
 }
 
+// A3: the session is forgotten while the first standing stream is being
+// opened, which is refused then. A listing finds out, and no call has to.
+func TestFaultA3LossDuringTheFirstStream(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	var refused atomic.Bool
+	s.On("GET", func(*mcptest.Request) *mcptest.Reply {
+		if !refused.CompareAndSwap(false, true) {
+			return nil
+		}
+		s.Await(t, "the listing", func() bool { return s.Count("tools/list") > 0 })
+		s.DropSessions()
+		return &mcptest.Reply{Status: http.StatusNotFound}
+	})
+	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
+	ready(t, hub, "a", 1)
+	s.Await(t, "the new stream", func() bool { return s.Listeners() == 1 })
+}
+
 // A6: a session that the server forgets while it idles, and a server that
 // refuses an initialize with the old id for ever.
 func TestFaultA6InitializeGoesWithoutTheOldSession(t *testing.T) {

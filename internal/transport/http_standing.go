@@ -16,6 +16,7 @@ import (
 // openings. Only its goroutine uses it.
 type httpStanding struct {
 	at        httpCursor
+	began     time.Time     // of the first GET
 	openings  int           // GETs so far
 	opened    bool          // one of them was a stream
 	refused   bool          // there was none any more since the last one that was
@@ -29,7 +30,7 @@ type httpStanding struct {
 // (specification 2025-11-25 basic/transports, Session Management 4).
 func (c *httpConn) stand() {
 	defer c.wg.Done()
-	var s httpStanding
+	s := httpStanding{began: time.Now()}
 	for c.standOnce(&s) {
 		delay := max(httpBackoff(s.fruitless, s.at.retry, rand.Float64()), s.after)
 		s.after = 0
@@ -71,6 +72,10 @@ func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
 	switch {
 	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
 		return true
+	case !s.opened && resp.StatusCode == http.StatusNotFound && session:
+		// It has no stream, or has forgotten the session: a listing will tell.
+		c.gap()
+		return false
 	case !s.opened || resp.StatusCode == http.StatusMethodNotAllowed:
 		return false
 	case resp.StatusCode == http.StatusNotFound && session:
@@ -92,7 +97,7 @@ func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
 
 // standRead reads the stream until it ends.
 func (c *httpConn) standRead(s *httpStanding, resp *http.Response, cancel context.CancelFunc) {
-	if s.openings > 1 {
+	if s.openings > 1 || time.Since(s.began) > httpGapless {
 		c.gap()
 	}
 	s.opened, s.refused = true, false

@@ -80,16 +80,34 @@ func TestFaultA3NotFoundOnReopenedStream(t *testing.T) {
 	})
 }
 
-// A3, control: 404 on the first GET only means that there is no stream.
+// A3, control: 404 on the first GET means that there is no stream, or that the
+// session was forgotten meanwhile. The listing that is asked for tells.
 func TestFaultA3NotFoundAtFirstIsNoStream(t *testing.T) {
 	standing(t, func(w http.ResponseWriter, _ *http.Request, _ httpSeen, _ int) {
 		w.WriteHeader(http.StatusNotFound)
 	}, func(t *testing.T, c Conn, h *httpScripted) {
 		pass(time.Hour)
-		if c.Err() != nil || h.count(http.MethodGet, "") != 1 || gaps(c) != 0 {
+		if c.Err() != nil || h.count(http.MethodGet, "") != 1 || gaps(c) != 1 {
 			t.Errorf("err %v, %d GETs", c.Err(), h.count(http.MethodGet, ""))
 		}
 	})
+}
+
+// B4: what changed before the first stream was open was told to nobody. One
+// that opens late is followed by a listing, one that opens at once is not.
+func TestFaultB4AFirstStreamThatOpensLate(t *testing.T) {
+	for late, want := range map[time.Duration]int{0: 0, time.Second: 1} {
+		standing(t, func(w http.ResponseWriter, r *http.Request, _ httpSeen, _ int) {
+			<-time.After(late)
+			httpStartEvents(w)
+			<-r.Context().Done()
+		}, func(t *testing.T, c Conn, _ *httpScripted) {
+			pass(10 * time.Second)
+			if n := gaps(c); n != want {
+				t.Errorf("opened after %v: %d gaps", late, n)
+			}
+		})
+	}
 }
 
 // B2: nothing limits the whole time of a stream, neither of the standing one

@@ -152,19 +152,28 @@ func TestOnATerminal(t *testing.T) {
 	term.KeyTap(vt.KeyQ)
 }
 
+// colouredCells counts what has another colour than an empty cell.
+func colouredCells(term vt.MockTerm) (n int) {
+	usual := term.GetCell(vt.Coord{X: 99, Y: 28}).S.Fg()
+	for y := range 30 {
+		for x := range 100 {
+			if term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).S.Fg() != usual {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // TestNoColour looks for colours in what the terminal got.
 func TestNoColour(t *testing.T) {
 	for _, colours := range []bool{true, false} {
 		api := &fakeAPI{st: sample(), more: make(chan admin.Event)}
 		term, shows := open(t, api, colours)
-		shows("q quit") // the last that is written
-		coloured, usual := 0, term.GetCell(vt.Coord{X: 99, Y: 28}).S.Fg()
-		for y := range 30 {
-			for x := range 100 {
-				if fg := term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).S.Fg(); fg != usual {
-					coloured++
-				}
-			}
+		shows("postgres")
+		coloured := colouredCells(term)
+		for end := time.Now().Add(40 * time.Second); colours && coloured == 0 && time.Now().Before(end); {
+			coloured = colouredCells(term) // what is shown is still being written
 		}
 		if colours != (coloured > 0) {
 			t.Errorf("colours %v: %d cells have one", colours, coloured)

@@ -96,9 +96,11 @@ func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) 
 		return &a
 	}
 	go func() { // ends with its request; the lane's drain waits for it
-		defer l.leave(rq)
+		defer l.work.Done()
 		defer g.flights.end(fl)
-		if a := g.serve(ctx, rq); !a.silent {
+		a := g.serve(ctx, rq)
+		l.free(rq) // first: who reads the answer may use the id at once
+		if !a.silent {
 			out.answer(a.frame())
 		}
 	}()
@@ -150,10 +152,14 @@ func (l *lane) admit() bool {
 }
 
 func (l *lane) leave(rq *request) {
+	l.free(rq)
+	l.work.Done()
+}
+
+func (l *lane) free(rq *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.ids, string(rq.msg.ID))
-	l.work.Done()
 }
 
 // drain admits nothing more and waits for what is in flight.

@@ -93,9 +93,10 @@ func (f *place) web() map[string]any {
 	return map[string]any{"type": "http", "url": "http://" + f.addr + "/mcp"}
 }
 
-// quick makes retries fast, and waits for a server that is away long.
+// quick makes retries fast, and so many that a slow machine never uses them
+// up: the slow probe would come when the test is long over.
 func quick(server map[string]any) map[string]any {
-	return with(server, map[string]any{"retry": map[string]any{"firstDelay": "20ms", "maxDelay": "100ms"}})
+	return with(server, map[string]any{"retry": map[string]any{"firstDelay": "20ms", "maxDelay": "100ms", "fastTries": 1000}})
 }
 
 // together makes n calls of the work tool at once; each must be answered, and
@@ -136,7 +137,7 @@ func TestFaultA1RestartWithClosedPort(t *testing.T) {
 		`{"name":"work","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}`,
 	}})
 	f := serveAt(t, s.Handler())
-	hub := open(t, servers{"a": with(f.web(), map[string]any{"retry": map[string]any{"firstDelay": "300ms"}})}, everline.Options{})
+	hub := open(t, servers{"a": with(f.web(), map[string]any{"retry": map[string]any{"firstDelay": "300ms", "fastTries": 1000}})}, everline.Options{})
 	st := ready(t, hub, "a", 0)
 	untilNames(t, hub, "work")
 	var short atomic.Int64
@@ -339,7 +340,8 @@ func TestFaultA7BalancerWithoutAffinity(t *testing.T) {
 		}
 		two.Handler().ServeHTTP(w, r)
 	}))
-	hub := open(t, servers{"a": quick(f.web())}, everline.Options{})
+	budget := map[string]any{"fastTries": 5, "firstDelay": "20ms", "maxDelay": "100ms"}
+	hub := open(t, servers{"a": with(f.web(), map[string]any{"retry": budget})}, everline.Options{})
 	st, err := hub.Await(within(t), "a", 0)
 	if err != nil || st.State != "failed" || st.Next.IsZero() {
 		t.Fatalf("%+v, %v", st, err)

@@ -1,6 +1,7 @@
 package everline_test
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -284,10 +285,13 @@ func TestProxyFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// again runs one test of this binary in a process of its own.
+// again runs one test of this binary in a process of its own, which has the
+// time to say by itself what it waited for.
 func again(t *testing.T, name string, env ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(within(t), os.Args[0], "-test.run=^"+name+"$", "-test.count=1")
+	ctx, cancel := context.WithTimeout(context.Background(), 3*soon)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+name+"$", "-test.count=1", "-test.timeout="+(2*soon).String())
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", name, err, out)

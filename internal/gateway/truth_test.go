@@ -142,7 +142,7 @@ func TestEveryClientEndsWithTheTruth(t *testing.T) {
 		c.change(i)
 		cfg := config.NewServer(c.name(i))
 		cfg.Transport, cfg.URL = "http", mcptest.Web(t, c.servers[i]).URL+"/mcp"
-		cfg.Retry.FirstDelay, cfg.Retry.MaxDelay = 5*time.Millisecond, 100*time.Millisecond
+		cfg.Retry.FirstDelay, cfg.Retry.MaxDelay, cfg.Retry.FastTries = 5*time.Millisecond, 100*time.Millisecond, 1000
 		servers = append(servers, cfg)
 	}
 	site := wholeOf(t, servers...)

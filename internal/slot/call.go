@@ -114,8 +114,11 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []b
 // proved to be of no use.
 func (s *Slot) classify(l *life, err error) *fault.Fault {
 	f := fault.From("call", err).At(s.name, l.gen)
-	if f.Kind.BlamesLink() {
+	switch {
+	case f.Kind.BlamesLink():
 		f = s.explain(f, l) // a process that died has said why
+	case f.Kind != fault.RPC:
+		f = l.veil.fault(f)
 	}
 	if ends(f.Kind) && l.lost.CompareAndSwap(false, true) {
 		s.post(lost{l, f})

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -130,6 +131,43 @@ func TestSecretsAreHidden(t *testing.T) {
 		}
 		if got := lastOf[Lost](b).Cause.Stderr; len(got) != 1 || got[0] != "with ***" {
 			t.Errorf("the cause says %q", got)
+		}
+	})
+}
+
+// Nor does everline repeat it from what the server answered, in whatever words
+// it speaks of a failure; the server's own JSON-RPC error is not its words.
+func TestSecretsAreHiddenInFailures(t *testing.T) {
+	const secret = "tok-12345678"
+	denied := &fault.Fault{Kind: fault.HTTPStatus, Op: "tools/call", Status: 500, Err: errors.New("500: denied for " + secret)}
+	own := &fault.Fault{Kind: fault.RPC, Op: "tools/call", Outcome: fault.Answered, RPC: &fault.RPCError{Code: -32000, Message: "denied for " + secret}}
+	srv := newServer("a")
+	s := spec()
+	s.Env = map[string]string{"TOKEN": secret}
+	play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
+		for _, f := range []*fault.Fault{denied, {Kind: fault.Protocol, Err: denied.Err}, {Kind: fault.Forbidden, Remedy: "type " + secret}} {
+			srv.with(func() { srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) { return nil, f } })
+			if got, _ := b.callNow(false); got == nil || strings.Contains(got.Error()+got.Remedy, secret) || got.Kind != f.Kind || got.Status != f.Status {
+				t.Errorf("%s: the call says %v, %q", f.Kind, got, got.Remedy)
+			}
+		}
+		srv.with(func() { srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) { return nil, own } })
+		if got, _ := b.callNow(false); got == nil || got.RPC == nil || got.RPC.Message != own.RPC.Message {
+			t.Errorf("its own error became %v", got)
+		}
+		srv.with(func() {
+			srv.list = func(context.Context, *fake, int) (*catalog.Catalog, error) { return nil, denied }
+			srv.dial = func(context.Context, int) error { return own }
+		})
+		srv.life(1).hooks.Changed(catalog.Tools)
+		time.Sleep(time.Minute) // the strikes end the life, and the next do not start
+		for _, e := range b.said() {
+			if strings.Contains(e.String(), secret) {
+				t.Errorf("an event says %s", e)
+			}
+		}
+		if count[ListFailed](b) == 0 || count[StartFailed](b) == 0 || count[CallFailed](b) == 0 {
+			t.Errorf("%d listings, %d starts and %d calls failed", count[ListFailed](b), count[StartFailed](b), count[CallFailed](b))
 		}
 	})
 }

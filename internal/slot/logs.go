@@ -1,12 +1,14 @@
 package slot
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 )
 
 const (
@@ -61,7 +63,9 @@ func (r *ring) last(gen uint64) []string {
 	return out[max(0, len(out)-lastSaid):]
 }
 
-// A veil hides the secrets of a configuration in what a server writes.
+// A veil hides the secrets of a server's configuration in everything that a
+// server says and everline shows in its own words: results and JSON-RPC errors
+// are handed on as they are.
 type veil struct{ r *strings.Replacer }
 
 func veilOf(s config.Server) veil {
@@ -72,7 +76,27 @@ func veilOf(s config.Server) veil {
 	return veil{strings.NewReplacer(pairs...)}
 }
 
-func (v veil) hide(line string) string { return v.r.Replace(line) }
+func (v veil) hide(text string) string { return v.r.Replace(text) }
+
+// fault returns a copy without secrets in its texts; RPC.Raw stays as it came.
+func (v veil) fault(f *fault.Fault) *fault.Fault {
+	c := *f
+	c.Remedy, c.Stderr = v.hide(f.Remedy), nil
+	for _, line := range f.Stderr {
+		c.Stderr = append(c.Stderr, v.hide(line))
+	}
+	if f.RPC != nil {
+		rpc := *f.RPC
+		rpc.Message = v.hide(rpc.Message)
+		c.RPC = &rpc
+	}
+	if f.Err != nil {
+		if text := f.Err.Error(); v.hide(text) != text {
+			c.Err = errors.New(v.hide(text)) // nothing to unwrap: the cause has the secret
+		}
+	}
+	return &c
+}
 
 // cut bounds a line without splitting a character.
 func cut(s string) string {

@@ -196,7 +196,7 @@ func (s *Slot) list(l *life, old *catalog.Catalog, ks kinds) listed {
 		cat, err = l.up.List(ctx, old, ks.list()...)
 	}
 	if err != nil {
-		return listed{l: l, kinds: ks, err: fault.From("list", err).At(s.name, l.gen)}
+		return listed{l: l, kinds: ks, err: l.veil.fault(fault.From("list", err).At(s.name, l.gen))}
 	}
 	return listed{l: l, kinds: ks, cat: cat}
 }

@@ -73,15 +73,10 @@ func endOf(l *life) *fault.Fault {
 // explain completes a fault with where it happened and what the process said.
 func (s *Slot) explain(f *fault.Fault, l *life) *fault.Fault {
 	f = f.At(s.name, l.gen)
-	lines := f.Stderr
-	if len(lines) == 0 {
-		lines = s.logs.last(l.gen)
+	if len(f.Stderr) == 0 {
+		f.Stderr = s.logs.last(l.gen)
 	}
-	f.Stderr = nil
-	for _, line := range lines {
-		f.Stderr = append(f.Stderr, l.veil.hide(line))
-	}
-	return f
+	return l.veil.fault(f)
 }
 
 // Remedy is what a person can do about the server, as a sentence with a

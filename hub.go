@@ -237,7 +237,9 @@ func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn 
 func (h *Hub) SetLevel(level string) { h.setLevel("", level) }
 
 // Apply makes cfg the configuration. Only what changed is touched; the plan
-// says what that was. It returns once the new catalog is published.
+// says what that was. It returns once the new catalog is published. Where cfg
+// would make a usable server unusable, or a file that it needs is bad, nothing
+// is changed, and the fault says where.
 func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
 	plan, err := h.fleet.Apply(ctx, cfg)
 	h.fan.reconfigured()

@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/everline/everline/fault"
 )
 
 // Revision identifies what a running life depends on: how the server is
@@ -245,6 +247,21 @@ func Diff(old, next *Config) Plan {
 		}
 	}
 	return p
+}
+
+// Breaks is why next must not take old's place: a server that is usable as it
+// is configured now would not be any more. It is nil if there is none; a new
+// server that is unusable costs only itself.
+func Breaks(old, next *Config) *fault.Fault {
+	for _, s := range next.Servers {
+		if was, ok := old.Server(s.Name); ok && was.Err == nil && s.Err != nil && !s.Disabled {
+			return &fault.Fault{
+				Kind: fault.Invalid, Op: "config", Server: s.Name, Outcome: fault.NotSent,
+				Err: fmt.Errorf("%w; as configured before it is usable, and it stays so", s.Err.Cause()), Remedy: s.Err.Remedy,
+			}
+		}
+	}
+	return nil
 }
 
 // Hider returns a function that replaces every secret value of every server

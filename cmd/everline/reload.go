@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 )
@@ -34,6 +35,9 @@ func (d *daemon) reloadHolding(ctx context.Context, dryRun bool) (admin.Reload, 
 			d.refused(err)
 		}
 		return admin.Reload{}, err
+	}
+	if f := config.Breaks(d.hub.Config(), cfg); f != nil && dryRun {
+		return admin.Reload{}, f
 	}
 	done := admin.ShapeReload(d.hub.Config(), cfg)
 	if cfg.Listen != d.opts.config.Listen {

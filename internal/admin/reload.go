@@ -18,7 +18,7 @@ type Reload struct {
 	Restarted []string `json:"restarted"` // changed in what a running life depends on
 	Adjusted  []string `json:"adjusted"`  // changed in settings that need no new life
 	Kept      int      `json:"kept"`
-	Warnings  []string `json:"warnings"` // of the files
+	Warnings  []string `json:"warnings"` // of the files, and of servers that cannot run as configured
 }
 
 // ShapeReload describes the way from one configuration to the next.
@@ -36,6 +36,11 @@ func ShapeReload(old, next *config.Config) Reload {
 	}
 	for _, w := range next.Warnings {
 		r.Warnings = append(r.Warnings, w.String())
+	}
+	for _, s := range next.Servers {
+		if s.Err != nil {
+			r.Warnings = append(r.Warnings, s.Name+" is misconfigured: "+s.Err.Text())
+		}
 	}
 	return r
 }

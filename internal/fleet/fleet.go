@@ -189,7 +189,8 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 
 // Apply makes cfg the configuration: new servers get a slot, changed ones a
 // new life, removed ones are unpublished at once and closed behind it. Servers
-// that did not change are not touched. It returns once the new table is out.
+// that did not change are not touched. It returns once the new table is out. If
+// cfg would make a usable server unusable, nothing is changed: see config.Breaks.
 func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
 	select {
 	case f.gate <- struct{}{}:
@@ -202,6 +203,9 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 		return config.Plan{}, err
 	}
 	old := f.roster.Load()
+	if f := config.Breaks(old.cfg, cfg); f != nil {
+		return config.Plan{}, f
+	}
 	plan := config.Diff(old.cfg, cfg)
 	next := newRoster(cfg)
 	var errs []error

@@ -90,14 +90,22 @@ func (h *Hub) WaitFirst(ctx context.Context) { h.fleet.WaitFirst(ctx) }
 // help. Every error is a *fault.Fault: Kind RPC holds the server's own error,
 // and Outcome says what is known about the execution of any other.
 func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
-	return h.callIn(ctx, h.Catalog(), c)
+	return h.callIn(ctx, h, c)
 }
 
-// callIn is Call for a client that sees this table.
-func (h *Hub) callIn(ctx context.Context, table *Catalog, c *Call) ([]byte, error) {
-	t, err := h.target(table, c)
-	if err != nil {
-		return nil, err
+// A shelf is where a client looks names up: the hub, or a view of it.
+type shelf interface{ Catalog() *Catalog }
+
+// callIn is Call for a client that sees this shelf.
+func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
+	t, f := h.target(in.Catalog(), c)
+	if f != nil {
+		if f = h.learn(ctx, f); f == nil {
+			t, f = h.target(in.Catalog(), c)
+		}
+	}
+	if f != nil {
+		return nil, f
 	}
 	s, release, err := h.fleet.At(t.Server, c.Session)
 	if err != nil {
@@ -134,7 +142,7 @@ func (h *Hub) answered(server string, c *Call, own bool) func(gen uint64, mortal
 }
 
 // target finds where a call goes: a pure lookup in the client's table.
-func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, error) {
+func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, *fault.Fault) {
 	name, ok := c.Name, true
 	if c.Server != "" && strings.HasPrefix(c.Method, "tasks/") {
 		return catalog.Target{Server: c.Server, Name: c.Name}, nil
@@ -176,6 +184,26 @@ func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 		f.Err, f.Remedy = errors.New("nothing that is approved is called "+c.Name), "everline tools diff "+server
 	}
 	return f
+}
+
+// learn waits for what a name that is not found may still become: its server
+// is starting for the first time, or everline itself has just been started. It
+// is nil if looking again can help.
+func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) *fault.Fault {
+	s := h.fleet.Slot(unknown.Server)
+	switch {
+	case unknown.Kind == fault.Unavailable && s != nil:
+		lease, err := s.Acquire(ctx) // waits as a call would
+		if err != nil {
+			return fault.From(unknown.Op, err)
+		}
+		lease.Release(unknown) // no request was sent: that says nothing of the link
+	case unknown.Kind == fault.NotFound && s == nil && h.fleet.Pending():
+		h.fleet.WaitFirst(ctx)
+	default:
+		return unknown
+	}
+	return fault.From(unknown.Op, h.fleet.Flush(ctx))
 }
 
 func find(table *Catalog, method, name string) (catalog.Target, bool) {
@@ -289,9 +317,29 @@ func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, err
 		select {
 		case <-v.Changed:
 		case <-ctx.Done():
-			return st, fault.From("wait", ctx.Err())
+			return st, unsettled(st, ctx.Err())
 		}
 	}
+}
+
+// unsettled is the fault of who waited for a server in vain.
+func unsettled(st Status, err error) *fault.Fault {
+	f := &fault.Fault{
+		Kind: fault.KindOf(err), Op: "wait", Server: st.Name, Gen: st.Generation, State: st.State, Remedy: st.Remedy,
+	}
+	text := "the server is still " + st.State
+	if c := st.Cause; c != nil {
+		text += ": " + c.Text()
+		f.Exit, f.Stderr = c.Exit, c.Stderr
+	}
+	f.Err = errors.New(text)
+	if !st.Next.IsZero() {
+		f.RetryAfter = max(time.Until(st.Next), 0)
+	}
+	if f.Remedy == "" {
+		f.Remedy = "everline status " + st.Name
+	}
+	return f
 }
 
 // Close refuses all calls, ends every server, and waits, bounded by ctx. It is

@@ -451,3 +451,56 @@ func ExampleHub() {
 	fmt.Println(fault.KindOf(err), err)
 	// Output: not_found tools/call: nothing here is called search
 }
+
+// A call that comes before a server has ever said what it offers waits as a
+// call does that comes in an outage, whether its name tells the server or not;
+// where the server cannot come up it says why.
+func TestFirstCallWaitsForTheFirstCatalog(t *testing.T) {
+	slow := mcptest.New(mcptest.Config{Tools: []string{safeTool}})
+	starting, goOn := make(chan struct{}, 1), make(chan struct{})
+	slow.On("initialize", func(*mcptest.Request) *mcptest.Reply {
+		starting <- struct{}{}
+		<-goOn
+		return nil
+	})
+	never := map[string]any{"command": "/nonexistent/command"}
+	hub := open(t, servers{"slow": web(mcptest.Web(t, slow)), "never": never}, everline.Options{})
+	view := hub.View("")
+	<-starting
+	answers := make(chan error, 3)
+	for _, call := range []func() error{
+		func() error { return once(hub, "slow__safe", `{}`) },
+		func() error {
+			_, err := view.Call(within(t), &everline.Call{Method: "tools/call", Name: "slow__safe", Params: []byte(`{"name":"slow__safe"}`)})
+			return err
+		},
+		func() error {
+			_, err := hub.Call(within(t), &everline.Call{Method: "tools/call", Server: "slow", Name: "safe", Params: []byte(`{"name":"safe"}`)})
+			return err
+		},
+	} {
+		go func() { answers <- call() }() // ends within(t)
+	}
+	for whole := within(t); ; {
+		if st, _ := hub.Server("slow"); st.Waiting == 3 {
+			break
+		} else if whole.Err() != nil {
+			t.Fatalf("%d calls wait", st.Waiting)
+		}
+		select {
+		case err := <-answers:
+			t.Fatalf("a call did not wait: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	close(goOn)
+	for range 3 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	f := fault.From("", once(hub, "never__tool", `{}`))
+	if f == nil || f.Kind != fault.Unavailable || f.Outcome != fault.NotSent || !strings.Contains(f.Text(), "/nonexistent/command") {
+		t.Errorf("a call to a server that never starts: %v", f)
+	}
+}

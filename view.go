@@ -131,7 +131,7 @@ func (v *View) callOwn(ctx context.Context, m *made, c *Call) ([]byte, error) {
 	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == "tools/call" || c.Method == "prompts/get") {
 		return nil, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
 	}
-	return v.callIn(ctx, m.table, c)
+	return v.callIn(ctx, v, c)
 }
 
 // search answers a call of the search tool.

@@ -229,6 +229,9 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 	return plan, errors.Join(errs...)
 }
 
+// Pending tells whether a server may still get its first catalog.
+func (f *Fleet) Pending() bool { return f.roster.Load().pending() }
+
 // WaitFirst returns when every server that may still get its first catalog
 // has one, or FirstListWait after the start of the fleet, or when ctx ends.
 // Later than that it returns at once.

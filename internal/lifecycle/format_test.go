@@ -73,7 +73,7 @@ func describeState(s State) string {
 		num("gen", s.Gen), num("trying", s.Trying), num("serving", s.Serving),
 		ifs(s.Serving != 0 && s.ServingSpec != s.Spec, fmt.Sprintf("old-spec=%d", s.ServingSpec)),
 		ifs(s.Proven, "proven"), num("closing", s.Closing), num("closing", s.ClosingToo),
-		next, ifs(s.Firm, "firm"), num("attempt", s.Attempt), num("lost", s.Lost),
+		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("lost", s.Lost),
 		num("list-strikes", s.ListStrikes), num("call-strikes", s.CallStrikes))
 }
 

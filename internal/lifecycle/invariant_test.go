@@ -104,6 +104,8 @@ func (w *world) checkWanted() error {
 		return fmt.Errorf("parked without a reason, or with a stale one")
 	case s.Firm && s.Next != NextTimer && s.Next != NextParked:
 		return fmt.Errorf("firm without a wait")
+	case s.OnCall && (!s.Lazy || w.retry == 0 || w.p.Restart == Always):
+		return fmt.Errorf("leaves the next life to a call, for no reason")
 	case s.Next != NoNext && s.Trying != 0:
 		return fmt.Errorf("waits for a life while one is being started")
 	case (s.Phase == Ready) != (s.Serving != 0):

@@ -7,20 +7,32 @@ import (
 	"time"
 )
 
-// rows are the situations of a slot, each with the events that lead to it.
-func rows() []struct {
+// A row is a situation of a slot, with the events that lead to it.
+type row struct {
 	name string
 	path []Event
-} {
+}
+
+// callRows are the situations of a lazy server that calls alone may start.
+func callRows() []row {
+	lazy := Want{Want: true, Lazy: true, Spec: 1}
+	return []row{
+		{"never: backoff before a call", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}}},
+		{"never: backoff before a call, firm", []Event{lazy, Wake{}, Failed{Gen: 1, After: time.Minute}}},
+		{"never: parked: budget", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}, RetryDue{2}, Wake{}, Failed{Gen: 3}}},
+		{"never: parked: missing", []Event{lazy, Wake{}, Failed{Gen: 1, Verdict: NotThere}}},
+		{"never: ready", []Event{lazy, Wake{}, Started{1}}},
+	}
+}
+
+// rows are the situations of all other slots.
+func rows() []row {
 	on := Want{Want: true, Spec: 1}
 	both := Want{Want: true, Overlap: true, Spec: 1}
 	newer := Want{Want: true, Overlap: true, Spec: 2}
 	lazy := Want{Want: true, Lazy: true, Spec: 1}
 	park := func(v Verdict) []Event { return []Event{on, Failed{Gen: 1, Verdict: v}} }
-	return []struct {
-		name string
-		path []Event
-	}{
+	return []row{
 		{"off", nil},
 		{"idle", []Event{lazy}},
 		{"starting", []Event{on}},
@@ -74,8 +86,11 @@ func columns(n, m uint64) []Event {
 // file. Events that do nothing are listed in one line.
 func TestMatrix(t *testing.T) {
 	var b strings.Builder
-	for _, row := range rows() {
+	for i, row := range append(rows(), callRows()...) {
 		w := newWorld(smallPolicy())
+		if i >= len(rows()) {
+			w.p.Restart = Never
+		}
 		for _, ev := range row.path {
 			if _, err := w.step(ev); err != nil {
 				t.Fatalf("%s: %v", row.name, err)

@@ -62,6 +62,8 @@ func (t *turn) relazy() {
 	switch {
 	case !t.s.Lazy && t.s.Next == NextCall:
 		t.await(NextRoom)
+	case !t.s.Lazy:
+		t.s.OnCall = false
 	case t.s.Lazy && t.s.Parked == Ended:
 		t.await(NextCall)
 	}
@@ -129,14 +131,13 @@ func (t *turn) succession() bool { return t.s.Trying != 0 || t.s.Next != NoNext 
 // lose counts a loss and decides what the next life waits for.
 func (t *turn) lose(e end) {
 	t.s.Attempt++
+	follows := t.p.follows(e.verdict)
 	switch {
 	case e.verdict == NeedAuth:
 		t.park(Auth)
 	case e.verdict == BadConfig:
 		t.park(Config)
-	case !t.p.follows(e.verdict) && t.s.Lazy:
-		t.await(NextCall)
-	case !t.p.follows(e.verdict):
+	case !follows && !t.s.Lazy:
 		t.park(Ended)
 	case e.verdict == NotThere:
 		t.park(Missing)
@@ -146,6 +147,21 @@ func (t *turn) lose(e end) {
 		t.arm(t.p.probeArm(e), e)
 	default:
 		t.retry(e)
+	}
+	if !follows && t.s.Lazy {
+		t.onCall()
+	}
+}
+
+// onCall leaves the next life to a call, behind the wait that was just begun
+// if one was: a call that waits, or one after the other, may start a server
+// that does not come up no faster than retries would.
+func (t *turn) onCall() {
+	switch {
+	case t.s.RetryArmed():
+		t.s.OnCall = true
+	case t.s.Next == NextRoom:
+		t.await(NextCall)
 	}
 }
 
@@ -208,7 +224,7 @@ func (t *turn) late() {
 	t.s.Attempt = 1
 	budget := t.s.Next == NextParked && t.s.Parked == Budget
 	if (t.s.Next == NextTimer || budget) && !t.s.Firm {
-		t.await(NextRoom)
+		t.goOn()
 	}
 }
 

@@ -85,7 +85,7 @@ func (t *turn) apply(ev Event) {
 	case Closed:
 		t.closed(ev.Gen)
 	case RetryDue:
-		t.await(NextRoom)
+		t.goOn()
 	}
 }
 
@@ -116,10 +116,22 @@ func (t *turn) disarm(old State) {
 }
 
 // await says what the next life waits for, for waits without a timer.
-func (t *turn) await(n Next) { t.s.Next, t.s.Parked, t.s.Firm = n, None, false }
+func (t *turn) await(n Next) { t.s.Next, t.s.Parked, t.s.Firm, t.s.OnCall = n, None, false, false }
 
 // park waits for what why says.
-func (t *turn) park(why Reason) { t.s.Next, t.s.Parked, t.s.Firm = NextParked, why, false }
+func (t *turn) park(why Reason) {
+	t.await(NextParked)
+	t.s.Parked = why
+}
+
+// goOn ends the wait for the next life.
+func (t *turn) goOn() {
+	if t.s.OnCall {
+		t.await(NextCall)
+		return
+	}
+	t.await(NextRoom)
+}
 
 // arm sets the retry timer for the wait that was just begun.
 func (t *turn) arm(a Arm, e end) {

@@ -81,6 +81,7 @@ type State struct {
 	Next        Next   // what the next life waits for; beside Serving: the successor
 	Parked      Reason // why; valid in NextParked, None otherwise
 	Firm        bool   // the wait is the server's own wish or the start limit: no call shortens it; valid in NextTimer and NextParked
+	OnCall      bool   // NextCall follows the wait, as Restart lets no life follow by itself and the server is lazy; false where no wait has an end
 	WasReady    bool   // was ready at least once since it was enabled
 }
 
@@ -223,5 +224,5 @@ type Restart uint8
 const (
 	Always    Restart = iota
 	OnFailure         // not after a clean end
-	Never             // only by an operator, a new spec, or a call where the server is lazy
+	Never             // only by an operator, a new spec, or a call where the server is lazy; such calls are paced as retries are
 )

@@ -321,7 +321,7 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	if after.Attempt != before.Attempt+1 {
 		return nil
 	}
-	atOnce := after.Next == NextRoom || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
+	atOnce := after.Next == NextRoom || after.Next == NextCall || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
 	over := p.MaxStarts > 0 && e.recent > p.MaxStarts
 	free := (after.Attempt == 1 || e.verdict == SessionEnd) && after.Attempt <= p.FastTries && !over && e.after == 0
 	if atOnce && !free {

@@ -142,6 +142,22 @@ var table = []mutant{
 		"t.detach(drain)\n\tif t.succession() {\n\t\treturn\n\t}", "t.detach(drain)",
 	},
 	{
+		"calls know no pace", "rules.go",
+		"t.s.OnCall = true", "t.await(NextCall)",
+	},
+	{
+		"a life follows that restart forbids", "rules.go",
+		"if !follows && t.s.Lazy {", "if false {",
+	},
+	{
+		"a wait ends in a life that nobody asked for", "step.go",
+		"if t.s.OnCall {\n\t\tt.await(NextCall)\n\t\treturn\n\t}\n", "",
+	},
+	{
+		"a server that is not lazy waits for a call", "rules.go",
+		"case !t.s.Lazy:\n\t\tt.s.OnCall = false\n", "",
+	},
+	{
 		"losses are not counted", "rules.go",
 		"t.s.Attempt++\n", "",
 	},
@@ -191,7 +207,7 @@ var table = []mutant{
 	},
 	{
 		"an overtaken answer is lost", "rules.go",
-		"if (t.s.Next == NextTimer || budget) && !t.s.Firm {\n\t\tt.await(NextRoom)\n\t}", "_ = budget",
+		"if (t.s.Next == NextTimer || budget) && !t.s.Firm {\n\t\tt.goOn()\n\t}", "_ = budget",
 	},
 	{
 		"a busy server idles", "rules.go",

@@ -61,6 +61,17 @@ type Catalog struct {
 	ServerInfo   []byte // raw; nil if unknown
 	Capabilities []byte // raw, the server's own; nil if unknown
 	At           time.Time
-	Warnings     []string      // what had to be mended or dropped, naming the item
-	TTL          time.Duration // how long the lists are fresh (modern ttlMs); 0 if not said
+	Warnings     [4][]string      // by Kind: what had to be mended or dropped, naming the item
+	TTL          [4]time.Duration // by Kind: how long the list is fresh (modern ttlMs); 0 if not said
+}
+
+// Fresh is how long all of c is fresh; 0 if no list says so.
+func (c *Catalog) Fresh() time.Duration {
+	var least time.Duration
+	for _, ttl := range c.TTL {
+		if ttl > 0 && (least == 0 || ttl < least) {
+			least = ttl
+		}
+	}
+	return least
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"encoding/binary"
-	"time"
 )
 
 // This file is the body of a catalog file: lengths and bytes, so that raw
@@ -45,8 +44,9 @@ func (w *writer) catalog(c *Catalog) {
 	w.text(c.Instructions)
 	w.bytes(c.ServerInfo)
 	w.bytes(c.Capabilities)
-	w.texts(c.Warnings)
-	w.uint(uint64(c.TTL))
+	for _, of := range c.Warnings {
+		w.texts(of)
+	}
 	for _, items := range c.Items {
 		w.uint(uint64(len(items)))
 		for i := range items {
@@ -130,8 +130,9 @@ func (r *reader) texts() []string {
 
 func (r *reader) catalog() *Catalog {
 	c := &Catalog{Instructions: r.text(), ServerInfo: r.bytes(), Capabilities: r.bytes()}
-	c.Warnings = r.texts()
-	c.TTL = time.Duration(r.uint())
+	for k := range c.Warnings {
+		c.Warnings[k] = r.texts()
+	}
 	for k := range c.Items {
 		n := r.count()
 		for range n {

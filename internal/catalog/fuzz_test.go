@@ -70,7 +70,7 @@ func FuzzStore(f *testing.F) {
 		if len(file) >= bodyAt {
 			_, _ = decode("k", seal(bytes.Clone(file)))
 		}
-		want := Saved{Gen: gen, Era: raw, Catalog: &Catalog{Instructions: name, ServerInfo: raw, TTL: time.Duration(at)}}
+		want := Saved{Gen: gen, Era: raw, Catalog: &Catalog{Instructions: name, ServerInfo: raw, Warnings: [4][]string{{name}}}}
 		if at != noTime {
 			want.Catalog.At = time.Unix(0, at)
 		}

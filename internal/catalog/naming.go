@@ -68,6 +68,14 @@ func (n Naming) fit(server string) bool {
 		strings.Index(server+n.Separator, n.Separator) == len(server)
 }
 
+// label is what a server is called among others whose labels are other ones.
+func (n Naming) label(server string) string {
+	if n.fit(server) {
+		return server
+	}
+	return n.hashed(server, "")
+}
+
 // labelMax leaves room for a separator, a hash and some letters of the tool.
 func (n Naming) labelMax() int { return n.Max / 2 }
 

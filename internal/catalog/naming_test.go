@@ -109,6 +109,43 @@ func TestFaultI1_OneServerKeepsItsNames(t *testing.T) {
 	}
 }
 
+// A name that a client has kept over a change of the configuration is found as
+// long as it can mean only one thing.
+func TestOldNamesAreFound(t *testing.T) {
+	renamed := entry("a", "echo", "old")
+	renamed.Rules.Rename = map[string]string{"old": "new"}
+	withheld := entry("a", "echo", "secret")
+	withheld.Rules.Deny = []string{"secret"}
+	off := entry("b", "a__echo")
+	off.Published = false
+	for _, c := range []struct {
+		what       string
+		entries    []Entry
+		name, want string // server/tool; "" if it is not found
+	}{
+		{"from before there was another server", []Entry{entry("a", "echo"), entry("b", "say")}, "echo", "a/echo"},
+		{"of two servers", []Entry{entry("a", "echo"), entry("b", "echo")}, "echo", ""},
+		{"from when there was another server", []Entry{entry("a", "echo")}, "a__echo", "a/echo"},
+		{"the same, of an odd name", []Entry{entry("a b", "echo")}, Naming{}.filled().label("a b") + "__echo", "a b/echo"},
+		{"of a server that is gone", []Entry{entry("a", "echo")}, "b__echo", ""},
+		{"from before the rename", []Entry{renamed}, "old", "a/old"},
+		{"the same, with a label", []Entry{renamed, entry("b", "x")}, "a__old", "a/old"},
+		{"a new name without its label", []Entry{renamed, entry("b", "x")}, "new", "a/old"},
+		{"of a denied tool", []Entry{withheld}, "a__secret", ""},
+		{"with the label of another server", []Entry{entry("a", "x"), entry("b", "a__echo")}, "a__echo", ""},
+		{"of a server that is disabled", []Entry{entry("a", "x"), off}, "b__a__echo", ""},
+	} {
+		target, ok := Merge(c.entries, Naming{}).Tool(c.name)
+		got := ""
+		if ok {
+			got = target.Server + "/" + target.Name
+		}
+		if got != c.want {
+			t.Errorf("a name %s: %s is %q, want %q", c.what, c.name, got, c.want)
+		}
+	}
+}
+
 func TestFaultI2_NamesDoNotDependOnWhoIsUpFirst(t *testing.T) {
 	long := strings.Repeat("n", 64)
 	all := []Entry{
@@ -284,7 +321,7 @@ func TestRules(t *testing.T) {
 	if strings.Contains(string(table.Array(Tools)), "hidden") {
 		t.Error("a hidden tool is listed")
 	}
-	for name, want := range map[string]string{"s__fetch": "get_a", "s__hidden": "hidden", "s__get_b": "", "s__put_a": "", "s__get_a": ""} {
+	for name, want := range map[string]string{"s__fetch": "get_a", "s__hidden": "hidden", "s__get_b": "", "s__put_a": "", "s__get_a": "get_a"} {
 		if target, ok := table.Tool(name); ok != (want != "") || target.Name != want {
 			t.Errorf("%s goes to %+v, want %q", name, target, want)
 		}

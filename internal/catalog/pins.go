@@ -48,6 +48,18 @@ func PinsOf(c *Catalog) *Pins {
 	return p
 }
 
+// Pinnable tells whether c can be approved as what its server offers. A list
+// without tools can if the server says that it has other things alone: one that
+// has tools, or says nothing, may not have registered them yet.
+func (c *Catalog) Pinnable() bool {
+	if len(c.Items[Tools]) > 0 {
+		return true
+	}
+	var caps map[string]json.RawMessage
+	err := json.Unmarshal(c.Capabilities, &caps)
+	return err == nil && len(caps) > 0 && caps["tools"] == nil
+}
+
 // What became of a pinned definition.
 const (
 	PinChanged = "changed"
@@ -138,12 +150,11 @@ func (l *Lock) Adopt(o *Lock) *Lock {
 	if o == nil {
 		return l
 	}
-	for name, p := range o.servers {
-		if l.Server(name) == nil {
-			l = l.With(name, p)
-		}
+	next := &Lock{servers: maps.Clone(o.servers)}
+	if l != nil {
+		maps.Copy(next.servers, l.servers)
 	}
-	return l
+	return next
 }
 
 // Approve returns the pins with one tool as it is now; without it if it is
@@ -160,6 +171,15 @@ func (p *Pins) Approve(now *Pins, tool string) *Pins {
 		delete(next.Tools, tool)
 	}
 	return next
+}
+
+// In tells whether a file holds this lock, written as Write does.
+func (l *Lock) In(name string) bool {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l == nil
+	}
+	return err == nil && l != nil && bytes.Equal(data, l.encode())
 }
 
 // lockVersion is the version of the format.

@@ -118,3 +118,33 @@ func TestApprove(t *testing.T) {
 		t.Error("adopting replaces what is known")
 	}
 }
+
+// A lock is in a file if that says exactly the same, as it was written.
+func TestLockIn(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock.json")
+	var none *Lock
+	one := none.With("a", PinsOf(offering("", send)))
+	if !none.In(name) || one.In(name) {
+		t.Error("without a file")
+	}
+	if err := one.Write(name); err != nil {
+		t.Fatal(err)
+	}
+	if !one.In(name) || none.In(name) || one.With("b", one.Server("a")).In(name) {
+		t.Error("with a file")
+	}
+}
+
+func TestPinnable(t *testing.T) {
+	for caps, want := range map[string]bool{
+		"": false, "{}": false, `{"tools":{}}`: false, `{"resources":{}}`: true, `{"tools":{},"prompts":{}}`: false,
+	} {
+		c := &Catalog{Capabilities: []byte(caps)}
+		if got := c.Pinnable(); got != want {
+			t.Errorf("without tools, %s: %v", caps, got)
+		}
+		if c = offering("", send); !c.Pinnable() {
+			t.Errorf("with a tool, %s", caps)
+		}
+	}
+}

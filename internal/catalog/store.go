@@ -16,7 +16,7 @@ import (
 
 // A Saved is what is kept of one server between runs.
 type Saved struct {
-	Catalog *Catalog        // last good; nil if there is none
+	Catalog *Catalog        // last good, without TTL; nil if there is none
 	Gen     uint64          // newest generation ever started
 	Era     json.RawMessage // what a life found out, opaque here; nil if unknown
 }
@@ -125,7 +125,7 @@ func (s *Store) path(key string) string {
 // time is outside of the body because a new one alone is not worth a write.
 const (
 	family = "everline catalog "
-	magic  = family + "1\n"
+	magic  = family + "2\n"
 	bodyAt = len(magic) + sha256.Size + 8
 	noTime = int64(-1) << 63
 )

@@ -16,7 +16,7 @@ import (
 func full() Saved {
 	c := &Catalog{
 		Instructions: "do\x00this", ServerInfo: []byte(`{ "name":"x" }`), Capabilities: []byte(`{}`), At: noon,
-		Warnings: []string{"w1", ""}, TTL: 5,
+		Warnings: [4][]string{{"w1", ""}, nil, {"w2"}, nil},
 	}
 	c.Items[Tools] = []Item{
 		{Name: "a", Raw: []byte("{\"name\":\"a\",\n \"n\":1.00}"), Hints: Hints{ReadOnly: true}, Headers: []HeaderParam{{Path: []string{"p", ""}, Header: "H"}}},

@@ -76,22 +76,58 @@ type Table struct {
 	whole     *Table // see WithTools; nil elsewhere
 }
 
-// Tool finds a published or hidden tool by its exposed name.
+// Tool finds a published or hidden tool by its exposed name, or by another name
+// that can only mean it; see alias.
 func (t *Table) Tool(exposed string) (Target, bool) { return t.named(Tools, exposed) }
 
-// Prompt finds a prompt by its exposed name.
+// Prompt finds a prompt in the same way.
 func (t *Table) Prompt(exposed string) (Target, bool) { return t.named(Prompts, exposed) }
 
 func (t *Table) named(k Kind, exposed string) (Target, bool) {
-	f := t.only
-	if i := t.owner(exposed); i >= 0 {
+	f, i := t.only, t.owner(exposed)
+	if i >= 0 {
 		f = t.fragments[i]
 	}
-	if f == nil || f.pieces[k] == nil {
-		return Target{}, false
+	if f != nil && f.pieces[k] != nil {
+		if target, ok := f.pieces[k].targets[exposed]; ok {
+			return target, true
+		}
 	}
-	target, ok := f.pieces[k].targets[exposed]
-	return target, ok
+	return t.alias(k, exposed, i)
+}
+
+// alias finds what a name that nothing is published under can only mean: the
+// name without its label, or with the label of the only server, or from before
+// a rename. Clients keep names over a change of the configuration. A name that
+// begins with the label of entry owner means that server alone; one that fits
+// several items means none.
+func (t *Table) alias(k Kind, name string, owner int) (found Target, ok bool) {
+	among, first := t.fragments, 0
+	switch {
+	case owner >= 0:
+		among, first, name = t.fragments[owner:owner+1], owner, strings.TrimPrefix(name, t.labels[owner]+t.naming.Separator)
+	case len(t.entries) == 1:
+		name = strings.TrimPrefix(name, t.naming.label(t.entries[0].Server)+t.naming.Separator)
+	}
+	for i, f := range among {
+		if f == nil || f.pieces[k] == nil {
+			continue
+		}
+		for _, l := range f.pieces[k].all {
+			bare := l.Exposed
+			if label := t.labels[first+i]; label != "" {
+				bare = strings.TrimPrefix(bare, label+t.naming.Separator)
+			}
+			if l.Item.Name != name && bare != name {
+				continue
+			}
+			if ok {
+				return Target{}, false
+			}
+			found, ok = f.pieces[k].targets[l.Exposed], true
+		}
+	}
+	return found, ok
 }
 
 // owner is the entry whose label the name begins with; -1 if there is none.

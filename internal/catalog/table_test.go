@@ -301,7 +301,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("instructions: %+v", got)
 	}
 	late := offer("a", "b", "c")
-	late.At, late.TTL, late.Warnings = noon, 1, []string{"w"}
+	late.At, late.TTL[Tools], late.Warnings[Tools] = noon, 1, []string{"w"}
 	if !Diff(old, late).Empty() || Hash(old) != Hash(late) || !Diff(nil, nil).Empty() {
 		t.Error("what is not offered counts")
 	}

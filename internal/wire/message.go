@@ -10,6 +10,7 @@ type Message struct {
 	Params []byte // raw; nil if absent
 	Result []byte // raw; nil if absent
 	Error  []byte // the raw error object; nil if absent
+	Mended bool   // the frame was not UTF-8; the slices are views into a mended copy
 }
 
 // IsRequest tells whether the peer expects an answer.

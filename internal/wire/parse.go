@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"iter"
+	"unicode/utf8"
 )
 
 // What can be wrong with a frame that is JSON.
@@ -45,10 +47,21 @@ func intern(names ...string) map[string]string {
 // order mark and space around the message are tolerated, "jsonrpc" is not
 // required, members that no envelope has are ignored, and of a member that
 // occurs twice the last counts. "error":null beside a result, and
-// "result":null beside an error, count as absent.
+// "result":null beside an error, count as absent. Bytes that are not UTF-8,
+// which JSON-RPC messages of MCP must be, become U+FFFD, so that none is passed
+// on; the Message says so.
 //
 // The error is a *SyntaxError, ErrBatch, ErrNotObject or ErrEnvelope.
 func Parse(frame []byte) (Message, error) {
+	msg, err := parse(frame)
+	if (err == nil || errors.Is(err, ErrEnvelope)) && !utf8.Valid(frame) {
+		msg, err = parse(bytes.ToValidUTF8(frame, []byte("\uFFFD")))
+		msg.Mended = true
+	}
+	return msg, err
+}
+
+func parse(frame []byte) (Message, error) {
 	s := scanner{b: frame}
 	i := s.space(afterBOM(frame))
 	if i >= len(frame) || frame[i] != '{' {
@@ -169,18 +182,19 @@ func BeginsAnswer(head []byte) bool {
 	}
 }
 
-// Batch splits a frame that is an array into its raw elements, which are views
-// into the frame. It is false for anything else, and for an array that is not
-// JSON. The elements are checked as JSON, and are not decoded as messages.
-func Batch(frame []byte) ([][]byte, bool) {
+// IsBatch tells whether a frame begins as an array; it does not check the rest.
+func IsBatch(frame []byte) bool { return IsArray(frame[afterBOM(frame):]) }
+
+// Batch yields the raw elements of a frame that is an array, which are views
+// into the frame, and takes no memory for them: a small frame can have very
+// many. It is false, and yields nothing, for anything else and for an array
+// that is not JSON. The elements are checked as JSON, and are not decoded as
+// messages.
+func Batch(frame []byte) (iter.Seq[[]byte], bool) {
 	s := scanner{b: frame}
 	i := s.space(afterBOM(frame))
 	if i >= len(frame) || frame[i] != '[' || !s.text(i) {
-		return nil, false
+		return Elements(nil), false
 	}
-	parts := [][]byte{}
-	for e := range Elements(frame[i:]) {
-		parts = append(parts, e)
-	}
-	return parts, true
+	return Elements(frame[i:]), true
 }

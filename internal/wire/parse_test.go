@@ -1,11 +1,14 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestParseEnvelopes(t *testing.T) {
@@ -108,15 +111,16 @@ func TestParseDepth(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	parts, ok := Batch([]byte("\xef\xbb\xbf [ {\"id\":1} ,2, [3] ]\r\n"))
+	all, ok := Batch([]byte("\xef\xbb\xbf [ {\"id\":1} ,2, [3] ]\r\n"))
+	parts := slices.Collect(all)
 	if !ok || len(parts) != 3 || string(parts[0]) != `{"id":1}` || string(parts[1]) != "2" || string(parts[2]) != "[3]" {
 		t.Errorf("got %q, %v", parts, ok)
 	}
-	if parts, ok := Batch([]byte(`[]`)); !ok || parts == nil || len(parts) != 0 {
-		t.Errorf("empty: got %q, %v", parts, ok)
+	if all, ok := Batch([]byte(`[]`)); !ok || slices.Collect(all) != nil {
+		t.Errorf("empty: got %v", ok)
 	}
 	for _, bad := range []string{``, `{}`, `[1`, `[1]x`, `[1,]`} {
-		if _, ok := Batch([]byte(bad)); ok {
+		if all, ok := Batch([]byte(bad)); ok || slices.Collect(all) != nil {
 			t.Errorf("%q is taken for a batch", bad)
 		}
 	}
@@ -146,6 +150,10 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if msg.Mended == utf8.Valid(frame) {
+			t.Fatalf("Mended is %v", msg.Mended)
+		}
+		bare = bytes.ToValidUTF8(bare, []byte("\uFFFD"))
 		var want map[string]json.RawMessage
 		if err := json.Unmarshal(bare, &want); err != nil {
 			t.Fatalf("Parse accepts what encoding/json refuses: %v", err)
@@ -264,5 +272,51 @@ func TestValidSeesEachByte(t *testing.T) {
 				t.Errorf("%#x at %d: %v", c, at, got)
 			}
 		}
+	}
+}
+
+// A frame of broken text in strict hands would end the connection of whoever
+// reads it, and with it the calls of others.
+func TestParseMends(t *testing.T) {
+	for frame, want := range map[string]string{
+		"{\"id\":1,\"result\":\"a\xffb\"}":                   `"a` + "\uFFFD" + `b"`,
+		"{\"id\":1,\"x\":\"\xed\xa0\x80\",\"result\":\"b\"}": `"b"`, // a surrogate, as some encoders write one
+		"{\"id\":{},\"result\":\"\xc3\"}":                    `"` + "\uFFFD" + `"`,
+	} {
+		msg, _ := Parse([]byte(frame))
+		if !msg.Mended || string(msg.Result) != want {
+			t.Errorf("%q: %q, mended %v", frame, msg.Result, msg.Mended)
+		}
+	}
+	if msg, err := Parse([]byte(`{"id":1,"result":"größer \ud800"}`)); err != nil || msg.Mended {
+		t.Errorf("a good frame was mended: %v, %v", msg.Mended, err)
+	}
+}
+
+func TestPick(t *testing.T) {
+	names := [][]byte{[]byte("name"), []byte("task"), []byte("_meta")}
+	for obj, want := range map[string]string{
+		`{"name":"a","arguments":{"name":1,"Name":2},"_meta":{}}`: "",
+		`{"name":"a","name":"a"}`:                                 "name",
+		`{"name":"a","Name":"b"}`:                                 "name",
+		`{"NAME":"a"}`:                                            "name",
+		`{"n\u0061me":"a","name":"b"}`:                            "name",
+		`{"name":null,"n\u0041me":"b"}`:                           "name",
+		`{"taſ` + "\u212a" + `":1}`:                               "task", // letters that fold to s and k
+		`{"task":1,"tasks":2,"nam":3,"meta":4,"tasſ":5}`:          "",
+		`[]`: "",
+	} {
+		values := make([][]byte, len(names))
+		if got := Pick([]byte(obj), names, values); got != want {
+			t.Errorf("%s: %q, want %q", obj, got, want)
+		}
+	}
+	values := make([][]byte, len(names))
+	obj := []byte(` {"_meta": {} ,"x":1,"n\u0061me":"a"}`)
+	if Pick(obj, names, values); string(values[0]) != `"a"` || values[1] != nil || string(values[2]) != "{}" {
+		t.Errorf("%q", values)
+	}
+	if n := testing.AllocsPerRun(10, func() { clear(values); Pick(short(), names, values) }); n > 1 { // short's own
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -49,6 +49,38 @@ func keyIs(key []byte, name string) bool {
 	return (bytes.IndexByte(key, '\\') >= 0 || !utf8.Valid(key)) && unquoted(key) == name
 }
 
+// Pick reads the members of these names in one pass: into values, raw, in the
+// order of the names, nil where absent. It returns the name of a member that
+// is there twice or in another case, "" if there is none: readers differ in
+// which of them they take, and many ignore case.
+func Pick(obj []byte, names, values [][]byte) (twice string) {
+	s := scanner{b: obj}
+	i := s.space(0)
+	if i >= len(obj) || obj[i] != '{' {
+		return ""
+	}
+	i++
+	for first := true; ; first = false {
+		m, more := s.member(i, first, 1)
+		if !more {
+			return twice
+		}
+		key := obj[m.key+1 : m.keyEnd-1]
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = unescape(nil, key)
+		}
+		for n, name := range names {
+			switch {
+			case values[n] == nil && bytes.Equal(key, name):
+				values[n] = obj[m.val:m.end:m.end]
+			case len(key) >= len(name) && bytes.EqualFold(key, name):
+				twice = string(name)
+			}
+		}
+		i = m.end
+	}
+}
+
 // Has tells whether obj has a member of this name that is not null. It looks at
 // nothing behind that, and so does not pass over a large value to learn that
 // there is one, as Get does. obj must be JSON.

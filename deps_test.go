@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "config", "fault"},
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "config", "fault"},
-	"internal/doctor":    {".", "internal/admin", "config", "fault"},
+	"internal/doctor":    {".", "internal/admin", "internal/show", "config", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {},
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	// the program is initialized; the root re-exports the permission to use it,
 	// and the fleet ends what an earlier life left behind.
 	"internal/shim":   {},
-	"internal/stray":  {},
+	"internal/stray":  {"internal/cgroup"},
 	"internal/cgroup": {},
 
 	// A program that embeds the library, for the official suite.

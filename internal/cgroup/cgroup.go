@@ -141,6 +141,23 @@ func cpuMax(processors float64) string {
 	return fmt.Sprintf("%d %d", quota, cpuPeriod)
 }
 
+// Prefix begins the names of all groups of servers, and what begins the marks
+// of an everline's processes follows.
+const Prefix = "everline-"
+
+// sweep removes the groups in dir that an everline which is gone has left,
+// with what is in them. instance is what all its marks begin with. One that
+// would not go ends it: the next may be as slow.
+func sweep(dir, instance string, remove func(string) error) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if err == nil && strings.HasPrefix(e.Name(), Prefix+instance) {
+			err = (&Group{dir: filepath.Join(dir, e.Name()), remove: remove}).End()
+		}
+	}
+	return err
+}
+
 // Dir is the group's folder.
 func (g *Group) Dir() string { return g.dir }
 

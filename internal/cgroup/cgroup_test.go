@@ -105,6 +105,36 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+// What an everline that was killed has left is removed, and nobody else's.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{leaf, Prefix + "abc-1", Prefix + "abc-12", Prefix + "abcd-1", "abc-1"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(path string) error {
+		if got := read(t, path, "cgroup.kill"); got != "1" {
+			t.Errorf("killed %q", got)
+		}
+		return os.RemoveAll(path)
+	}
+	if err := sweep(dir, "abc-", remove); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if want := []string{"abc-1", leaf, Prefix + "abcd-1"}; !slices.Equal(left, want) {
+		t.Errorf("left is %q", left)
+	}
+	stuck := func(string) error { return os.ErrPermission }
+	if err := sweep(dir, "abcd-", stuck); err == nil {
+		t.Error("one that would not go is not told")
+	}
+}
+
 // A group that will not go is told, after a bounded time.
 func TestEndIsBounded(t *testing.T) {
 	r, err := open(fakeRoot(t, "pids\n", ""), everybody)

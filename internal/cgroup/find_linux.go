@@ -14,20 +14,37 @@ import (
 // Find returns the root of our own cgroup, found and prepared once for the
 // whole process, or why there is none.
 var Find = sync.OnceValues(func() (*Root, error) {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := locate(string(own), string(mounts))
+	dir, err := ownDir()
 	if err != nil {
 		return nil, err
 	}
 	return open(dir, isOurs)
 })
+
+// Sweep removes the groups that an everline which is gone has left where ours
+// would be, with what is in them. instance is what all its marks begin with.
+func Sweep(instance string) error {
+	dir, err := ownDir()
+	if err != nil {
+		return nil //nolint:nilerr // where there are no cgroups there are none left
+	}
+	if filepath.Base(dir) == leaf { // we are where Find has moved us
+		dir = filepath.Dir(dir)
+	}
+	return sweep(dir, instance, os.Remove)
+}
+
+func ownDir() (string, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	return locate(string(own), string(mounts))
+}
 
 // locate finds the folder of our own cgroup.
 func locate(own, mounts string) (string, error) {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/cgroup"
 )
 
 // A Process is one server's process as it is remembered.
@@ -40,8 +42,9 @@ type record struct {
 // the next one can end what a crash left behind. All methods may be called by
 // many goroutines at once, but Save by one at a time.
 type Ledger struct {
-	dir  string
-	file string
+	dir    string
+	file   string
+	groups func(instance string) error // removes the cgroups of an everline that is gone
 
 	mu      sync.Mutex // guards the rest; memory only
 	last    map[string]Process
@@ -58,7 +61,7 @@ const (
 func NewLedger(stateDir string) *Ledger {
 	dir := filepath.Join(stateDir, folder)
 	name := Instance() + strconv.FormatUint(ledgers.Add(1), 10) + suffix
-	return &Ledger{dir: dir, file: filepath.Join(dir, name), last: map[string]Process{}, changed: true}
+	return &Ledger{dir: dir, file: filepath.Join(dir, name), groups: cgroup.Sweep, last: map[string]Process{}, changed: true}
 }
 
 // ledgers tells those of one process apart.
@@ -154,14 +157,14 @@ func (l *Ledger) Sweep(ctx context.Context) ([]Leftover, error) {
 		if path == l.file || !strings.HasSuffix(path, suffix) {
 			continue
 		}
-		found, err := sweepFile(ctx, path)
+		found, err := l.sweepFile(ctx, path)
 		all = append(all, found...)
 		errs = append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
 
-func sweepFile(ctx context.Context, path string) ([]Leftover, error) {
+func (l *Ledger) sweepFile(ctx context.Context, path string) ([]Leftover, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -191,6 +194,9 @@ func sweepFile(ctx context.Context, path string) ([]Leftover, error) {
 	}
 	if !ended {
 		return found, nil // kept, for the next start
+	}
+	if err := l.groups(rec.Instance); err != nil {
+		return found, err // likewise
 	}
 	return found, os.Remove(path)
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,9 +105,14 @@ func TestSweep(t *testing.T) {
 	if err := l.Save(); err != nil {
 		t.Fatal(err)
 	}
+	var groups []string
+	l.groups = func(instance string) error {
+		groups = append(groups, instance)
+		return nil
+	}
 	found, err := l.Sweep(bounded(t))
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !slices.Equal(groups, []string{dead}) {
+		t.Fatal(err, groups)
 	}
 	names := map[int]string{}
 	for _, f := range found {
@@ -141,7 +147,12 @@ func TestSweepLeavesTheLivingAlone(t *testing.T) {
 	alive := strings.Repeat("y", len(Instance())-1) + "-"
 	sleeper(t, alive+"1.")
 	path := plant(t, dir, record{Owner: Process{PID: os.Getppid(), Started: born(os.Getppid())}, Instance: alive})
-	if found, err := NewLedger(dir).Sweep(bounded(t)); err != nil || len(found) > 0 {
+	l := NewLedger(dir)
+	l.groups = func(string) error {
+		t.Error("its cgroups were removed")
+		return nil
+	}
+	if found, err := l.Sweep(bounded(t)); err != nil || len(found) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if _, err := os.Stat(path); err != nil || linux && !Alive(alive) {

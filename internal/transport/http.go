@@ -144,13 +144,13 @@ func (c *httpConn) call(ctx context.Context, r *Request) (wire.Message, *fault.F
 		return wire.Message{}, f
 	}
 	defer c.end(fl)
-	msg, f := c.answer(fl, &p)
-	if f == nil && r.Method == "initialize" && msg.Result != nil {
+	if r.Method == "initialize" && p.resp.StatusCode/100 == 2 {
+		// At once: whatever becomes of the answer, there is a session to be ended.
 		if id := p.resp.Header.Get(httpSession); id != "" {
 			c.update(func(s *httpState) { s.session = id })
 		}
 	}
-	return msg, f
+	return c.answer(fl, &p)
 }
 
 // httpPost is one POST and what its answer is judged by.
@@ -302,7 +302,7 @@ func (c *httpCore) take(frame []byte, id int64) (answer wire.Message, whose int)
 	if !ok {
 		c.noise.Add(1)
 	}
-	for _, part := range parts {
+	for part := range parts {
 		msg, err := wire.Parse(part)
 		if err != nil {
 			c.noise.Add(1)

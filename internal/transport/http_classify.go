@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,8 @@ func (a *httpReply) classify() (wire.Message, *fault.Fault) {
 		_, f := a.fault(fault.RateLimited, fault.NotSent, msg, nil)
 		f.RetryAfter = after
 		return wire.Message{}, f
+	case a.status == http.StatusNotFound && a.session && a.op == "ping" && !(ours && a.liveCode(msg)):
+		return a.fault(fault.SessionSuspect, fault.Unknown, msg, nil) // some know the session and no ping
 	case a.status == http.StatusNotFound && a.session && !(ours && a.liveCode(msg)):
 		return a.fault(fault.SessionLost, fault.NotSent, msg, nil)
 	case ours:
@@ -140,10 +143,10 @@ func (a *httpReply) liveCode(msg wire.Message) bool {
 func (a *httpReply) rpcError() (wire.Message, bool) {
 	parts, batch := wire.Batch(a.body)
 	if !batch {
-		parts = [][]byte{a.body}
+		parts = slices.Values([][]byte{a.body})
 	}
 	var found wire.Message
-	for _, part := range parts {
+	for part := range parts {
 		msg, err := wire.Parse(part)
 		if err != nil || msg.Error == nil || msg.Method != "" {
 			continue

@@ -86,11 +86,12 @@ func (c *httpConn) standRefused(s *httpStanding, resp *http.Response) bool {
 		return false
 	default:
 		// It worked before. Some servers refuse a session that they forgot in
-		// another way than by 404: a listing will tell.
+		// another way than by 404: a listing will tell. Others refuse to go on
+		// from an event that they do not have any more.
 		if !s.refused {
 			c.gap()
 		}
-		s.refused = true
+		s.refused, s.at.id = true, ""
 		return true
 	}
 }

@@ -96,7 +96,7 @@ func TestFaultA3NotFoundAtFirstIsNoStream(t *testing.T) {
 // B4: what changed before the first stream was open was told to nobody. One
 // that opens late is followed by a listing, one that opens at once is not.
 func TestFaultB4AFirstStreamThatOpensLate(t *testing.T) {
-	for late, want := range map[time.Duration]int{0: 0, time.Second: 1} {
+	for late, want := range map[time.Duration]int{0: 0, 80 * time.Millisecond: 1, time.Second: 1} {
 		standing(t, func(w http.ResponseWriter, r *http.Request, _ httpSeen, _ int) {
 			<-time.After(late)
 			httpStartEvents(w)
@@ -244,6 +244,33 @@ func TestFaultB4ResumeWithLastEventID(t *testing.T) {
 	})
 }
 
+// B4: a server that has let go of the event from which its stream would go on
+// is asked for the stream as it is.
+func TestFaultB4StaleCursor(t *testing.T) {
+	var ids []string
+	standing(t, func(w http.ResponseWriter, r *http.Request, s httpSeen, n int) {
+		ids = append(ids, s.header.Get(httpEventID))
+		switch {
+		case ids[n-1] != "":
+			http.Error(w, "Invalid event ID", http.StatusBadRequest)
+		case n == 1:
+			httpStartEvents(w)
+			httpWrite(w, eventOf("e1", `{"jsonrpc":"2.0","method":"a"}`))
+		default:
+			httpStartEvents(w)
+			<-r.Context().Done()
+		}
+	}, func(t *testing.T, c Conn, _ *httpScripted) {
+		pass(time.Minute)
+		if !slices.Equal(ids, []string{"", "e1", ""}) {
+			t.Errorf("Last-Event-ID %q", ids)
+		}
+		if gaps(c) != 1 {
+			t.Error("the gap was not reported")
+		}
+	})
+}
+
 // B4, for a call: its stream is cut on purpose before the answer, and the
 // answer comes on the resumed one. The request is sent once.
 func TestFaultB4CallIsResumed(t *testing.T) {
@@ -287,6 +314,42 @@ func TestFaultB4CallIsResumed(t *testing.T) {
 		}
 		if n := h.count(http.MethodPost, "tools/call"); n != 1 {
 			t.Errorf("the call was sent %d times", n)
+		}
+	})
+}
+
+// C6, for a call: a server that asks for a pause where its stream is resumed
+// gets it.
+func TestFaultC6RetryAfterOnAResumedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gets := 0
+		_, spec, end := httpBubble(func(w http.ResponseWriter, _ *http.Request, s httpSeen) {
+			switch {
+			case httpHandshake(w, s, "S1"):
+			case s.verb == http.MethodPost:
+				httpStartEvents(w)
+				httpWrite(w, "id: c0\ndata:\n\n")
+			default:
+				if gets++; gets == 1 {
+					w.Header().Set("Retry-After", "20")
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				httpStartEvents(w)
+				httpWrite(w, eventOf("", `{"jsonrpc":"2.0","id":2,"result":{"ok":true}}`))
+			}
+		})
+		defer end()
+		c, err := OpenHTTP(t.Context(), spec, Options{Inbound: func(Inbound) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer httpClose(t, c)
+		httpMustCall(t, c, 1, "initialize") // without Agree: no standing GET is counted
+		began := time.Now()
+		msg, err := c.Call(context.Background(), httpReq(2, "tools/call", `{}`))
+		if took := time.Since(began); err != nil || string(msg.Result) != `{"ok":true}` || took < 20*time.Second {
+			t.Errorf("%s, %v after %v", msg.Result, err, took)
 		}
 	})
 }

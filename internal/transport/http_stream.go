@@ -18,7 +18,7 @@ const (
 	httpMaxDelay    = 30 * time.Second // where doubling stops
 	httpProven      = 30 * time.Second // a standing stream that lived so long was worth opening
 	httpMinRetry    = 100 * time.Millisecond
-	httpGapless     = 100 * time.Millisecond // a first stream that opens later may have missed a change
+	httpGapless     = 50 * time.Millisecond // a first stream that opens later may have missed a change
 )
 
 // httpReadAll reads a body of at most limit bytes into memory of just its size.
@@ -141,7 +141,7 @@ func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
 func (c *httpConn) resume(fl *httpFlight, p *httpPost, rd *sseReader) (wire.Message, *fault.Fault) {
 	at := httpCursor{id: rd.lastID, retry: rd.retry}
 	for tries := 0; tries < httpResumeTries; tries++ {
-		if !c.pause(fl.ctx, httpBackoff(tries, at.retry, rand.Float64())) {
+		if !c.pause(fl.ctx, max(httpBackoff(tries, at.retry, rand.Float64()), at.after)) {
 			return wire.Message{}, c.cut(fl, errors.New("the link ended before the answer"))
 		}
 		before := at.events
@@ -166,7 +166,8 @@ var errNotResumable = errors.New("the server does not resume the stream")
 type httpCursor struct {
 	id     string
 	retry  time.Duration
-	events int // events that came in all
+	events int           // events that came in all
+	after  time.Duration // the server's own wish (Retry-After) after a refusal
 }
 
 func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire.Message, *fault.Fault, error) {
@@ -183,6 +184,7 @@ func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire
 			c.learn(f)
 		}
 		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+			at.after, _ = httpRetryAfter(resp.Header, time.Now())
 			return wire.Message{}, nil, errors.New(resp.Status)
 		}
 		return wire.Message{}, nil, errNotResumable
@@ -190,7 +192,7 @@ func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire
 	rd := newSSEReader(resp.Body, c.max, at.id)
 	defer rd.release()
 	msg, f, err := c.events(rd, p)
-	at.id, at.events = rd.lastID, at.events+rd.events
+	at.id, at.events, at.after = rd.lastID, at.events+rd.events, 0
 	if rd.retry > 0 {
 		at.retry = rd.retry
 	}

@@ -181,6 +181,33 @@ func TestFaultA6InitializeGoesBare(t *testing.T) {
 	}
 }
 
+// A session whose id came, and whose answer did not, is ended all the same.
+func TestFaultA6SessionOfACutAnswer(t *testing.T) {
+	for name, body := range map[string]string{
+		"no event":    "",
+		"cut":         "data: {\"jsonrpc\":\"2.0\",\"id\":1,",
+		"no message":  "data: hello\n\n",
+		"an error":    "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"no\"}}\n\n",
+		"over limits": "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":\"" + strings.Repeat("x", 5000) + "\"}}\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, srv := httpServe(t, func(w http.ResponseWriter, _ *http.Request, s httpSeen) {
+				if s.verb == http.MethodPost {
+					w.Header().Set(httpSession, "S1")
+					httpStartEvents(w)
+					httpWrite(w, body)
+				}
+			})
+			c := httpDial(t, HTTPSpec{URL: srv.URL}, Options{MaxMessage: 4000})
+			_, _ = httpCall(t, c, 1, "initialize")
+			httpClose(t, c)
+			if gone := h.all(http.MethodDelete, ""); len(gone) != 1 || gone[0].session() != "S1" {
+				t.Errorf("ended: %+v", gone)
+			}
+		})
+	}
+}
+
 // A8: cookies stick to one life.
 func TestFaultA8CookiesPerLife(t *testing.T) {
 	_, srv := httpServe(t, func(w http.ResponseWriter, r *http.Request, s httpSeen) {

@@ -30,6 +30,9 @@ type procChild struct {
 	notice string        // what could not be had, for status
 	exited chan struct{} // closed once the process has ended
 	state  string        // how it ended: "exit 1", "signal: killed"; valid once exited is closed
+	// unguarded: the shim has ended, how is in state, and the process with it;
+	// valid once exited is closed.
+	unguarded bool
 	// gone is closed once everything has ended; nil: nothing tells, and the
 	// group must be looked at.
 	gone chan struct{}

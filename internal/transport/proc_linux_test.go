@@ -102,9 +102,31 @@ func TestShimKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the end", p.Done())
-	wantFault(t, p.Err(), fault.Exited, fault.Unknown)
+	f := wantFault(t, p.Err(), fault.Exited, fault.Unknown)
+	if !strings.HasPrefix(f.Text(), "the process that guards the server ended: killed by SIGKILL after ") {
+		t.Errorf("the cause is %q", f.Text())
+	}
 	wantGone(t, p.Info().PID)
 	wantGone(t, pid)
+}
+
+// A process that shows no environment of its own is looked at twice; that it
+// takes time to know that nothing is left does not hide why the link ended.
+func TestShimKilledAmongNewborns(t *testing.T) {
+	bare := exec.Command("sleep", "600")
+	bare.Env = []string{} // as a process has none while it is being started
+	if err := bare.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bare.Process.Kill(); _ = bare.Wait() }()
+	p := openPeer(t, childSpec("serve"), Options{})
+	if err := syscall.Kill(shimOf(t, p.Info().PID), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the end", p.Done())
+	if f := wantFault(t, p.Err(), fault.Exited, fault.Unknown); !strings.Contains(f.Text(), "SIGKILL") {
+		t.Errorf("the cause is %q", f.Text())
+	}
 }
 
 // A stopped guard cannot do its work: it is ended, and its work done, for it.

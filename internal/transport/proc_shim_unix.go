@@ -193,9 +193,9 @@ func (p *procChild) attend(l *shimLink) {
 	if !told {
 		// Somebody killed the shim. The kernel ends the server with it; the
 		// rest is found by its mark.
-		p.state = procExit(l.cmd.ProcessState)
-		endMarked(p.mark)
+		p.state, p.unguarded = procExit(l.cmd.ProcessState), true
 		close(p.exited)
+		endMarked(p.mark)
 	}
 	_ = l.status.Close()
 	close(p.gone)

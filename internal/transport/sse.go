@@ -27,8 +27,18 @@ type sseConn struct {
 
 	// waitMu guards waiting. Nothing that waits is done under it.
 	waitMu  sync.Mutex
-	waiting map[int64]chan sseAnswer // nil after the end
+	waiting map[int64]*sseWait // nil after the end
 }
+
+// sseWait is one call that waits for its answer on the stream.
+type sseWait struct {
+	answer chan sseAnswer     // gets one answer, or is closed with the stream
+	enough context.CancelFunc // of its POST
+}
+
+// over lets the POST go, which may hang although it has done its work; one
+// that does not need long to end gives its connection back.
+func (w *sseWait) over() { time.AfterFunc(httpSettle, w.enough) }
 
 type sseAnswer struct {
 	msg wire.Message
@@ -43,7 +53,7 @@ func OpenSSE(ctx context.Context, spec HTTPSpec, opts Options) (Conn, error) {
 	if f != nil {
 		return nil, f
 	}
-	c := &sseConn{httpCore: core, waiting: map[int64]chan sseAnswer{}}
+	c := &sseConn{httpCore: core, waiting: map[int64]*sseWait{}}
 	c.link, c.sessionInURL = c, true
 	if f := c.open(ctx, &spec); f != nil {
 		c.finish(nil)
@@ -189,8 +199,9 @@ func (c *sseConn) endOfStream(err error) {
 	waiting := c.waiting
 	c.waiting = nil
 	c.waitMu.Unlock()
-	for _, ch := range waiting {
-		close(ch)
+	for _, w := range waiting {
+		close(w.answer)
+		w.over()
 	}
 }
 
@@ -205,7 +216,7 @@ func (c *sseConn) hear(frame []byte) {
 	if !ok {
 		c.noise.Add(1)
 	}
-	for _, part := range parts {
+	for part := range parts {
 		if msg, err := wire.Parse(part); err == nil {
 			c.hearOne(msg)
 		} else {
@@ -235,11 +246,13 @@ func (c *sseConn) answered(msg wire.Message) {
 // settle gives a waiting call its answer.
 func (c *sseConn) settle(id int64, a sseAnswer) bool {
 	c.waitMu.Lock()
-	ch, ok := c.waiting[id]
+	w, ok := c.waiting[id]
 	delete(c.waiting, id)
 	c.waitMu.Unlock()
 	if ok {
-		ch <- a // has room: each channel gets one answer, from whoever took it out of the table
+		c.worked.Store(true)
+		w.answer <- a // has room: each channel gets one answer, from whoever took it out of the table
+		w.over()
 	}
 	return ok
 }
@@ -293,26 +306,33 @@ func (c *sseConn) learn(f *fault.Fault) {
 }
 
 func (c *sseConn) call(ctx context.Context, r *Request) (wire.Message, *fault.Fault) {
-	ch := make(chan sseAnswer, 1)
+	posting, enough := context.WithCancel(ctx)
+	defer enough()
+	w := &sseWait{answer: make(chan sseAnswer, 1), enough: enough}
 	c.waitMu.Lock()
 	if c.waiting != nil {
-		c.waiting[r.ID] = ch
+		c.waiting[r.ID] = w
 	}
 	c.waitMu.Unlock()
-	defer c.forget(r.ID, ch)
+	defer c.forget(r.ID, w)
 	p := httpPost{op: r.Method, id: r.ID, frame: r.Frame, session: c.worked.Load()}
-	if msg, f := c.submit(ctx, &p); f != nil || msg.IsResponse() {
+	if msg, f := c.submit(posting, &p); f != nil || msg.IsResponse() {
 		select {
-		case a, ok := <-ch: // the stream was faster, and knows better
+		case a, ok := <-w.answer: // the stream was faster, and knows better
 			if ok {
 				return a.of(r.Method)
+			}
+			if f != nil && f.Kind == fault.Canceled && ctx.Err() == nil { // let go with the stream
+				end := c.orphaned(r.Method)
+				end.Outcome = f.Outcome
+				return wire.Message{}, end
 			}
 		default:
 		}
 		return msg, f
 	}
 	select {
-	case a, ok := <-ch:
+	case a, ok := <-w.answer:
 		if ok {
 			return a.of(r.Method)
 		}
@@ -331,9 +351,9 @@ func (a sseAnswer) of(op string) (wire.Message, *fault.Fault) {
 	return a.msg, a.f
 }
 
-func (c *sseConn) forget(id int64, ch chan sseAnswer) {
+func (c *sseConn) forget(id int64, w *sseWait) {
 	c.waitMu.Lock()
-	if c.waiting[id] == ch {
+	if c.waiting[id] == w {
 		delete(c.waiting, id)
 	}
 	c.waitMu.Unlock()

@@ -208,6 +208,35 @@ func TestSSEInboundAndLateAnswers(t *testing.T) {
 	}
 }
 
+// The answer is on the stream: it does not wait for a POST that hangs, and
+// neither does the end of the stream.
+func TestSSEHangingPost(t *testing.T) {
+	for name, answered := range map[string]bool{"answered": true, "stream ended": false} {
+		t.Run(name, func(t *testing.T) {
+			script := &sseScript{endpoint: "/m", say: make(chan string, 10)}
+			over := make(chan struct{})
+			defer close(over)
+			script.post = func(_ http.ResponseWriter, s httpSeen) bool {
+				if answered {
+					script.say <- eventOf("", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, s.id))
+				} else {
+					close(script.say)
+				}
+				<-over
+				return true
+			}
+			c, _ := sseDial(t, script, Options{})
+			msg, err := httpCall(t, c, 1, "tools/call") // fails by its own deadline where it waits
+			if answered && (err != nil || !msg.IsResponse()) {
+				t.Errorf("%+v, %v", msg, err)
+			}
+			if !answered {
+				httpWant(t, err, fault.Broken, fault.Unknown)
+			}
+		})
+	}
+}
+
 // A cancelled call is forgotten; the link and other calls go on.
 func TestSSECallEndsWithItsContext(t *testing.T) {
 	posted := make(chan struct{}, 1)

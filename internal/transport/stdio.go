@@ -266,7 +266,11 @@ func (c *stdioConn) exited() *fault.Fault {
 	c.proc.group.kill()
 	within(drainWait, c.read, c.stderr.done)
 	f := &fault.Fault{Kind: fault.Exited, Exit: c.proc.state, Stderr: c.stderr.tail.tail()}
-	f.Err = errors.New(exitCause(f.Exit, time.Since(c.started)))
+	cause := exitCause(f.Exit, time.Since(c.started))
+	if c.proc.unguarded {
+		cause = "the process that guards the server ended: " + cause
+	}
+	f.Err = errors.New(cause)
 	f.Remedy = exitRemedy(f.Exit, c.spec.Env)
 	return f
 }

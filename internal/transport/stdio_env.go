@@ -24,6 +24,7 @@ var baseNames = []string{
 	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	"EVERLINE_CHAIN", // by which an everline below knows that it is the same again
 }
 
 // windowsNames are those that programs on Windows do not start without.
@@ -36,7 +37,7 @@ var windowsNames = []string{
 // BaseEnv returns the environment of a child, sorted: the base set (PATH, HOME,
 // USER, LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ, TMPDIR, TERM, XDG_*_HOME,
 // XDG_RUNTIME_DIR, the proxy variables, SSL_CERT_FILE, SSL_CERT_DIR,
-// NODE_EXTRA_CA_CERTS; on Windows also the system's own) as far as it is set in
+// NODE_EXTRA_CA_CERTS, EVERLINE_CHAIN; on Windows also the system's own) as far as it is set in
 // ours, with extra put over it. An empty value stays an empty value.
 func BaseEnv(extra map[string]string) []string { return mergeEnv(os.Environ(), extra) }
 

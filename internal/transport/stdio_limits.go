@@ -24,7 +24,7 @@ func (c *stdioConn) limit(s *procSpec) {
 	}
 	root, err := find()
 	if err == nil {
-		c.group, err = root.New("everline-"+strings.TrimSuffix(stray.NewMark(), "."), c.spec.Limits)
+		c.group, err = root.New(cgroup.Prefix+strings.TrimSuffix(stray.NewMark(), "."), c.spec.Limits)
 	}
 	if err != nil {
 		c.notice(cgroupNotice(err))

@@ -123,12 +123,13 @@ func (m *linkMux) deliver(frame []byte) bool {
 	msg, err := wire.Parse(frame)
 	if errors.Is(err, wire.ErrBatch) {
 		parts, _ := wire.Batch(frame)
-		any := false
-		for _, part := range parts {
+		any, empty := false, true
+		for part := range parts {
 			msg, err := wire.Parse(part)
 			any = m.dispatch(part, msg, err) || any
+			empty = false
 		}
-		if len(parts) == 0 {
+		if empty {
 			m.addNoise(frame)
 		}
 		return any

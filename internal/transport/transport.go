@@ -106,6 +106,7 @@ type Info struct {
 	// LastNoise is the newest of them, cut to 200 bytes; "" if there was none.
 	LastNoise string
 	Strays    uint64 // answers that no call waited for, dropped
+	Ignored   uint64 // messages that meant nothing to whoever uses the link, and are counted there
 	// StderrBytes is how much a child has written to its stderr, and StderrRate
 	// how many bytes a second it wrote over the last seconds.
 	StderrBytes uint64

@@ -26,6 +26,28 @@ type (
 	Tally   = slot.Tally
 )
 
+// The events; see package slot.
+type (
+	Connecting     = slot.Connecting
+	Connected      = slot.Connected
+	StartFailed    = slot.StartFailed
+	Lost           = slot.Lost
+	Parked         = slot.Parked
+	Idled          = slot.Idled
+	Disabled       = slot.Disabled
+	Enabled        = slot.Enabled
+	Reconfigured   = slot.Reconfigured
+	CatalogChanged = slot.CatalogChanged
+	ListFailed     = slot.ListFailed
+	Pinned         = slot.Pinned
+	Unapproved     = slot.Unapproved
+	CloseFailed    = slot.CloseFailed
+	DrillBegan     = slot.DrillBegan
+	DrillEnded     = slot.DrillEnded
+	CallReplayed   = slot.CallReplayed
+	CallFailed     = slot.CallFailed
+)
+
 // DrillFaults are the words for the faults of a Drill.
 func DrillFaults() []string { return slot.DrillFaults() }
 

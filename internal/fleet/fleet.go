@@ -6,6 +6,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,41 +42,49 @@ type Fleet struct {
 	ledger  *stray.Ledger // of server processes; nil without a state folder
 	spares  *slot.Spares  // of the processes that guard servers
 	wishes  wishes
-	owns    owns // the slots of single sessions
-	pins    pinning
+	owns    owns  // the slots of single sessions
 	touched names // members that have published since the last merge
 	unsaved names // members of which the disk may not have the latest
+	unused  names // keys of the store that may belong to no server any more
 
-	gate     chan struct{} // held by the one Apply that runs; a channel, so that waiting for it ends with ctx
+	gate     chan struct{} // held by the one Apply or Approve that runs; a channel, so that waiting for it ends with ctx
+	sealed   chan struct{} // closed by Close: whoever gets the gate from then on gives it back
+	sealing  sync.Once
+	locking  chan struct{} // held by whoever reads or writes the pins' file; a channel likewise
 	roster   atomic.Pointer[roster]
 	out      atomic.Pointer[published]
-	trigger  chan struct{} // one slot: something that is merged has changed
-	save     chan struct{} // one slot: something that is kept on disk has changed
-	asked    atomic.Uint64 // merges asked for
-	starting chan struct{} // bounds the starts over all slots
-	lead     *lead         // of the first clients, before servers that are listed already
-	swept    chan struct{} // closed once what an earlier everline left behind has ended
-	strays   []Leftover    // what that was; valid then
+	trigger  chan struct{}   // one slot: something that is merged has changed
+	save     chan struct{}   // one slot: something that is kept on disk has changed
+	asked    atomic.Uint64   // merges asked for
+	starting chan struct{}   // bounds the starts over all slots
+	lead     *lead           // of the first clients, before servers that are listed already
+	swept    chan struct{}   // closed once what an earlier everline left behind has ended
+	strays   []Leftover      // what that was; valid then
+	hard     context.Context // of the workers; ends when a Close ran out of time
+	give     context.CancelFunc
 	stop     chan struct{}
 	stopped  sync.Once
 	loops    sync.WaitGroup // merger and saver
 	workers  sync.WaitGroup // closings of removed slots, and what new lives are told
 
-	mu      sync.Mutex               // guards the two below; nothing waits under it
+	mu      sync.Mutex               // guards the rest; nothing waits under it
 	closed  bool                     // no more workers
 	leaving map[string]chan struct{} // removed servers whose slot is still closing
+	retired map[*member]struct{}     // all members whose slot is, several of one name among them
+	gens    map[string]uint64        // the newest generations of removed servers
 }
 
 // A roster is the immutable set of members; Apply replaces it.
 type roster struct {
 	cfg    *config.Config
+	pins   *pinning
 	order  []*member
 	byName map[string]*member
 	place  map[string]int // in order, by name
 }
 
-func newRoster(cfg *config.Config) *roster {
-	return &roster{cfg: cfg, byName: map[string]*member{}, place: map[string]int{}}
+func newRoster(cfg *config.Config, pins *pinning) *roster {
+	return &roster{cfg: cfg, pins: pins, byName: map[string]*member{}, place: map[string]int{}}
 }
 
 // published is the table that is out. changed is closed when the next one is.
@@ -92,23 +101,27 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		opts:     opts,
 		started:  time.Now(),
 		gate:     make(chan struct{}, 1),
+		sealed:   make(chan struct{}),
+		locking:  make(chan struct{}, 1),
 		trigger:  make(chan struct{}, 1),
 		save:     make(chan struct{}, 1),
 		starting: make(chan struct{}, max(cfg.MaxStarting, 1)),
 		swept:    make(chan struct{}),
 		stop:     make(chan struct{}),
 		leaving:  map[string]chan struct{}{},
+		retired:  map[*member]struct{}{},
+		gens:     map[string]uint64{},
 		spares:   slot.NewSpares(),
 	}
+	f.hard, f.give = context.WithCancel(context.Background())
 	f.wishes.init()
-	f.pins = pinning{gate: make(chan struct{}, 1), lock: opts.Pins}
 	if opts.StateDir != "" {
 		f.store = &catalog.Store{Dir: opts.StateDir}
 		f.ledger = stray.NewLedger(opts.StateDir)
 	}
 	f.lead = newLead()
 	f.loops.Go(f.sweep) // bounded by itself
-	r := newRoster(cfg)
+	r := newRoster(cfg, newPinning(opts.Pins))
 	for _, s := range cfg.Servers {
 		r.add(f.newMember(s, nil))
 	}
@@ -192,13 +205,12 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 // that did not change are not touched. It returns once the new table is out. If
 // cfg would make a usable server unusable, nothing is changed: see config.Breaks.
 func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
-	select {
-	case f.gate <- struct{}{}:
-		defer func() { <-f.gate }()
-	case <-ctx.Done():
-		return config.Plan{}, fault.From("apply", ctx.Err())
+	leave, err := f.enter(ctx, "apply")
+	if err != nil {
+		return config.Plan{}, err
 	}
-	lock, err := f.reread(ctx, cfg)
+	defer leave()
+	pins, err := f.reread(ctx, cfg)
 	if err != nil {
 		return config.Plan{}, err
 	}
@@ -207,7 +219,7 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 		return config.Plan{}, f
 	}
 	plan := config.Diff(old.cfg, cfg)
-	next := newRoster(cfg)
+	next := newRoster(cfg, pins)
 	var errs []error
 	for _, s := range cfg.Servers {
 		m := old.byName[s.Name]
@@ -216,17 +228,57 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 			m = f.newMember(s, f.predecessor(s.Name))
 		case slices.Contains(plan.Change, s.Name):
 			m = m.with(s)
-			errs = append(errs, m.slot.Apply(ctx, s), f.applyOwn(ctx, s))
+			errs = append(errs, m.slot.Apply(ctx, s))
 		}
 		next.add(m)
 	}
-	f.pins.set(lock, false)
 	f.roster.Store(next)
+	for _, name := range plan.Change {
+		errs = append(errs, f.applyOwn(ctx, next.byName[name]))
+		f.unused.add(old.byName[name].spec.Identity())
+	}
 	for _, name := range plan.Remove {
-		f.retire(old.byName[name])
+		f.retire(ctx, old.byName[name])
+		f.unused.add(old.byName[name].spec.Identity())
 	}
 	errs = append(errs, f.Flush(ctx))
 	return plan, errors.Join(errs...)
+}
+
+// enter lets one operation in at a time that changes the roster or the pins,
+// and none once the fleet is closing.
+func (f *Fleet) enter(ctx context.Context, op string) (leave func(), err error) {
+	select {
+	case f.gate <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.From(op, ctx.Err())
+	}
+	leave = func() { <-f.gate }
+	select {
+	case <-f.sealed:
+		leave()
+		return nil, fault.New(fault.Closed, op, "everline is shutting down")
+	default:
+		return leave, nil
+	}
+}
+
+// seal lets nobody enter any more, and waits for who has entered.
+func (f *Fleet) seal(ctx context.Context) error {
+	f.sealing.Do(func() { close(f.sealed) })
+	select {
+	case f.gate <- struct{}{}:
+		<-f.gate
+		return nil
+	default:
+	}
+	select {
+	case f.gate <- struct{}{}:
+		<-f.gate
+		return nil
+	case <-ctx.Done():
+		return &fault.Fault{Kind: fault.Closed, Op: "close", Err: fmt.Errorf("a change of the configuration goes on: %w", ctx.Err())}
+	}
 }
 
 // Pending tells whether a server may still get its first catalog.
@@ -264,13 +316,16 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.lead.stop()
-	members := append(f.owns.close(), f.roster.Load().order...)
-	errs := make([]error, len(members))
+	late := f.seal(ctx)
+	defer context.AfterFunc(ctx, f.give)() // then workers wait no longer for what would not stop; it only ends a context
+	members := slices.Concat(f.owns.close(), f.roster.Load().order, f.retiring())
+	errs := make([]error, len(members), len(members)+1)
 	var wg sync.WaitGroup
 	for i, m := range members {
 		wg.Go(func() { errs[i] = m.slot.Close(ctx) })
 	}
 	wg.Wait()
+	errs = append(errs, late)
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()

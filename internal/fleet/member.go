@@ -3,10 +3,14 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 )
@@ -25,6 +29,7 @@ type member struct {
 type memory struct {
 	saying chan struct{} // one slot: held while the server is told of the log level
 	era    atomic.Pointer[slot.Era]
+	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
 	told   atomic.Uint64          // the newest life that was told of the clients' wishes
 	level  atomic.Pointer[string] // the log level that the newest life was told before it served; nil if it was not
 
@@ -55,7 +60,8 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 		Dial:      f.dial(m, before),
 		Last:      saved.Catalog,
 		After:     after,
-		Gen:       saved.Gen,
+		Gen:       max(saved.Gen, f.lastGen(s.Name)),
+		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
 		Published: func(v *slot.View) { f.published(m, v) },
 		Emit:      f.opts.Emit,
@@ -75,7 +81,7 @@ func (m *member) key() string {
 
 // published is called by the slot's loop.
 func (f *Fleet) published(m *member, v *slot.View) {
-	if r := f.roster.Load(); r != nil && r.cfg.Pins != config.PinsOff && v.Published() {
+	if r := f.roster.Load(); r != nil && r.pinsOn() && v.Published() {
 		m.digestOf(v.Catalog)
 	}
 	f.touched.add(m.name)
@@ -84,12 +90,7 @@ func (f *Fleet) published(m *member, v *slot.View) {
 
 // dial is the member's way to a new life.
 func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
-	real := slot.NewDial(f.opts.Name, f.opts.Version, f.spares, func() slot.Era {
-		if e := m.era.Load(); e != nil {
-			return *e
-		}
-		return slot.Era{}
-	})
+	real := slot.NewDial(f.opts.Name, f.opts.Version, f.spares, m.known)
 	if f.opts.Dial != nil {
 		real = f.opts.Dial(m.name, real)
 	}
@@ -115,6 +116,7 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 			m.of.hook(&h)
 		}
 		up, err := real(ctx, s, gen, h)
+		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(fault.From("start", err)))
 		if err == nil {
 			era := up.Info().Era // at once: the next life may be due in a moment
 			m.era.Store(&era)
@@ -124,27 +126,75 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 	}
 }
 
-// retire closes a removed server's slot behind the caller's back; Close waits for it.
-func (f *Fleet) retire(m *member) {
+// known is the era of the last life, which a start tries first. The start after
+// one that failed with it finds the era anew: the server may be another one. If
+// that fails too, it was not the era, and the next goes by it again.
+func (m *member) known() slot.Era {
+	if e := m.era.Load(); e != nil && !m.doubt.Load() {
+		return *e
+	}
+	return slot.Era{}
+}
+
+// perhapsChanged tells whether a start may have failed because the server is
+// not of the era that it was. Not so where none answered, or one that asks for
+// something else first.
+func perhapsChanged(f *fault.Fault) bool {
+	switch f.Kind {
+	case fault.Deadline, fault.Exited, fault.Broken, fault.Wedged, fault.Protocol, fault.RPC, fault.NoVersion, fault.SessionSuspect:
+		return true
+	case fault.HTTPStatus:
+		return f.Status != http.StatusUnauthorized && (f.Status < http.StatusBadGateway || f.Status > http.StatusGatewayTimeout)
+	default:
+		return false
+	}
+}
+
+// retire closes a removed server's slot behind the caller's back; Close waits
+// for it. No further generation begins behind the one that is remembered.
+func (f *Fleet) retire(ctx context.Context, m *member) {
+	if err := m.slot.Want(ctx, false); err != nil {
+		f.warn(m.name, "ending the removed server: "+err.Error())
+	}
 	gone := make(chan struct{})
 	f.mu.Lock()
 	f.leaving[m.name] = gone
+	f.retired[m] = struct{}{}
+	f.gens[m.name] = m.slot.View().State.Gen
 	f.mu.Unlock()
 	f.endOwn(m.name)
 	f.wishes.forget(func(at seat) bool { return at.server == m.name })
 	f.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), m.spec.DrainTimeout+closeLimit)
+		ctx, cancel := context.WithTimeout(f.hard, m.spec.DrainTimeout+closeLimit)
 		defer cancel()
-		if err := m.slot.Close(ctx); err != nil {
-			f.warn(m.name, "closing the removed server: "+err.Error())
+		err := m.slot.Close(ctx)
+		if err != nil {
+			f.warn(m.name, "closing the removed server: "+err.Error()) // closing the fleet tries again
 		}
 		f.mu.Lock()
+		if err == nil {
+			delete(f.retired, m)
+		}
 		if f.leaving[m.name] == gone {
 			delete(f.leaving, m.name)
 		}
 		f.mu.Unlock()
 		close(gone)
 	})
+}
+
+// retiring returns the removed members whose slots are not gone yet.
+func (f *Fleet) retiring() []*member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.retired))
+}
+
+// lastGen is the newest generation of a server that was removed.
+func (f *Fleet) lastGen(name string) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gens[name]
 }
 
 // predecessor returns a channel that is closed when the last retired slot of
@@ -168,7 +218,7 @@ func (m *member) entry(v *slot.View) catalog.Entry {
 		Published: v.Published(),
 	}
 	if e.Published && v.Away() {
-		e.Away = &catalog.Away{State: v.Seen(), Since: v.Since}
+		e.Away = &catalog.Away{State: v.Seen(), Since: v.AwaySince}
 		if v.Cause != nil {
 			e.Away.Cause = v.Cause.Text()
 		}

@@ -73,13 +73,12 @@ func (m *merger) entry(mem *member) catalog.Entry {
 	v := mem.slot.View()
 	e := mem.entry(v)
 	if e.Published {
-		e.Catalog = m.f.pinned(mem, e.Catalog, m.roster.cfg.Pins, v.State.Gen)
+		e.Catalog = m.f.pinned(m.roster, mem, e.Catalog, v.State.Gen)
 	}
-	switch _, known := m.away[e.Server]; {
-	case e.Away == nil:
+	if e.Away == nil {
 		delete(m.away, e.Server)
-	case !known:
-		m.away[e.Server] = time.Now()
+	} else {
+		m.away[e.Server] = e.Away.Since
 	}
 	if i, ok := m.roster.place[e.Server]; ok && e.Away != nil {
 		e.Hidden = m.entries[i].Hidden && m.entries[i].Server == e.Server
@@ -192,15 +191,17 @@ func (f *Fleet) follow(r *roster, touched []string) {
 
 // saveLoop writes what changed to disk, off the path of publishing.
 func (f *Fleet) saveLoop() {
-	written := map[string]catalog.Saved{}
+	written := map[string]kept{}
 	for {
 		select {
 		case <-f.save:
 			f.saveAll(written, f.unsaved.take())
+			f.dropUnused()
 			f.savePins()
 			f.saveLedger()
 		case <-f.stop:
 			f.saveAll(written, f.roster.Load().names())
+			f.dropUnused()
 			f.savePins()
 			return
 		}
@@ -209,7 +210,7 @@ func (f *Fleet) saveLoop() {
 
 // saveAll writes what is new of the named members. What cannot be written is
 // tried again with the next change of that member.
-func (f *Fleet) saveAll(written map[string]catalog.Saved, names []string) {
+func (f *Fleet) saveAll(written map[string]kept, names []string) {
 	if f.store == nil {
 		return
 	}
@@ -221,21 +222,65 @@ func (f *Fleet) saveAll(written map[string]catalog.Saved, names []string) {
 	}
 }
 
-func (f *Fleet) saveOne(written map[string]catalog.Saved, m *member) {
+// kept is what was written of a member, and under which key.
+type kept struct {
+	key string
+	catalog.Saved
+}
+
+func (k kept) same(o kept) bool {
+	return k.key == o.key && k.Catalog == o.Catalog && k.Gen == o.Gen && bytes.Equal(k.Era, o.Era)
+}
+
+// saveOne keeps the catalog under the identity of the server that listed it: a
+// slot goes on showing what the last server offered until the new one is up.
+func (f *Fleet) saveOne(written map[string]kept, m *member) {
 	v := m.slot.View()
-	last := written[m.name]
-	saved := catalog.Saved{Catalog: v.Catalog, Gen: v.State.Gen}
-	if e := m.era.Load(); e != nil {
-		saved.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
+	now := kept{m.spec.Identity(), catalog.Saved{Gen: v.State.Gen}}
+	if v.CatalogOf == now.key {
+		now.Catalog = v.Catalog
 	}
-	if v.Catalog == nil || last.Catalog == v.Catalog && last.Gen == v.State.Gen && bytes.Equal(last.Era, saved.Era) {
+	if e := m.era.Load(); e != nil {
+		now.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
+	}
+	if last := written[m.name]; now.same(last) || now.Catalog == nil && now.Gen == 0 {
 		return
 	}
-	if err := f.store.Save(m.spec.Identity(), saved); err != nil {
+	saved := now.Saved
+	if saved.Catalog == nil { // what an earlier run has listed stays, if it can be read
+		if last, err := f.store.Load(now.key); err == nil && last != nil {
+			saved.Catalog, saved.Gen = last.Catalog, max(saved.Gen, last.Gen)
+		}
+	}
+	if err := f.store.Save(now.key, saved); err != nil {
 		f.warn(m.name, "keeping the catalog on disk: "+err.Error())
 		return
 	}
-	written[m.name] = saved
+	written[m.name] = now
+}
+
+// dropUnused forgets what is kept of servers that are not configured any more.
+// The saver alone calls it, so that nothing is written again behind it.
+func (f *Fleet) dropUnused() {
+	if f.store == nil {
+		return
+	}
+	keys := f.unused.take()
+	if len(keys) == 0 {
+		return
+	}
+	used := map[string]bool{}
+	for _, m := range f.roster.Load().order {
+		used[m.spec.Identity()] = true
+	}
+	for _, key := range keys {
+		if used[key] {
+			continue
+		}
+		if err := f.store.Remove(key); err != nil {
+			f.warn("", "forgetting a server that was removed: "+err.Error())
+		}
+	}
 }
 
 // load returns what is on disk of a server; nothing, with a warning, if the

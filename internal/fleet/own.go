@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 )
 
@@ -56,22 +57,32 @@ type owns struct {
 // in particular go to the shared slot.
 func (f *Fleet) At(server string, of *Session) (s *slot.Slot, release func(), err error) {
 	f.lead.end()
-	m := f.roster.Load().byName[server]
-	switch {
-	case m == nil:
-		return nil, nil, fault.New(fault.NotFound, "call", "no server is called "+server)
-	case of == nil || m.spec.Isolation != config.IsolationSession || !m.slot.View().State.Want:
-		return m.slot, nil, nil // a disabled server's slot refuses, and says why
+	for {
+		m := f.roster.Load().byName[server]
+		switch {
+		case m == nil:
+			return nil, nil, fault.New(fault.NotFound, "call", "no server is called "+server)
+		case of == nil || !m.private():
+			return m.slot, nil, nil // a disabled server's slot refuses, and says why
+		}
+		o, err := f.hold(m, of)
+		if err != nil {
+			return nil, nil, err
+		}
+		if o != nil {
+			return o.slot, func() { f.release(o) }, nil
+		}
 	}
-	o, err := f.hold(m, of)
-	if err != nil {
-		return nil, nil, err
-	}
-	return o.slot, func() { f.release(o) }, nil
+}
+
+// private tells whether sessions have slots of their own of the server.
+func (m *member) private() bool {
+	return m.spec.Isolation == config.IsolationSession && m.slot.View().State.Want
 }
 
 // hold returns the session's own slot, a new one if it has none, and keeps it
-// from ending for want of use.
+// from ending for want of use; nil if the server was disabled, removed or
+// changed meanwhile.
 func (f *Fleet) hold(m *member, of *Session) (*own, error) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -88,6 +99,12 @@ func (f *Fleet) hold(m *member, of *Session) (*own, error) {
 			return nil, err
 		}
 		f.owns.ready(o, f.newOwn(m, of))
+		if f.roster.Load().byName[m.name] != m || !m.private() {
+			// From ready on whoever changes the server finds the slot; this was before.
+			f.partLocked(o)
+			f.finish(o)
+			return nil, nil
+		}
 		if of.slots == nil {
 			of.slots = map[string]*own{}
 		}
@@ -124,12 +141,15 @@ func (f *Fleet) rested(o *own) {
 	listens := f.wishes.wanted(o.seat())
 	o.of.mu.Lock()
 	mine := o.users == 0 && o.idle != nil && o.of.slots[o.name] == o
-	if mine && listens {
+	switch {
+	case mine && listens:
 		f.restLocked(o)
+	case mine:
+		f.partLocked(o)
 	}
 	o.of.mu.Unlock()
 	if mine && !listens {
-		f.end(o)
+		f.finish(o)
 	}
 }
 
@@ -140,12 +160,14 @@ func (f *Fleet) newOwn(shared *member, of *Session) *member {
 	if e := shared.era.Load(); e != nil {
 		m.era.Store(e)
 	}
+	m.digest.Store(shared.digest.Load())
 	m.spec = ownSpec(shared.spec)
 	m.slot = slot.New(slot.Options{
 		Server:    m.spec,
 		Dial:      f.dial(m, nil),
 		Last:      shared.slot.View().Catalog,
 		Gen:       of.gens[m.name],
+		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
 		Published: func(v *slot.View) { f.serves(m, v) },
 		Emit:      f.opts.Emit,
@@ -155,15 +177,17 @@ func (f *Fleet) newOwn(shared *member, of *Session) *member {
 }
 
 // ownSpec is the configuration of a session's slot: it is there because it is
-// used, and what it lists is only looked at for the hints of its tools.
+// used, whether an operator or the configuration has enabled the server, and
+// what it lists is only looked at for the hints and the pins of its tools.
 func ownSpec(s config.Server) config.Server {
-	s.Lazy, s.IdleTimeout, s.RefreshInterval = false, 0, 0
+	s.Disabled, s.Lazy, s.IdleTimeout, s.RefreshInterval = false, false, 0, 0
 	return s
 }
 
 // serves tells a new life of one session what its client wants of it. It is
 // called by the slot's loop.
 func (f *Fleet) serves(m *member, v *slot.View) {
+	f.pinnedOwn(m, v)
 	if v.State.Serving == 0 || m.told.Swap(v.State.Serving) == v.State.Serving {
 		return
 	}
@@ -193,28 +217,38 @@ func (s *Session) End() {
 	}
 }
 
-// end ends one session's slot in a worker. The next call of that session, if it
-// goes on, begins a new one.
+// end takes a slot from its session and ends it. The next call of that session,
+// if it goes on, begins a new one.
 func (f *Fleet) end(o *own) {
+	o.of.mu.Lock()
+	f.partLocked(o)
+	o.of.mu.Unlock()
+	f.finish(o)
+}
+
+// partLocked takes a slot from its session, which remembers its generations.
+func (f *Fleet) partLocked(o *own) {
 	s := o.of
-	s.mu.Lock()
-	if s.slots[o.name] == o {
+	if !s.ended && (s.slots[o.name] == o || s.slots[o.name] == nil) {
 		if s.gens == nil {
 			s.gens = map[string]uint64{}
 		}
-		s.gens[o.name] = o.slot.View().State.Gen
+		s.gens[o.name] = max(s.gens[o.name], o.slot.View().State.Gen)
 		delete(s.slots, o.name)
 	}
 	if o.idle != nil {
 		o.idle.Stop()
 		o.idle = nil
 	}
-	s.mu.Unlock()
+}
+
+// finish ends a slot that is no session's any more, in a worker.
+func (f *Fleet) finish(o *own) {
 	if o.gone.Swap(true) {
 		return
 	}
 	f.spawn(func() { // when the fleet is closing, that ends it
-		ctx, cancel := context.WithTimeout(context.Background(), o.slot.View().Server.DrainTimeout+closeLimit)
+		ctx, cancel := context.WithTimeout(f.hard, o.slot.View().Server.DrainTimeout+closeLimit)
 		defer cancel()
 		if err := o.slot.Close(ctx); err != nil {
 			f.warn(o.name, "closing the life of one client: "+err.Error())
@@ -235,15 +269,16 @@ func (f *Fleet) endOwn(server string) {
 }
 
 // applyOwn gives the slots that sessions have of a server its configuration, or
-// ends them where it has no such slots any more.
-func (f *Fleet) applyOwn(ctx context.Context, s config.Server) error {
-	if s.Isolation != config.IsolationSession || s.Disabled {
-		f.endOwn(s.Name)
+// ends them where it has no such slots any more. The roster has m already, and
+// m's slot the configuration.
+func (f *Fleet) applyOwn(ctx context.Context, m *member) error {
+	if !m.private() {
+		f.endOwn(m.name)
 		return nil
 	}
 	var errs []error
-	for _, o := range f.owns.of(s.Name) {
-		if err := o.slot.Apply(ctx, ownSpec(s)); err != nil && fault.KindOf(err) != fault.Closed {
+	for _, o := range f.owns.of(m.name) {
+		if err := o.slot.Apply(ctx, ownSpec(m.spec)); err != nil && fault.KindOf(err) != fault.Closed {
 			errs = append(errs, err)
 		}
 	}

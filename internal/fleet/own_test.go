@@ -395,3 +395,58 @@ func TestACallForALifeThatIsOver(t *testing.T) {
 		}
 	})
 }
+
+// Whether a session has a life of its own follows from whether the server runs,
+// not from what the configuration says of its start.
+func TestOwnLivesOfAServerThatAnOperatorEnabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMotel()
+		cfg := func(most int) *config.Config {
+			return isolated(func(s *config.Server) { s.Disabled, s.MaxWaiting = true, most })
+		}
+		f := start(t, cfg(1), m.options())
+		defer stop(t, f)
+		if err := f.Do(t.Context(), "srv", func(ctx context.Context, s *slot.Slot) error { return s.Enable(ctx) }); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := newSession()
+		defer s.End()
+		wantCount(t, f, s, "1")
+		if _, err := f.Apply(t.Context(), cfg(2)); err != nil {
+			t.Fatal(err)
+		}
+		wantCount(t, f, s, "2") // an operator's word stands, and so does the life
+	})
+}
+
+// What happens between a look at the roster and the making of a session's slot:
+// the server is disabled, removed or another one by then.
+func TestNoOwnLifeBeginsBehindTheOperator(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, f *Fleet) error{
+		"disabled": func(ctx context.Context, f *Fleet) error {
+			return f.Do(ctx, "srv", func(ctx context.Context, s *slot.Slot) error { return s.Disable(ctx) })
+		},
+		"removed": func(ctx context.Context, f *Fleet) error { _, err := f.Apply(ctx, configOf()); return err },
+		"shared":  func(ctx context.Context, f *Fleet) error { _, err := f.Apply(ctx, configOf("srv")); return err },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMotel()
+			f := start(t, isolated(nil), m.options())
+			defer stop(t, f)
+			seen := f.roster.Load().byName["srv"] // a call looks, and is overtaken
+			if err := change(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+			s, _ := newSession()
+			defer s.End()
+			o, err := f.hold(seen, s)
+			if o != nil || err != nil {
+				t.Errorf("%s: a slot is held, %v", name, err)
+			}
+			time.Sleep(time.Minute)
+			if n := len(f.Own("srv")); n != 0 || s.slots["srv"] != nil {
+				t.Errorf("%s: %d lives of single clients", name, n)
+			}
+		})
+	}
+}

@@ -166,7 +166,7 @@ func (f *Fleet) unsubscribe(at seat, uri string, l *listener) {
 		return
 	}
 	f.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
+		ctx, cancel := context.WithTimeout(f.hard, tellLimit)
 		defer cancel()
 		_ = f.settleDesk(ctx, at, uri, false) // a server that sends more is not listened to
 	})
@@ -193,19 +193,20 @@ func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool)
 	case asked:
 		method = "resources/unsubscribe"
 	}
-	err := f.subscribe(ctx, at, method, uri)
+	err := f.subscribe(ctx, at, method, uri, renew)
 	f.wishes.mu.Lock()
 	d.asked = wanted && err == nil
 	f.wishes.mu.Unlock()
 	return err
 }
 
-func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string) error {
+// subscribe asks for one thing. own tells that no client has asked just now.
+func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string, own bool) error {
 	s := f.slotAt(at)
 	if s == nil {
 		return fault.New(fault.NotFound, method, "no server is called "+at.server+", or the life that was asked has ended")
 	}
-	_, err := s.Call(ctx, &slot.Request{Method: method, Name: uri, Params: uriParams(uri)}, config.ReplayAlways)
+	_, err := s.Call(ctx, &slot.Request{Method: method, Name: uri, Params: uriParams(uri), Own: own}, config.ReplayAlways)
 	return err
 }
 
@@ -230,7 +231,7 @@ func (f *Fleet) SetLevel(level string) {
 // sayLevel tells the server which level is wanted now. One at a time for each
 // server, so that an older wish never comes behind a newer one.
 func (f *Fleet) sayLevel(m *member) {
-	ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
+	ctx, cancel := context.WithTimeout(f.hard, tellLimit)
 	defer cancel()
 	select {
 	case m.saying <- struct{}{}:
@@ -248,7 +249,7 @@ func (f *Fleet) sayLevel(m *member) {
 	if s == nil {
 		return
 	}
-	_, _ = s.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level)}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	_, _ = s.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
 // introduce tells a new life the log level before it gets its first call,
@@ -288,7 +289,7 @@ func (f *Fleet) tell(m *member) {
 		if said := m.level.Load(); level != "" && (said == nil || *said != level) {
 			f.sayLevel(m)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
+		ctx, cancel := context.WithTimeout(f.hard, tellLimit)
 		defer cancel()
 		for _, uri := range uris {
 			if f.settleDesk(ctx, at, uri, true) == nil {

@@ -53,6 +53,10 @@ func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay)
 			s.gaveUp(lease.life, t.open, c)
 			return nil, s.inform(t.open)
 		}
+		if f := s.admit(lease.life, c); f != nil {
+			lease.free()
+			return nil, s.inform(t.total(f))
+		}
 		out, f := s.send(ctx, lease, c)
 		if f == nil {
 			return out, nil
@@ -64,6 +68,17 @@ func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay)
 			return nil, s.inform(t.total(f))
 		}
 	}
+}
+
+// admit asks whoever has a say about what is sent to this life.
+func (s *Slot) admit(l *life, c *upstream.Call) *fault.Fault {
+	if s.opts.Admit == nil {
+		return nil
+	}
+	if f := s.opts.Admit(c, l.shown.Load()); f != nil {
+		return f.At(s.name, l.gen)
+	}
+	return nil
 }
 
 // outlived is the fault of a call for a life that is over.
@@ -102,12 +117,26 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []b
 		if c.Answered != nil {
 			c.Answered(lease.life.gen, lease.life.up.Info().Mortal())
 		}
-		lease.Release(nil)
+		lease.settle(c, nil)
 		return out, nil
 	}
 	f = s.classify(lease.life, err)
-	lease.Release(f)
+	lease.settle(c, f)
 	return nil, f
+}
+
+// settle releases the lease of a call. The link's failures count whoever asked
+// for something; what everline asks each new life would prove any to be healthy.
+func (l Lease) settle(c *upstream.Call, f *fault.Fault) {
+	answered := f == nil || f.Outcome == fault.Answered
+	switch {
+	case answered && c.Own:
+		l.free()
+	case answered:
+		l.Release(nil)
+	default:
+		l.Release(f)
+	}
 }
 
 // classify completes what a call failed with, and has a life ended that

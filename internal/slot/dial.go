@@ -49,6 +49,7 @@ func NewDial(name, version string, spares *Spares, era func() Era) Dial {
 			Log:     h.Log,
 			Stderr:  h.Stderr,
 			Spawned: h.Spawned,
+			Linked:  h.Linked,
 			Spares:  spares,
 			Faults:  h.Faults,
 

@@ -50,7 +50,7 @@ var rules = [...]rule{
 	{"a rate limit: 429, or 503 with Retry-After", []fault.Kind{fault.RateLimited}, fault.NotSent, afterPause, maxSends - 1},
 	{"a login is needed: 401 with a challenge", []fault.Kind{fault.Unauthorized}, fault.NotSent, giveUp, 0},
 	{
-		"sent, then the link broke: the process died, reset, 502 or 504, a stream cut, a hung server ended",
+		"sent, then the link broke: the process died, reset, 502 to 504, a stream cut, a hung server ended",
 		append(slices.Clone(linkKinds), fault.SessionLost, fault.RateLimited), fault.Unknown, ifHarmless, maxUnknown,
 	},
 }

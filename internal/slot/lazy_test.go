@@ -1,8 +1,11 @@
 package slot
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/everline/everline/fault"
 )
 
 // TestLazyIsStartedOnceToBeKnown has a lazy server that nobody has ever seen:
@@ -24,4 +27,32 @@ func TestLazyIsStartedOnceToBeKnown(t *testing.T) {
 		b.seen("idle")
 		b.wantDials(0)
 	})
+}
+
+// TestOneCallIsNoStorm: a call that waits for a lazy server which does not come
+// up starts it again no faster than retries would, whatever restart says, and
+// is told when it cannot help any more.
+func TestOneCallIsNoStorm(t *testing.T) {
+	for _, restart := range []string{"always", "on-failure", "never"} {
+		for _, cause := range []*fault.Fault{errRefused, {Kind: fault.Exited, Op: "start", Exit: cleanExit, Outcome: fault.NotSent}} {
+			t.Run(restart+"/"+cause.Kind.String(), func(t *testing.T) {
+				s := spec()
+				s.Lazy, s.Retry.Restart = true, restart
+				srv := newServer("a")
+				srv.dial = func(context.Context, int) error {
+					time.Sleep(20 * time.Millisecond)
+					return cause
+				}
+				play(t, Options{Server: s, Last: tools2catalog("a")}, srv, 0.5, func(b *bench) {
+					f, took := b.callNow(false)
+					if f == nil || f.Outcome != fault.NotSent || f.RetryAfter == 0 || took > 30*second {
+						t.Errorf("after %v: %s", took, describe(f))
+					}
+					// At once, then after half of 1, 2, 4 and 8 s; the last is the probe.
+					const ms = time.Millisecond
+					b.wantDials(0, 20*ms, 540*ms, 1560*ms, 3580*ms, 7600*ms, 7620*ms)
+				})
+			})
+		}
+	}
 }

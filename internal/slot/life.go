@@ -33,12 +33,15 @@ type life struct {
 	lastBad atomic.Pointer[fault.Fault] // the last failure that blamed the link
 	lost    atomic.Bool                 // a call has reported that the link is of no use any more
 
+	link atomic.Pointer[func() Link] // describes the link that the start has opened; nil if it has opened none
+
 	over chan struct{} // closed when the start worker has ended; then the three below are final
 	up   Upstream      // nil if the start failed
 	cat  *catalog.Catalog
 	info upstream.Info
 
 	known atomic.Pointer[catalog.Catalog] // what this life offers, as last listed; nil before it serves
+	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil likewise
 
 	stopping bool // the loop's: a stop worker ends it
 	exited   bool // the loop's: its end has been stepped
@@ -48,6 +51,19 @@ func newLife(gen uint64, spec config.Server, parent context.Context, wake chan s
 	l := &life{gen: gen, spec: spec, begun: time.Now(), veil: veilOf(spec), drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(parent)
 	return l
+}
+
+// settleLink lets go of the link of a start that has failed: it is described
+// as it was at its end, and writes no more.
+func (l *life) settleLink() {
+	info := l.link.Load()
+	if info == nil {
+		return
+	}
+	last := (*info)()
+	last.StderrRate = 0
+	now := func() Link { return last }
+	l.link.Store(&now)
 }
 
 // take adds a lease, unless the life is being ended. Adding first and looking

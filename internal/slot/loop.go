@@ -22,16 +22,19 @@ type loop struct {
 	owned   bool // wanted by the fleet
 	closing bool
 
-	lives   map[uint64]*life
-	lastUp  *life            // served last, or serves: a late answer on it still counts
-	catalog *catalog.Catalog // last good
-	cause   *fault.Fault
-	closeBy *fault.Fault // why the last life that was ended would not end in order
-	since   time.Time
-	next    time.Time // when retry fires; zero if it is not set
-	began   time.Time // when the newest life was started
-	downAt  time.Time // when the last serving life was lost; zero if one serves or none did
-	recent  []time.Time
+	lives     map[uint64]*life
+	lastUp    *life            // served last, or serves: a late answer on it still counts
+	catalog   *catalog.Catalog // last good
+	catalogOf string           // the Identity of the configuration that it was listed with
+	cause     *fault.Fault
+	closeBy   *fault.Fault // why the last life that was ended would not end in order
+	since     time.Time
+	next      time.Time // when retry fires; zero if it is not set
+	began     time.Time // when the newest life was started
+	awayAt    time.Time // since when no life serves that should; zero if one does, or none is wanted now
+	fell      bool      // a life that served was lost at awayAt
+	newest    *life     // started last; nil if none was
+	recent    []time.Time
 
 	forgotten []time.Time // when the server lost a session, within forgetWindow
 
@@ -64,12 +67,15 @@ func (s *Slot) begin() {
 	lp.lives = map[uint64]*life{}
 	lp.state.Gen = s.opts.Gen
 	lp.catalog = s.opts.Last
+	if lp.catalog != nil {
+		lp.catalogOf = s.opts.Server.Identity()
+	}
 	lp.since = time.Now()
 	lp.retry, lp.stable, lp.idle, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm()
 	lp.owned, lp.enabled = true, !s.opts.Server.Disabled
 	s.adopt(s.opts.Server)
 	lp.changed = make(chan struct{})
-	s.view.Store(&View{Server: lp.spec, State: lp.state, Catalog: lp.catalog, Since: lp.since, Changed: lp.changed})
+	s.view.Store(&View{Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Since: lp.since, Changed: lp.changed})
 	s.want()
 	s.settle()
 }
@@ -138,8 +144,9 @@ func (s *Slot) step(ev lifecycle.Event) {
 		s.do(e)
 	}
 	if before.Serving != next.Serving {
-		s.handOver(before.Serving)
+		s.handOver()
 	}
+	s.miss(before, next)
 	s.narrate(before, next)
 }
 
@@ -182,8 +189,19 @@ func (s *Slot) arm(e lifecycle.Arm) {
 	lp.retry.set(d)
 }
 
+// miss keeps since when the server has been away, over all attempts.
+func (s *Slot) miss(before, after lifecycle.State) {
+	lp := &s.loop
+	switch away := after.Want && after.Serving == 0 && after.Phase != lifecycle.Idle; {
+	case !away:
+		lp.awayAt = time.Time{}
+	case lp.awayAt.IsZero():
+		lp.awayAt, lp.fell = time.Now(), before.Serving != 0
+	}
+}
+
 // handOver follows a change of the serving life.
-func (s *Slot) handOver(old uint64) {
+func (s *Slot) handOver() {
 	lp := &s.loop
 	if l := s.serving(); l != nil {
 		lp.lastUp = l
@@ -193,9 +211,6 @@ func (s *Slot) handOver(old uint64) {
 	}
 	lp.idle.off()
 	s.noRefresh()
-	if old != 0 && lp.state.Want {
-		lp.downAt = time.Now()
-	}
 }
 
 // handle reads one note.
@@ -323,12 +338,15 @@ func (s *Slot) publish() {
 	old, stale := s.view.Load(), lp.changed
 	lp.changed = make(chan struct{})
 	v := &View{
-		Server: lp.spec, State: lp.state, Catalog: lp.catalog, Cause: lp.cause, CloseCause: lp.closeBy,
-		Since: lp.since, Next: lp.next, Checked: lp.refresh.checked, Changed: lp.changed,
+		Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Cause: lp.cause, CloseCause: lp.closeBy,
+		Since: lp.since, AwaySince: lp.awayAt, Next: lp.next, Checked: lp.refresh.checked, Changed: lp.changed,
 		life: s.serving(), began: lp.began, closed: lp.closing,
 	}
-	if v.life != nil {
+	switch {
+	case v.life != nil:
 		v.Info = v.life.info
+	case !v.AwaySince.IsZero():
+		v.newest = lp.newest
 	}
 	if v.Seen() != old.Seen() {
 		lp.since = time.Now()
@@ -381,7 +399,7 @@ func (s *Slot) startsInMinute() int {
 func (s *Slot) keep(l *life) {
 	lp := &s.loop
 	lp.lives[l.gen] = l
-	lp.began = l.begun
+	lp.newest, lp.began = l, l.begun
 	lp.recent = append(lp.recent, l.begun)
 	if len(lp.recent) > startsKept {
 		lp.recent = lp.recent[1:]
@@ -421,7 +439,6 @@ func (s *Slot) checkIdle() {
 	}
 	s.step(lifecycle.Idled{Gen: l.gen})
 	if s.loop.state.Serving != l.gen {
-		s.loop.downAt = time.Time{}
 		s.emit(Idled{Head: s.head(l.gen)})
 	}
 }

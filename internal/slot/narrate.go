@@ -30,7 +30,6 @@ func (s *Slot) say(e Event) {
 func (s *Slot) narrate(before, after lifecycle.State) {
 	head := s.head(after.Gen)
 	if before.Want != after.Want {
-		s.loop.downAt = time.Time{}
 		if after.Want {
 			s.emit(Enabled{head})
 		} else {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -40,16 +41,17 @@ func (ks kinds) list() []catalog.Kind {
 // whatever is asked for meanwhile is pending: the last announcement of a burst
 // always leads to one more listing.
 type refresh struct {
-	due     alarm
-	running *life // of the listing that runs; nil if none does
-	pending kinds
-	pace    pace
-	fails   int       // listings in a row
-	hold    time.Time // not before then: the last listing failed
-	planned time.Time // the next one that nobody asks for; zero if there is none
-	ttl     time.Duration
-	looks   int // extra looks taken at an empty list
-	checked time.Time
+	due       alarm
+	running   *life // of the listing that runs; nil if none does
+	announced bool  // it is
+	pending   kinds
+	pace      pace
+	fails     int       // listings in a row
+	hold      time.Time // not before then: the last listing failed
+	planned   time.Time // the next one that nobody asks for; zero if there is none
+	ttl       time.Duration
+	looks     int // extra looks taken at an empty list
+	checked   time.Time
 }
 
 // pace keeps a server that announces a change after each listing from being
@@ -67,7 +69,7 @@ func (p *pace) asked(now time.Time) {
 	}
 }
 
-// listed: a listing ended well.
+// listed: an announced listing ended well.
 func (p *pace) listed(now time.Time, changed bool) {
 	p.last = now
 	p.streak++
@@ -81,7 +83,7 @@ func (p *pace) listed(now time.Time, changed bool) {
 // refreshFrom begins anew with a life that serves from now on.
 func (s *Slot) refreshFrom(l *life) {
 	r := &s.loop.refresh
-	*r = refresh{due: r.due, pace: r.pace, ttl: l.cat.TTL, checked: time.Now()}
+	*r = refresh{due: r.due, pace: r.pace, ttl: l.cat.Fresh(), checked: time.Now()}
 	r.pace.last = r.checked
 	s.schedule(l.cat)
 	s.listChanged(l)
@@ -162,6 +164,7 @@ func (s *Slot) plan() {
 		r.due.off()
 		return
 	}
+	at = later(at, s.pauseEnd(time.Now()))
 	r.due.set(time.Until(at))
 }
 
@@ -179,10 +182,14 @@ func (s *Slot) relist() {
 	if l == nil || l.stopping || r.running == l {
 		return
 	}
-	if r.pending == 0 {
+	if !s.pauseEnd(time.Now()).IsZero() { // it began after the plan
+		s.plan()
+		return
+	}
+	if r.announced = r.pending != 0; !r.announced {
 		r.pending = allKinds
 	}
-	ks, old := r.pending, s.loop.catalog
+	ks, old := r.pending, l.known.Load()
 	r.pending, r.running = 0, l
 	s.workers.Go(func() { s.post(s.list(l, old, ks)) }) // ends with its life's context or in startupTimeout; quit waits
 }
@@ -216,10 +223,12 @@ func (s *Slot) listDone(n listed) {
 		return
 	}
 	r.fails, r.hold = 0, time.Time{}
-	r.checked, r.ttl = time.Now(), n.cat.TTL
+	r.checked, r.ttl = time.Now(), n.cat.Fresh()
 	s.step(lifecycle.Healthy{Gen: n.l.gen, List: true})
 	changed := s.take(n.l, n.cat)
-	r.pace.listed(r.checked, changed)
+	if r.announced {
+		r.pace.listed(r.checked, changed)
+	}
 	s.schedule(s.loop.catalog)
 	s.plan()
 }
@@ -239,6 +248,8 @@ func (s *Slot) listFailed(n listed) {
 	switch {
 	case ends(n.err.Kind):
 		s.exit(n.l, n.err)
+	case n.err.Outcome == fault.Answered:
+		// What it says is of no use, but it says it over a good link.
 	case n.err.Kind == fault.Deadline && n.l.leases() > 0:
 		// A server that works on a call may be too busy to list.
 	case n.err.Kind == fault.Deadline || n.err.Kind.BlamesLink():
@@ -253,9 +264,14 @@ func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
 	l.known.Store(cat)
 	diff := catalog.Diff(lp.catalog, cat)
 	changed = !diff.Empty()
+	by := l.spec.Identity()
+	lp.dirty = lp.dirty || lp.catalogOf != by
+	lp.catalogOf = by
 	if !changed && lp.catalog != nil && sameAbout(lp.catalog, cat) {
+		l.shown.Store(lp.catalog)
 		return false
 	}
+	l.shown.Store(cat)
 	lp.catalog = cat
 	lp.dirty = true
 	if changed {
@@ -266,11 +282,8 @@ func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
 
 // sameAbout compares what a catalog says beside its items.
 func sameAbout(a, b *catalog.Catalog) bool {
-	if len(a.Warnings) != len(b.Warnings) {
-		return false
-	}
-	for i := range a.Warnings {
-		if a.Warnings[i] != b.Warnings[i] {
+	for k := range a.Warnings {
+		if !slices.Equal(a.Warnings[k], b.Warnings[k]) {
 			return false
 		}
 	}

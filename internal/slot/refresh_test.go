@@ -321,7 +321,7 @@ func TestPeriodicListing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := newServer("a")
-			srv.catalog.TTL = c.ttl
+			srv.catalog.TTL[catalog.Tools] = c.ttl
 			s := spec()
 			s.RefreshInterval = c.every
 			play(t, Options{Server: s}, srv, 0, func(b *bench) {
@@ -363,4 +363,25 @@ func TestFaultG2(t *testing.T) {
 			t.Errorf("told %v", c)
 		}
 	})
+}
+
+// However long a server was quiet, and however often it was listed meanwhile
+// without having said anything: what it announces is looked at at once.
+func TestAnnouncementOfAQuietServer(t *testing.T) {
+	for _, c := range []struct{ every, ttl time.Duration }{{5 * time.Minute, 0}, {10 * time.Second, 0}, {0, time.Minute}} {
+		t.Run(c.every.String()+" "+c.ttl.String(), func(t *testing.T) {
+			s := spec()
+			s.RefreshInterval = c.every
+			srv := newServer("a")
+			srv.catalog.TTL[catalog.Tools] = c.ttl
+			play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
+				b.at(time.Hour + 2*time.Second)
+				srv.with(func() { srv.catalog = tools2catalog("a", "b") })
+				srv.life(1).hooks.Changed(catalog.Tools)
+				time.Sleep(gapFirst)
+				synctest.Wait()
+				b.wantTools("a", "b")
+			})
+		})
+	}
 }

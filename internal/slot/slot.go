@@ -44,7 +44,8 @@ type Hooks struct {
 	Updated func(uri string, params []byte) // left nil by the slot, for whoever wraps the Dial
 	Log     func(params []byte)             // likewise
 	Stderr  func(line string)
-	Spawned func(pid int) // left nil by the slot; a process of this life has been started
+	Spawned func(pid int)          // left nil by the slot; a process of this life has been started
+	Linked  func(info func() Link) // a link is open; info describes it as it is when it is called
 
 	// Owner is the one client that the life is for, and Capabilities what it
 	// has declared; left nil by the slot.
@@ -72,6 +73,9 @@ type Options struct {
 	Starting chan struct{}
 	// After holds back every start until it is closed; nil: not at all.
 	After <-chan struct{}
+	// Admit is asked before a request is sent, with what the life that would get
+	// it lists; a fault refuses it. It must not block. nil: all are sent.
+	Admit func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault
 	// Published is called by the loop after each new view is out; it must not block. May be nil.
 	Published func(*View)
 	// Emit receives events, from the loop; it must not block. May be nil.
@@ -86,17 +90,22 @@ type View struct {
 	Server  config.Server
 	State   lifecycle.State
 	Catalog *catalog.Catalog // last good; nil if there never was one
-	Cause   *fault.Fault     // why the last life or attempt ended; nil after proven health
+	// CatalogOf is the Identity of the configuration that Catalog was listed
+	// with: after a change of it the last good one may be another server's.
+	CatalogOf string
+	Cause     *fault.Fault // why the last life or attempt ended; nil after proven health
 	// CloseCause is why the last life that was ended would not end in order;
 	// nil if it did.
 	CloseCause *fault.Fault
 	Since      time.Time       // when the seen state began
+	AwaySince  time.Time       // since when no life serves that should, over all attempts; zero if one does, or none is wanted now
 	Next       time.Time       // when the next attempt is due; zero if none is
 	Checked    time.Time       // when the catalog was last found to be true, as of this view; zero if never in this run
 	Info       upstream.Info   // of the serving life, as of its start
 	Changed    <-chan struct{} // closed when this view is stale
 
 	life   *life     // the serving life; nil if none
+	newest *life     // of a server that is away: started last; nil if none was
 	began  time.Time // when the newest life was started; zero if none was
 	closed bool      // the slot is closing
 }
@@ -111,6 +120,21 @@ func (v *View) Now() upstream.Info {
 		return v.Info
 	}
 	return v.life.up.Info()
+}
+
+// Link describes the link of the serving life as it is now; while the server
+// is away, that of the life which is starting or was the last to.
+func (v *View) Link() Link {
+	switch {
+	case v.life != nil:
+		return v.life.up.Info().Info
+	case v.newest == nil:
+		return Link{}
+	}
+	if info := v.newest.link.Load(); info != nil {
+		return (*info)()
+	}
+	return Link{}
 }
 
 // Counts are totals of one slot.

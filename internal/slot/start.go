@@ -35,6 +35,9 @@ func (s *Slot) startLife(gen uint64) {
 // start is the start worker: it ends in one started or failed.
 func (s *Slot) start(l *life, old *catalog.Catalog) {
 	err := s.open(l, old)
+	if err != nil {
+		l.settleLink()
+	}
 	close(l.over)
 	if err != nil {
 		s.post(failed{l, s.explain(fault.From("start", err), l)})
@@ -131,6 +134,7 @@ func (s *Slot) hooks(l *life) Hooks {
 			l.nudge()
 		},
 		Stderr: func(line string) { s.logs.add(l.gen, l.veil.hide(line)) },
+		Linked: func(info func() Link) { l.link.Store(&info) },
 		Faults: &s.faults,
 	}
 }
@@ -231,17 +235,17 @@ func (s *Slot) ready(l *life) {
 	if l.stopping {
 		return
 	}
-	mark := len(s.loop.events)
+	lp := &s.loop
+	mark := len(lp.events)
+	c := Connected{Head: s.head(l.gen), Took: time.Since(l.begun)}
+	if lp.fell && !lp.awayAt.IsZero() {
+		c.After = time.Since(lp.awayAt)
+	}
 	s.step(lifecycle.Started{Gen: l.gen})
-	if s.loop.state.Serving != l.gen {
+	if lp.state.Serving != l.gen {
 		panic("bug: a life has started that the lifecycle does not know")
 	}
-	lp := &s.loop
 	lp.dirty = true
-	c := Connected{Head: s.head(l.gen), Took: time.Since(l.begun)}
-	if !lp.downAt.IsZero() {
-		c.After, lp.downAt = time.Since(lp.downAt), time.Time{}
-	}
 	s.take(l, l.cat)
 	for k := range lp.catalog.Items {
 		c.Items[k] = len(lp.catalog.Items[k])

@@ -88,7 +88,7 @@ func errorCode(m *wire.Message) int64 {
 // headers comes before execution. first is the refusal.
 func (u *Upstream) withNewHeaders(ctx context.Context, c *Call, first wire.Message) (wire.Message, *fault.Fault) {
 	u.changed(catalog.Tools)
-	p, f := u.listPages(ctx, catalog.Tools, false)
+	p, f := u.listPages(ctx, catalog.Tools, nil)
 	i := slices.IndexFunc(p.items, func(t catalog.Item) bool { return t.Name == c.Name })
 	if f != nil || i < 0 {
 		return first, nil
@@ -98,12 +98,12 @@ func (u *Upstream) withNewHeaders(ctx context.Context, c *Call, first wire.Messa
 	return u.request(ctx, &again)
 }
 
-// refusal is the server's own error. One that a server of this era does not
-// give means that another server answers at this place by now: a new handshake
-// is due, and the call was not executed.
+// refusal is the server's own error, unless it is that of another server which
+// answers at this place by now: a new handshake is due then, and the call was
+// not executed.
 func (u *Upstream) refusal(ctx context.Context, op string, raw []byte) *fault.Fault {
 	f := u.rpcFault(op, raw)
-	if !u.otherEra(ctx, f.RPC.Code) {
+	if !u.otherEra(ctx, f.RPC) {
 		return f
 	}
 	f.Kind, f.Outcome, f.Err = fault.SessionLost, fault.NotSent, errOtherEra
@@ -112,20 +112,22 @@ func (u *Upstream) refusal(ctx context.Context, op string, raw []byte) *fault.Fa
 	return f
 }
 
-// otherEra tells whether an error shows that the server's era has changed.
-// Some errors are certain; those that legacy servers give to requests without
-// a session, and modern ones also for other reasons, are decided by a probe.
-func (u *Upstream) otherEra(ctx context.Context, code int64) bool {
+// otherEra tells whether an error shows that the server's era has changed. One
+// is certain: that of a modern server which names the versions that it speaks
+// now. Others look the same as a server's own about a call that it executed,
+// legacy servers may use every code from -32000 to -32099: a probe decides,
+// and only where another server can be at the end of the same link.
+func (u *Upstream) otherEra(ctx context.Context, e *fault.RPCError) bool {
 	switch {
-	case code == codeBadVersion:
+	case u.era.Modern && e.Code == codeBadVersion && wire.IsArray(wire.Get(e.Raw, "data", "supported")):
 		return true
-	case !u.era.Modern:
-		// Headers are the modern era's alone; a missing capability is not.
-		return code == codeHeaderMismatch
-	case u.era.Transport != transport.HTTP || !perhapsLegacy(code) || u.vouched():
+	case u.era.Transport != transport.HTTP || u.vouched():
 		return false
+	case u.era.Modern:
+		return perhapsLegacy(e.Code) && u.lostFor(ctx)
+	default: // a session that is gone says nothing about a call that was answered
+		return refusesEra(e.Code) && u.lostFor(ctx) && errors.Is(u.Err(), errOtherEra)
 	}
-	return u.lostFor(ctx)
 }
 
 // perhapsLegacy tells the codes with which legacy servers refuse requests that
@@ -133,6 +135,10 @@ func (u *Upstream) otherEra(ctx context.Context, code int64) bool {
 func perhapsLegacy(code int64) bool {
 	return code == codeMethodNotFound || code == codeInvalidRequest || code == codeServerError
 }
+
+// refusesEra tells the codes with which modern servers refuse every request of
+// the legacy era, ping included.
+func refusesEra(code int64) bool { return code == codeBadVersion || code == codeHeaderMismatch }
 
 var errOtherEra = errors.New("the server speaks another protocol version than at the handshake")
 
@@ -238,9 +244,16 @@ func (u *Upstream) failed(ctx context.Context, c *Call, req *transport.Request, 
 		u.end(f)
 	case fault.SessionSuspect:
 		return u.decide(ctx, f)
+	case fault.RateLimited:
+		u.spare(f)
 	default: // it says nothing of the link
 	}
 	return f
+}
+
+// spare notes how long the server asked to be left alone.
+func (u *Upstream) spare(f *fault.Fault) {
+	u.spared.Store(int64(time.Since(u.born) + f.RetryAfter))
 }
 
 // cut is the failure of a call that ended because the upstream did.

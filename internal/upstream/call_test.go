@@ -98,11 +98,11 @@ func TestFaultJ4_StrayProgress(t *testing.T) {
 			t.Errorf("progress %v, want %v", got, want)
 		}
 		// Progress of a request that is over goes nowhere.
-		ignored := u.Ignored()
+		ignored := u.Info().Ignored
 		s.SendAll(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":9}}`)
 		synctest.Wait()
-		if len(got) != 3 || u.Ignored() != ignored+1 {
-			t.Errorf("late progress: %v, %d ignored", got, u.Ignored()-ignored)
+		if len(got) != 3 || u.Info().Ignored != ignored+1 {
+			t.Errorf("late progress: %v, %d ignored", got, u.Info().Ignored-ignored)
 		}
 		// Nor does that of a call whose client wants none.
 		s.On("tools/call", func(r *mcptest.Request) *mcptest.Reply {
@@ -248,8 +248,8 @@ func TestNotificationsReachTheirListeners(t *testing.T) {
 		if fmt.Sprint(h.updated, h.logs) != `[file:///a] [{"level":"info","data":"x"}]` {
 			t.Errorf("updated %v, logs %v", h.updated, h.logs)
 		}
-		if u.Ignored() != 2 {
-			t.Errorf("%d ignored, want 2", u.Ignored())
+		if u.Info().Ignored != 2 {
+			t.Errorf("%d ignored, want 2", u.Info().Ignored)
 		}
 	})
 }

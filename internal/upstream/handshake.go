@@ -62,6 +62,9 @@ type finding struct {
 	fault   *fault.Fault // valid for notModern if the link failed, and for isModern
 }
 
+// silent tells whether the probe was not answered in time.
+func (f *finding) silent() bool { return f.fault != nil && f.fault.Kind == fault.Deadline }
+
 func errNotModern() *fault.Fault {
 	return fault.New(fault.Protocol, methodDiscover, "the server does not speak the modern protocol any more")
 }
@@ -73,7 +76,7 @@ func (u *Upstream) discover(ctx context.Context) finding {
 	for range 2 {
 		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
 		began := time.Now()
-		msg, f := u.ask(ctx, methodDiscover, nil)
+		msg, f := u.ask(ctx, methodDiscover, append(member([]byte{'{'}, "_meta", selfMeta()), '}'))
 		u.phases.answer(PhaseEra, began, f)
 		switch {
 		case f != nil:
@@ -81,8 +84,10 @@ func (u *Upstream) discover(ctx context.Context) finding {
 		case msg.Error == nil:
 			return u.discovered(&msg, version)
 		}
-		refusal := u.rpcFault(methodDiscover, msg.Error)
+		refusal := u.refused(methodDiscover, msg.Error)
 		switch {
+		case refusal.Kind != fault.RPC:
+			return finding{verdict: isModern, fault: refusal}
 		case !modernCode(refusal.RPC.Code):
 			return finding{verdict: notModern}
 		case refusal.RPC.Code != codeBadVersion:
@@ -158,7 +163,7 @@ func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
 			return u.initialized(ctx, &msg)
 		}
 		if f == nil {
-			f = u.rpcFault(methodInitialize, msg.Error)
+			f = u.refused(methodInitialize, msg.Error)
 		}
 		if refusal == nil {
 			refusal = f
@@ -205,6 +210,7 @@ func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message
 	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
 	params = member(append(params, ','), "capabilities", u.capabilities())
 	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
+	params = member(append(params, ','), "_meta", selfMeta())
 	began := time.Now()
 	patient, cancel := u.outlast(ctx)
 	defer cancel()

@@ -21,10 +21,12 @@ func (i Info) Mortal() bool { return i.Kind != transport.HTTP && i.Kind != trans
 
 // Info describes the upstream as it is now.
 func (u *Upstream) Info() Info {
-	return Info{Info: u.link.conn.Info(), Era: u.era, ServerInfo: u.hello.serverInfo, Phases: u.phases.all}
+	return Info{Info: u.describe(u.link.conn), Era: u.era, ServerInfo: u.hello.serverInfo, Phases: u.phases.all}
 }
 
-// Ignored counts what the server sent that meant nothing: unknown
-// notifications, progress of requests that are over, requests that the era
-// forbids.
-func (u *Upstream) Ignored() uint64 { return u.ignored.Load() }
+// describe adds what is known here to what a transport knows.
+func (u *Upstream) describe(conn transport.Conn) Link {
+	l := conn.Info()
+	l.Ignored = u.ignored.Load()
+	return l
+}

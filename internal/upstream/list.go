@@ -32,7 +32,8 @@ const (
 // List fetches the kinds that are named, all if none is, with all their pages;
 // others are taken from old, the last good catalog, which may be nil. Kinds
 // that the server did not declare are empty and not asked for. A listing that
-// never ends counts, as far as it came, only where there is no old one.
+// never ends counts, as far as it came, only where there is no old one, and a
+// server that declares nothing loses its tools only by saying so.
 func (u *Upstream) List(ctx context.Context, old *catalog.Catalog, kinds ...catalog.Kind) (*catalog.Catalog, error) {
 	out := &catalog.Catalog{
 		Instructions: u.hello.instructions,
@@ -43,7 +44,7 @@ func (u *Upstream) List(ctx context.Context, old *catalog.Catalog, kinds ...cata
 	for _, k := range catalog.Kinds {
 		if len(kinds) > 0 && !slices.Contains(kinds, k) {
 			if old != nil {
-				out.Items[k] = old.Items[k]
+				out.Items[k], out.Warnings[k], out.TTL[k] = old.Items[k], old.Warnings[k], old.TTL[k]
 			}
 			continue
 		}
@@ -51,16 +52,7 @@ func (u *Upstream) List(ctx context.Context, old *catalog.Catalog, kinds ...cata
 		if f != nil {
 			return nil, f
 		}
-		out.Items[k] = p.items
-		out.Warnings = append(out.Warnings, p.warnings...)
-		if p.ttl > 0 && (out.TTL == 0 || p.ttl < out.TTL) {
-			out.TTL = p.ttl
-		}
-	}
-	if old != nil && len(kinds) > 0 {
-		out.Warnings = append(out.Warnings, old.Warnings...)
-		slices.Sort(out.Warnings)
-		out.Warnings = slices.Compact(out.Warnings)
+		out.Items[k], out.Warnings[k], out.TTL[k] = p.items, p.warnings, p.ttl
 	}
 	return out, nil
 }
@@ -77,26 +69,33 @@ type pages struct {
 func (u *Upstream) listKind(ctx context.Context, old *catalog.Catalog, k catalog.Kind) (pages, *fault.Fault) {
 	if !u.lists(k) {
 		if k == catalog.Tools {
-			return u.listUndeclared(ctx), nil
+			return u.listUndeclared(ctx, old), nil
 		}
 		return pages{}, nil
 	}
-	hadSome := old != nil && len(old.Items[k]) > 0
-	p, f := u.listPages(ctx, k, hadSome)
+	had := itemsOf(old, k)
+	p, f := u.listPages(ctx, k, had)
 	if f != nil {
 		return pages{}, f
 	}
 	u.mu.Lock()
-	first := !u.listed[k]
-	u.listed[k] = true
+	first := !u.known[k]
+	u.known[k] = true
 	u.mu.Unlock()
-	if len(p.items) > 0 || !first || !hadSome && k != catalog.Tools {
+	if len(p.items) > 0 || !first || len(had) == 0 && k != catalog.Tools {
 		return p, nil
 	}
 	if f := u.pause(ctx, emptyPause, k.Method()); f != nil {
 		return pages{}, f
 	}
-	return u.listPages(ctx, k, hadSome)
+	return u.listPages(ctx, k, had)
+}
+
+func itemsOf(old *catalog.Catalog, k catalog.Kind) []catalog.Item {
+	if old == nil {
+		return nil
+	}
+	return old.Items[k]
 }
 
 // lists tells whether the server declared what k belongs to. A server that
@@ -115,8 +114,9 @@ func (u *Upstream) lists(k catalog.Kind) bool {
 }
 
 // listUndeclared asks a server that declared nothing at all for its tools.
-// Any failure means that it has none.
-func (u *Upstream) listUndeclared(ctx context.Context) pages {
+// A failure means that it has none, unless it had some: it has none any more
+// where it does not know the method, and is asked again otherwise.
+func (u *Upstream) listUndeclared(ctx context.Context, old *catalog.Catalog) pages {
 	u.mu.Lock()
 	asked := u.sources != unasked
 	u.mu.Unlock()
@@ -125,11 +125,15 @@ func (u *Upstream) listUndeclared(ctx context.Context) pages {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lenientWait)
 	defer cancel()
-	p, f := u.listPages(ctx, catalog.Tools, false)
-	found := noTools
-	if f == nil {
+	p, f := u.listPages(ctx, catalog.Tools, nil)
+	found, had := noTools, itemsOf(old, catalog.Tools)
+	switch {
+	case f == nil:
 		found = hasTools
 		p.warnings = append(p.warnings, "the server lists tools, but did not declare them")
+	case len(had) > 0 && (f.RPC == nil || f.RPC.Code != codeMethodNotFound):
+		found, p.items = unasked, had
+		p.warnings = []string{"the server did not declare tools, and now does not list them: " + f.Text() + "; the last good list is kept"}
 	}
 	u.mu.Lock()
 	u.sources = found
@@ -152,10 +156,10 @@ func (u *Upstream) pause(ctx context.Context, d time.Duration, op string) *fault
 
 // listPages reads all pages of one kind. If the server does not know a cursor
 // any more, it begins anew, once (server/utilities/pagination).
-func (u *Upstream) listPages(ctx context.Context, k catalog.Kind, hadSome bool) (pages, *fault.Fault) {
-	p, f := u.readPages(ctx, k, hadSome)
+func (u *Upstream) listPages(ctx context.Context, k catalog.Kind, had []catalog.Item) (pages, *fault.Fault) {
+	p, f := u.readPages(ctx, k, had)
 	if f == errStaleCursor {
-		p, f = u.readPages(ctx, k, hadSome)
+		p, f = u.readPages(ctx, k, had)
 	}
 	if f == errStaleCursor {
 		f = u.blame(k.Method(), fault.New(fault.Protocol, k.Method(), "the server does not know its own cursors"))
@@ -176,7 +180,7 @@ func (u *Upstream) listPages(ctx context.Context, k catalog.Kind, hadSome bool) 
 // errStaleCursor: a page after the first was refused as a bad cursor.
 var errStaleCursor = fault.New(fault.Protocol, "", "stale cursor")
 
-func (u *Upstream) readPages(ctx context.Context, k catalog.Kind, hadSome bool) (pages, *fault.Fault) {
+func (u *Upstream) readPages(ctx context.Context, k catalog.Kind, had []catalog.Item) (pages, *fault.Fault) {
 	var p pages
 	var cursor []byte
 	seen := map[string]bool{}
@@ -196,7 +200,7 @@ func (u *Upstream) readPages(ctx context.Context, k catalog.Kind, hadSome bool) 
 			bad = "the list does not end"
 		}
 		if bad != "" {
-			return u.endless(k, p, hadSome, bad)
+			return endless(k, p, had, bad), nil
 		}
 		seen[string(next)] = true
 		cursor = next
@@ -226,6 +230,7 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		}
 		return nil, f
 	}
+	u.listed.CompareAndSwap(0, max(1, int64(time.Since(u.born))))
 	items, next, warnings, err := catalog.Read(k, msg.Result)
 	if err != nil {
 		f := *u.blame(k.Method(), err)
@@ -240,16 +245,15 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 	return next, nil
 }
 
-// endless is what a listing without an end is worth.
-func (u *Upstream) endless(k catalog.Kind, p pages, hadSome bool, bad string) (pages, *fault.Fault) {
+// endless is what a listing without an end is worth: the last good one, or else
+// as much as came.
+func endless(k catalog.Kind, p pages, had []catalog.Item, bad string) pages {
 	text := "bad pagination in " + k.Method() + ": " + bad
-	if hadSome {
-		f := u.blame(k.Method(), fault.New(fault.Protocol, k.Method(), text+"; the last good list is kept"))
-		f.Outcome = fault.Answered
-		return pages{}, f
+	if len(had) > 0 {
+		return pages{items: had, warnings: []string{text + "; the last good list is kept"}, ttl: p.ttl}
 	}
 	p.warnings = append(p.warnings, text+"; ended after "+strconv.Itoa(len(p.items))+" items")
-	return p, nil
+	return p
 }
 
 // readTTL reads ttlMs; 0 if it says nothing (server/utilities/caching).

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -52,8 +51,8 @@ func TestFaultG4_AllPagesOfAllKinds(t *testing.T) {
 					t.Errorf("%v: %d requests, want 3", k, n)
 				}
 			}
-			if want := map[bool]time.Duration{true: 5 * time.Second}[era == mcptest.Modern]; cat.TTL != want {
-				t.Errorf("TTL %v, want %v", cat.TTL, want)
+			if want := map[bool]time.Duration{true: 5 * time.Second}[era == mcptest.Modern]; cat.Fresh() != want {
+				t.Errorf("fresh for %v, want %v", cat.Fresh(), want)
 			}
 		})
 	}
@@ -109,15 +108,17 @@ func TestFaultG5_PagesWithoutEnd(t *testing.T) {
 				if len(cat.Items[0]) != 8 {
 					t.Errorf("%d tools, want 8", len(cat.Items[0]))
 				}
-				if !strings.Contains(strings.Join(cat.Warnings, "\n"), "bad pagination") {
+				if !strings.Contains(strings.Join(cat.Warnings[catalog.Tools], "\n"), "bad pagination") {
 					t.Errorf("warnings %q", cat.Warnings)
 				}
 				if asked, most := s.Count("tools/list"), map[string]int{"same": 2, "cycle": 3, "fresh": maxPages}[name]; asked > most {
 					t.Errorf("asked %d times, want at most %d", asked, most)
 				}
-				_, err := u.List(t.Context(), cat)
-				if f := faultOf(t, err); f.Kind != fault.Protocol || f.Outcome != fault.Answered {
-					t.Errorf("with a good one there: %v", f)
+				good := &catalog.Catalog{}
+				good.Items[catalog.Tools] = cat.Items[catalog.Tools][:3]
+				kept := listAll(t, u, good)
+				if len(kept.Items[catalog.Tools]) != 3 || !strings.Contains(strings.Join(kept.Warnings[catalog.Tools], "\n"), "the last good list is kept") {
+					t.Errorf("with a good one there: %d tools, %q", len(kept.Items[catalog.Tools]), kept.Warnings)
 				}
 			})
 		})

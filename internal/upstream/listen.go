@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -18,12 +19,18 @@ const (
 	relistenFirst  = time.Second
 	relistenMax    = 30 * time.Second
 	relistenProven = 30 * time.Second // a stream that lived so long starts the delays anew
+
+	// gapless is how much later than the first listing the first stream may
+	// come without a second listing. What changes in so short a time is left to
+	// the next listing: a second one in every life would cost more.
+	gapless = 50 * time.Millisecond
 )
 
 // listen is one subscription to a modern server (specification 2026-07-28,
 // basic/patterns/subscriptions), over as many streams as it takes.
 type listen struct {
 	filter []byte
+	lists  bool   // it is about what is listed
 	caught func() // called when a stream is acknowledged after a gap
 
 	life   context.Context // ends the subscription
@@ -76,17 +83,17 @@ func (u *Upstream) listenForLists() {
 	if len(kinds) == 0 {
 		return
 	}
-	u.listen(filter, func() {
+	u.listen(&listen{filter: filter, lists: true, caught: func() {
 		for _, k := range kinds {
 			u.changed(k)
 		}
-	})
+	}})
 }
 
 // listen begins a subscription, on a goroutine of its own that ends with it or
 // with the upstream. nil if the upstream is being closed.
-func (u *Upstream) listen(filter []byte, caught func()) *listen {
-	l := &listen{filter: filter, caught: caught, settled: make(chan struct{})}
+func (u *Upstream) listen(l *listen) *listen {
+	l.settled = make(chan struct{})
 	l.life, l.cancel = context.WithCancel(u.life)
 	if !u.spawn(func() { u.keepListening(l) }) {
 		l.cancel()
@@ -96,32 +103,55 @@ func (u *Upstream) listen(filter []byte, caught func()) *listen {
 }
 
 // keepListening opens one stream after the other, with growing delays, until
-// the server refuses or the subscription ends.
+// the server refuses for good or the subscription ends.
 func (u *Upstream) keepListening(l *listen) {
 	defer l.cancel()
-	delay := relistenFirst
-	for {
+	told := false // of the gap that lasts, because of a refusal
+	for delay := relistenFirst; ; delay = min(2*delay, relistenMax) {
 		begun := time.Now()
-		refused := u.listenOnce(l)
-		if refused != nil || l.life.Err() != nil {
-			l.settle(nil, refused)
+		f := u.listenOnce(l)
+		switch {
+		case l.over(f):
+			l.settle(nil, f)
 			l.tellGap() // nobody will hear of changes from here on
 			return
+		case !refuses(f):
+			told = false
+		case !told: // a listing finds out what has become of the server
+			l.tellGap()
+			told = true
 		}
-		l.mu.Lock()
-		l.gap = true
-		l.mu.Unlock()
+		l.lose()
 		if time.Since(begun) > relistenProven {
 			delay = relistenFirst
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-l.life.Done():
-			timer.Stop()
+		if f != nil && f.Kind == fault.RateLimited {
+			u.spare(f)
 		}
-		delay = min(2*delay, relistenMax)
+		wait := max(delay/2+rand.N(delay/2), time.Duration(u.spared.Load())-time.Since(u.born))
+		if f := u.pause(l.life, wait, methodListen); f != nil {
+			l.settle(nil, u.cut(f))
+			return
+		}
 	}
+}
+
+// opened tells whether a stream was acknowledged. It is valid while the
+// subscription lasts.
+func (l *listen) opened() bool {
+	select {
+	case <-l.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// lose notes that notifications may be lost from here on.
+func (l *listen) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gap = true
 }
 
 // tellGap calls caught if there was a gap, and closes it.
@@ -135,9 +165,9 @@ func (l *listen) tellGap() {
 	}
 }
 
-// listenOnce holds one stream open to its end. It returns a fault if the
-// server refused it, and nil if it ended in any other way.
-func (u *Upstream) listenOnce(l *listen) (refused *fault.Fault) {
+// listenOnce holds one stream open to its end, and returns why it ended; nil
+// if that was in order.
+func (u *Upstream) listenOnce(l *listen) *fault.Fault {
 	id := u.ids.Add(1)
 	req, f := u.encode(&Call{Method: methodListen, Params: wire.Set(nil, l.filter, "notifications")}, id)
 	if f != nil {
@@ -160,26 +190,34 @@ func (u *Upstream) listenOnce(l *listen) (refused *fault.Fault) {
 	case err == nil && msg.Error != nil:
 		return u.rpcFault(methodListen, msg.Error)
 	case err == nil:
-		return nil // ended in order
+		return nil
 	case l.life.Err() != nil && u.life.Err() == nil && !u.link.conn.Info().CancelByClose:
 		u.sendCancelled(id, "the subscription has ended")
 		return nil
 	}
-	return neverListens(u.blame(methodListen, err))
+	return u.blame(methodListen, err)
 }
 
-// neverListens tells a refusal from a stream that could not be opened now.
-func neverListens(f *fault.Fault) *fault.Fault {
+// over tells whether a stream was refused for good. Once there was one, what
+// refuses it may be a server that is starting up, or what is in front of it:
+// only that the server knows no such method is final then.
+func (l *listen) over(f *fault.Fault) bool {
+	return refuses(f) && (!l.opened() || f.Kind == fault.RPC && f.RPC.Code == codeMethodNotFound)
+}
+
+// refuses tells a refusal from a stream that ended or could not be opened now.
+func refuses(f *fault.Fault) bool {
+	if f == nil {
+		return false
+	}
 	switch f.Kind {
 	case fault.HTTPStatus:
-		if f.Status >= 400 && f.Status < 500 {
-			return f
-		}
-	case fault.Unauthorized, fault.Forbidden, fault.Protocol, fault.SessionSuspect:
-		return f
+		return f.Status >= 400 && f.Status < 500
+	case fault.RPC, fault.Unauthorized, fault.Forbidden, fault.Protocol, fault.SessionSuspect:
+		return true
 	default:
+		return false
 	}
-	return nil
 }
 
 // acknowledged is the first message of a stream: what the server agreed to.
@@ -194,6 +232,9 @@ func (u *Upstream) acknowledged(of int64, params []byte) {
 	if l == nil {
 		u.ignored.Add(1)
 		return
+	}
+	if at := time.Duration(u.listed.Load()); l.lists && at != 0 && !l.opened() && time.Since(u.born)-at > gapless {
+		l.lose()
 	}
 	l.settle(wire.Get(params, "notifications"), nil)
 	l.tellGap()
@@ -248,11 +289,11 @@ func subject(uri string) (member, name string) {
 func (u *Upstream) subscribe(uri string) *listen {
 	member, name := subject(uri)
 	filter := wire.Set(nil, slices.Concat([]byte{'['}, wire.AppendString(nil, name), []byte{']'}), member)
-	l := u.listen(filter, func() {
+	l := u.listen(&listen{filter: filter, caught: func() {
 		if u.opts.Updated != nil {
 			u.opts.Updated(uri, wire.Set(nil, wire.AppendString(nil, uri), "uri"))
 		}
-	})
+	}})
 	if l == nil {
 		return nil
 	}

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
@@ -51,19 +53,19 @@ func member(dst []byte, key string, value []byte) []byte {
 // them: the server's own name, our progress token, and the _meta of its era.
 // Everything else stays byte for byte.
 func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
-	p := c.Params
-	if p != nil && !wire.IsObject(p) {
-		f := fault.New(fault.Invalid, c.Method, "params must be an object")
+	var has members
+	if text := has.read(c); text != "" {
+		f := fault.New(fault.Invalid, c.Method, text)
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	p = named(p, c)
-	meta := wire.Get(p, "_meta")
+	p := named(c, &has)
+	meta := has[hasMeta]
 	if !wire.IsObject(meta) {
 		meta = nil
 	}
 	own := retoken(meta, c, id)
-	if !e.modern && wire.Get(meta, metaVersion) != nil && wire.Get(p, "requestState") != nil {
+	if !e.modern && wire.Get(meta, metaVersion) != nil && has[hasState] != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: c.Method, Outcome: fault.NotSent, Err: errForeign}
 	}
 	if e.modern {
@@ -72,7 +74,7 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	if meta == nil {
 		return p, nil
 	}
-	if wire.Get(meta, metaVersion) != nil && wire.Get(p, "task") != nil {
+	if wire.Get(meta, metaVersion) != nil && has[hasTask] != nil {
 		p = wire.Delete(p, "task") // the client of a newer revision knows no such tasks
 	}
 	own = bare(own)
@@ -85,27 +87,85 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	return wire.Set(p, own, "_meta"), nil
 }
 
-// named puts the server's own name where the client's params have another.
-func named(p []byte, c *Call) []byte {
-	if c.Name == "" {
-		return p
+// members are the values of those params that decide here, in the hub or in the
+// endpoint what becomes of a call; nil where absent.
+type members [9][]byte
+
+const (
+	hasMeta = iota
+	hasName
+	hasRef
+	hasTask
+	hasState
+)
+
+var (
+	memberNames = [len(members{})][]byte{
+		hasMeta: []byte("_meta"), hasName: []byte("name"), hasRef: []byte("ref"), hasTask: []byte("task"), hasState: []byte("requestState"),
+		5: []byte("uri"), []byte("arguments"), []byte("taskId"), []byte("inputResponses"),
 	}
-	var path []string
+	metaNames = [...][]byte{[]byte(metaToken), []byte(metaVersion), []byte(metaClientInfo), []byte(metaCapabilities), []byte(metaLogLevel)}
+	refNames  = [...][]byte{[]byte("type"), []byte("name"), []byte("uri")}
+)
+
+// read returns why the params cannot be sent, "" if they can. A member that is
+// there twice, or in another case, might be read by the server as another than
+// the one that was decided by: it could name a tool that is denied, or the
+// progress token of another client.
+func (m *members) read(c *Call) string {
+	switch {
+	case c.Params == nil:
+		return ""
+	case !wire.IsObject(c.Params):
+		return "params must be an object"
+	case !utf8.Valid(c.Params):
+		return "params are not UTF-8"
+	}
+	names := memberNames[:]
+	if !standard(c.Method) {
+		names = names[:hasMeta+1] // the others mean whatever they mean there
+	}
+	twice := wire.Pick(c.Params, names, m[:])
+	var in [len(metaNames)][]byte
+	if twice == "" {
+		twice = wire.Pick(m[hasMeta], metaNames[:], in[:])
+	}
+	if twice == "" {
+		clear(in[:])
+		twice = wire.Pick(m[hasRef], refNames[:], in[:])
+	}
+	if twice != "" {
+		return twice + " is there twice, or in another case"
+	}
+	return ""
+}
+
+// standard tells the methods whose params the protocol defines.
+func standard(method string) bool {
+	switch method {
+	case methodCallTool, "prompts/get", "resources/read", "completion/complete":
+		return true
+	default:
+		return strings.HasPrefix(method, "tasks/")
+	}
+}
+
+// named puts the server's own name where the client's params have another.
+func named(c *Call, has *members) []byte {
+	now, path := has[hasName], []string{"name"}
 	switch c.Method {
 	case methodCallTool, "prompts/get":
-		path = []string{"name"}
 	case "completion/complete":
-		if wire.Get(p, "ref", "name") == nil {
-			return p
+		if now, path = wire.Get(has[hasRef], "name"), []string{"ref", "name"}; now == nil {
+			return c.Params
 		}
-		path = []string{"ref", "name"}
 	default:
-		return p
+		return c.Params
 	}
-	if now, ok := wire.Text(wire.Get(p, path...)); ok && now == c.Name {
-		return p
+	if text, ok := wire.Text(now); c.Name == "" || ok && text == c.Name {
+		return c.Params
 	}
-	return wire.Set(p, wire.AppendString(nil, c.Name), path...)
+	return wire.Set(c.Params, wire.AppendString(nil, c.Name), path...)
 }
 
 // retoken replaces the client's progress token by the request's own id, which

@@ -97,6 +97,44 @@ func TestParamsMustBeAnObject(t *testing.T) {
 	}
 }
 
+// A server that ignores case, or takes the first of two, would do something
+// else than what was decided about.
+func TestParamsReadInOneWay(t *testing.T) {
+	const version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+	for p, method := range map[string]string{
+		`{"name":"safe","Name":"danger"}`:                     "tools/call",
+		`{"name":"danger","name":"safe"}`:                     "tools/call",
+		`{"name":"safe","n\u0041me":"danger"}`:                "prompts/get",
+		`{"name":"safe","arguments":{},"argumentſ":{}}`:       "tools/call",
+		`{"uri":"file:///a","URI":"file:///b"}`:               "resources/read",
+		`{"taskId":"a","taskID":"b"}`:                         "tasks/get",
+		`{"name":"safe","requeststate":"x"}`:                  "tools/call",
+		`{"ref":{"type":"ref/prompt","name":"a","NAME":"b"}}`: "completion/complete",
+		`{"_meta":{},"_META":{"progressToken":1}}`:            "acme/other",
+		`{"_meta":{"progressToken":1,"progressToken":2}}`:     "tools/call",
+		`{"_meta":{"ProgressToken":1}}`:                       "tools/call",
+		`{"_meta":{` + version + `,` + version + `}}`:         "tools/call",
+		"{\"name\":\"safe\",\"arguments\":{\"a\":\"\xff\"}}":  "tools/call",
+	} {
+		for _, version := range []string{"", "2026-07-28"} {
+			e := newEnvelope(version, "everline", "1")
+			got, f := e.params(&Call{Method: method, Name: "own", Params: []byte(p), Progress: func([]byte) {}}, 9)
+			if f == nil || f.Kind != fault.Invalid || f.Outcome != fault.NotSent {
+				t.Errorf("%s %s: %v, %s", method, p, f, got)
+			}
+		}
+	}
+	e := newEnvelope("", "everline", "1")
+	for p, method := range map[string]string{
+		`{"name":"own","arguments":{"name":1,"Name":2,"_meta":{},"_Meta":{}},"x":1,"X":2}`: "tools/call",
+		`{"name":"a","Name":"b"}`: "acme/other",
+	} {
+		if got, f := e.params(&Call{Method: method, Name: "own", Params: []byte(p)}, 9); f != nil || string(got) != p {
+			t.Errorf("%s %s: %v, %s", method, p, f, got)
+		}
+	}
+}
+
 func FuzzParams(f *testing.F) {
 	f.Add(`{"_meta":{"progressToken":1,"io.modelcontextprotocol/logLevel":"x"},"name":"n"}`)
 	f.Add(`{"_meta":{"a":{"b":[1,2,{"_meta":{}}]}} , "name":null}`)

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
 )
 
 // Ping asks for a sign of life in the way of the server's era: ping, or
-// server/discover toward a modern one. Any answer is one, also an error. A
-// server whose HTTP layer refuses ping is asked for tools/list, and if that
-// works always from then on.
+// server/discover toward a modern one. Any answer is one, also an error, but
+// that of a modern server where a legacy one was. A server whose HTTP layer
+// refuses ping is asked for tools/list, and if that works always from then on.
 func (u *Upstream) Ping(ctx context.Context) error {
 	f := u.knock(ctx, *u.probe.Load())
 	if f == nil {
@@ -28,8 +29,11 @@ func (u *Upstream) Ping(ctx context.Context) error {
 const listTools = "tools/list"
 
 func (u *Upstream) knock(ctx context.Context, method string) *fault.Fault {
-	_, f := u.ask(ctx, method, nil)
+	msg, f := u.ask(ctx, method, nil)
 	if f == nil {
+		if !u.era.Modern && u.era.Transport == transport.HTTP && refusesEra(errorCode(&msg)) {
+			return &fault.Fault{Kind: fault.SessionLost, Op: method, Err: errOtherEra}
+		}
 		return nil
 	}
 	switch f.Kind {
@@ -181,8 +185,10 @@ func (u *Upstream) lostFor(ctx context.Context) bool {
 }
 
 // decide says what an answer means that may be that of a lost session. One
-// ping tells: if that too is answered like this, the session is gone, the
-// upstream ends, and the call was not executed.
+// ping tells: if that too is answered like this, the session is gone and the
+// upstream ends. The call was refused for it, unless the answer is a 5xx: that
+// comes from what is in front of a server, too, when the server died over the
+// very call, and with it the session.
 func (u *Upstream) decide(ctx context.Context, f *fault.Fault) *fault.Fault {
 	out := *f
 	out.Kind = fault.HTTPStatus
@@ -190,7 +196,10 @@ func (u *Upstream) decide(ctx context.Context, f *fault.Fault) *fault.Fault {
 		out.Kind = fault.Protocol
 	}
 	if u.lostFor(ctx) {
-		out.Kind, out.Outcome = fault.SessionLost, fault.NotSent
+		out.Kind = fault.SessionLost
+		if f.Status < http.StatusInternalServerError {
+			out.Outcome = fault.NotSent
+		}
 	}
 	return &out
 }

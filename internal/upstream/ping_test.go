@@ -194,6 +194,35 @@ func TestFaultP3_PingIsARequest(t *testing.T) {
 	}
 }
 
+// A 404 to ping may mean the method alone: what else the session is asked for
+// decides, and decides against it where the session is gone.
+func TestFaultP1_404ForPingAlone(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	s.On("ping", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Status: 404, Body: "not found"} })
+	opts, _ := options(overWeb(t, s))
+	u := start(t, opts)
+	for range 2 {
+		if err := u.Ping(t.Context()); err != nil || u.Err() != nil {
+			t.Fatalf("Ping: %v, ended: %v", err, u.Err())
+		}
+	}
+	call(t, u, `{"name":"echo"}`)
+	if n := s.Count("ping"); n != 1 {
+		t.Errorf("%d pings", n)
+	}
+	s.DropSessions()
+	if f := faultOf(t, u.Ping(t.Context())); f.Kind != fault.SessionLost {
+		t.Errorf("Ping of a lost session: %v (%v)", f, f.Kind)
+	}
+	lost := start(t, opts)
+	s.DropSessions()
+	_ = lost.Ping(t.Context())
+	<-lost.Done()
+	if k := faultOf(t, lost.Err()).Kind; k != fault.SessionLost {
+		t.Errorf("Err of kind %v", k)
+	}
+}
+
 func TestFaultP4_HealthUsesTheSession(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	opts, _ := options(overWeb(t, s))

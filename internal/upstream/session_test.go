@@ -3,6 +3,7 @@ package upstream
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
@@ -48,7 +49,6 @@ func TestFaultA4_SuspicionIsProbed(t *testing.T) {
 	for name, gone := range map[string]mcptest.Reply{
 		"400 null id": {Status: 400, Body: `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session"},"id":null}`},
 		"400 text":    {Status: 400, Body: "Bad Request: Session"},
-		"503":         {Status: 503},
 		"200 null id": {Body: `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session"},"id":null}`},
 		// A5: no challenge, so no login can help.
 		"401 (A5)": {Status: 401, Body: "session not found"},
@@ -75,6 +75,67 @@ func TestFaultA4_SuspicionIsProbed(t *testing.T) {
 				t.Error("executed")
 			}
 		})
+	}
+}
+
+// A 503 ends the session that turns out to be gone, and proves nothing about
+// the call: a proxy says it, too, when its server died over that very call.
+func TestFaultA6_A503ProvesNothingAboutTheCall(t *testing.T) {
+	for name, gone := range map[string]mcptest.Reply{
+		"and then 503": {Status: 503},
+		"and then 404": {Status: 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, u := sessionServer(t)
+			s.SetGone(gone)
+			s.On("tools/call", func(*mcptest.Request) *mcptest.Reply {
+				s.DropSessions()
+				return &mcptest.Reply{Run: true, Status: 503, Body: "upstream connect error: connection termination"}
+			})
+			_, err := u.Call(t.Context(), workCall())
+			if f := faultOf(t, err); f.Kind != fault.SessionLost || f.Outcome != fault.Unknown || f.Status != 503 {
+				t.Errorf("%v (%v, %v)", f, f.Kind, f.Outcome)
+			}
+			<-u.Done()
+			if k := faultOf(t, u.Err()).Kind; k != fault.SessionLost {
+				t.Errorf("Err of kind %v", k)
+			}
+		})
+	}
+}
+
+// A legacy server may use the codes of the modern era for errors of its own,
+// about calls that it executed. They pass through, and cost nothing; not even
+// where the session is lost at the same moment.
+func TestFaultJ2_CodesThatLookLikeAnotherEra(t *testing.T) {
+	for _, raw := range []string{
+		`{"code":-32022,"message":"account is locked"}`,
+		`{"code":-32022,"message":"version conflict","data":{"supported":["3"]}}`,
+		`{"code":-32020,"message":"done, but the receipt could not be printed"}`,
+	} {
+		check := func(t *testing.T, u *Upstream) {
+			t.Helper()
+			_, err := u.Call(t.Context(), workCall())
+			if f := faultOf(t, err); f.Kind != fault.RPC || f.Outcome != fault.Answered || string(f.RPC.Raw) != raw {
+				t.Errorf("%v (%v, %v)", f, f.Kind, f.Outcome)
+			}
+		}
+		own := &mcptest.Reply{Error: raw}
+		synctest.Test(t, func(t *testing.T) {
+			s := mcptest.New(mcptest.Config{})
+			s.On("tools/call", func(*mcptest.Request) *mcptest.Reply { return own })
+			u, _ := inMemory(t, s)
+			if check(t, u); u.Err() != nil || s.Count("ping") != 0 {
+				t.Errorf("ended: %v, after %d pings", u.Err(), s.Count("ping"))
+			}
+		})
+		s, u := sessionServer(t)
+		s.On("tools/call", func(*mcptest.Request) *mcptest.Reply { return own })
+		if check(t, u); u.Err() != nil {
+			t.Errorf("ended: %v", u.Err())
+		}
+		s.On("tools/call", func(*mcptest.Request) *mcptest.Reply { s.DropSessions(); return own })
+		check(t, u)
 	}
 }
 

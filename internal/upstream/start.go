@@ -18,6 +18,9 @@ const (
 	silenceMeansLegacy = 2 * time.Second
 	// httpSilence is the same for a URL, where a server may be far.
 	httpSilence = 10 * time.Second
+	// knownSilence is the same for a server that was modern in its last life,
+	// over any transport.
+	knownSilence = 10 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
 	abandonTimeout = 5 * time.Second
 	// sessionWait is how long the answer to initialize is waited for when the
@@ -101,20 +104,17 @@ func (u *Upstream) allows(k transport.Kind) bool {
 
 // retrace shakes hands as an earlier life did.
 func (u *Upstream) retrace(ctx context.Context, e Era) *fault.Fault {
-	if !e.Modern {
-		if f := u.dial(ctx, e.Transport); f != nil {
-			return f
-		}
-		return u.legacy(ctx, e.Version)
-	}
 	if f := u.dial(ctx, e.Transport); f != nil {
 		return f
 	}
-	found := u.discover(ctx)
-	if found.verdict == notModern && found.fault == nil {
-		return errNotModern()
+	if !e.Modern {
+		return u.legacy(ctx, e.Version)
 	}
-	return found.fault
+	found := u.probeFor(ctx, knownSilence)
+	if found.silent() && ctx.Err() == nil {
+		return u.legacyAfter(ctx, found)
+	}
+	return u.settle(ctx, found)
 }
 
 // refuted tells whether a failure says that the server is not what it was: it
@@ -131,20 +131,24 @@ func refuted(f *fault.Fault) bool {
 }
 
 // findStdio probes a child. Whatever is no modern answer, silence too, means
-// legacy; a child that exits on the probe is started again and not probed.
+// legacy; a child that ends on the probe, or once it has answered it, is
+// started again and not probed.
 func (u *Upstream) findStdio(ctx context.Context) *fault.Fault {
 	if f := u.dial(ctx, u.kind()); f != nil {
 		return f
 	}
 	found := u.probeFor(ctx, silenceMeansLegacy)
-	switch {
-	case found.verdict != notModern:
+	if found.verdict != notModern {
 		return u.settle(ctx, found)
-	case u.linkEnded(found.fault):
-		u.drop()
-		return u.openLegacy(ctx, u.kind())
 	}
-	return u.legacyAfter(ctx, found)
+	if !u.linkEnded(found.fault) {
+		f := u.legacyAfter(ctx, found)
+		if agreed := u.era.Version != ""; f == nil || agreed || !u.linkEnded(f) {
+			return f
+		}
+	}
+	u.drop()
+	return u.openLegacy(ctx, u.kind())
 }
 
 // linkEnded tells whether the link has ended, in particular with its process.
@@ -215,8 +219,11 @@ func (u *Upstream) probeFor(ctx context.Context, d time.Duration) finding {
 
 // settle goes on with what the probe has found out.
 func (u *Upstream) settle(ctx context.Context, found finding) *fault.Fault {
-	if found.verdict == legacyOffered {
+	switch {
+	case found.verdict == legacyOffered:
 		return u.legacy(ctx, found.version)
+	case found.verdict == notModern && found.fault == nil:
+		return errNotModern()
 	}
 	return found.fault
 }
@@ -229,15 +236,14 @@ func (u *Upstream) legacyAfter(ctx context.Context, found finding) *fault.Fault 
 	if f == nil || f.Kind != fault.RPC {
 		return f
 	}
-	silent := found.fault != nil && found.fault.Kind == fault.Deadline
-	if !silent && !modernCode(f.RPC.Code) {
+	if !found.silent() && !modernCode(f.RPC.Code) {
 		return f
 	}
 	again := u.discover(ctx)
 	if again.verdict == notModern {
 		return f
 	}
-	return again.fault
+	return u.settle(ctx, again)
 }
 
 // openLegacy opens a transport and shakes hands without a probe.
@@ -270,6 +276,9 @@ func (u *Upstream) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 	close(l.ready)
 	u.link = l
 	u.era.Transport = k
+	if u.opts.Linked != nil {
+		u.opts.Linked(func() Link { return u.describe(conn) })
+	}
 	return nil
 }
 

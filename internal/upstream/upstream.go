@@ -28,7 +28,8 @@ type Options struct {
 	Updated func(uri string, params []byte) // notifications/resources/updated
 	Log     func(params []byte)             // notifications/message, the whole params
 	Stderr  func(line string)
-	Spawned func(pid int) // a process was started; a handshake may use up two
+	Spawned func(pid int)          // a process was started; a handshake may use up two
+	Linked  func(info func() Link) // a link is open, likewise; info describes it as it is when it is called
 
 	// Owner is the one client that the life is for: what the server says by
 	// itself goes there. nil: the life is shared, and only calls have clients.
@@ -97,6 +98,9 @@ type Call struct {
 
 	// Gen is the life that the call is for; another is not asked. 0: any.
 	Gen uint64
+	// Own tells that everline asks of its own accord, as each new life is told
+	// of the clients' wishes: a good answer then proves no health.
+	Own bool
 	// Answered hears which life has answered with the result, and whether what
 	// that life remembers ends with it, before Call returns; nil: not wanted.
 	Answered func(gen uint64, mortal bool)
@@ -136,7 +140,9 @@ type Upstream struct {
 	heard   atomic.Int64 // when the server was last heard, as nanoseconds since born
 	born    time.Time
 	shown   atomic.Int64           // when a modern server has last proved to be one, likewise; 0: at the handshake alone
-	ignored atomic.Uint64          // messages that meant nothing: unknown notifications, late progress
+	listed  atomic.Int64           // when the first page of a list came, likewise; 0: none did
+	spared  atomic.Int64           // until when the server asked to be left alone, likewise
+	ignored atomic.Uint64          // messages that meant nothing: unknown notifications, late progress, requests that the era forbids
 	probe   atomic.Pointer[string] // the method that asks for a sign of life
 	modern  atomic.Bool            // the server is of the modern era; set once the handshake is over
 	mute    atomic.Bool            // requests of the server cannot be answered: modern Streamable HTTP
@@ -164,7 +170,7 @@ type Upstream struct {
 	knocks  bool                          // pings are running
 	silence *time.Timer
 	doubt   *doubt  // the suspicion that is being decided
-	listed  [4]bool // a kind that was listed on this life
+	known   [4]bool // a kind that was listed on this life
 	sources source  // whether a server that declares nothing lists tools nevertheless
 }
 

@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/slot"
+)
+
+// mortal runs a fleet of one server whose lives end half a second after their
+// start, the first one after lives, and returns how often it was started.
+func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *testing.T, f *Fleet)) int {
+	var starts atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		o := p.options()
+		o.Dial = func(name string, d slot.Dial) slot.Dial {
+			real := p.dial(name, d)
+			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+				srv, lives := p.add("a", cfg), 500*time.Millisecond
+				if starts.Add(1) == 1 {
+					lives = first
+				}
+				u, err := real(ctx, s, gen, h)
+				if err == nil {
+					time.AfterFunc(lives, srv.Close)
+				}
+				return u, err
+			}
+		}
+		f := start(t, configOf("a"), o)
+		defer stop(t, f)
+		body(t, f)
+		time.Sleep(10 * time.Minute)
+		if seen := f.Slot("a").View().Seen(); seen != "failed" {
+			t.Errorf("after ten minutes of crashes it is seen as %s", seen)
+		}
+	})
+	return int(starts.Load())
+}
+
+// TestOwnRequestsProveNothing: a server that dies after each start ends in the
+// slow probe, whatever everline has to tell each of its lives by itself.
+func TestOwnRequestsProveNothing(t *testing.T) {
+	const few = 12 // starts in ten minutes: the fast budget and some slow probes
+	resources := []string{`{"uri":"file:///r","name":"r"}`}
+	for _, era := range []mcptest.Era{mcptest.Legacy, mcptest.Modern} {
+		n := mortal(t, mcptest.Config{Era: era}, time.Second, func(_ *testing.T, f *Fleet) { f.SetLevel("info") })
+		if n > few {
+			t.Errorf("era %v: told of the log level it is started %d times", era, n)
+		}
+		n = mortal(t, mcptest.Config{Era: era, Resources: resources}, 5*time.Second, func(t *testing.T, f *Fleet) {
+			if _, err := f.Subscribe(t.Context(), nil, "a", "file:///r", func([]byte) {}); err != nil {
+				t.Error(err)
+			}
+		})
+		if n > few {
+			t.Errorf("era %v: subscribed to it is started %d times", era, n)
+		}
+	}
+}

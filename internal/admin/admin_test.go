@@ -109,7 +109,7 @@ func newFake(t *testing.T) *fakeHub {
 	return &fakeHub{cfg: cfg, states: []everline.Status{
 		{Name: "up", State: "connected", Generation: 3, Transport: "stdio", PID: 1 << 30, Era: "legacy", Calls: 7, Handshake: []everline.HandshakePhase{{Name: "spawn", Took: 4200 * time.Microsecond}}, P50: 1500 * time.Microsecond, P95: 310 * time.Millisecond, Version: "2025-06-18", Counts: [4]int{1, 2, 3, 4}, CatalogAt: since, Since: since, Origin: cfg.Servers[0].Origin},
 		{
-			Name: "down", State: "disconnected", Generation: 9, Transport: "auto", URL: "http://h/", Next: since, Attempt: 2, Origin: cfg.Servers[1].Origin, Remedy: "everline logs down",
+			Name: "down", State: "disconnected", Generation: 9, Transport: "auto", URL: "http://h/", AwaySince: since, Next: since, Attempt: 2, Origin: cfg.Servers[1].Origin, Remedy: "everline logs down",
 			Cause: &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Stderr: []string{"key is secret-value"}, Err: errors.New("exit 1 with secret-value")},
 		},
 	}}
@@ -177,15 +177,49 @@ func TestStatus(t *testing.T) {
 	}
 	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":1073741824,"era":"legacy",` +
 		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"toolTokensEstimate":0,"catalogAt":"2026-01-02T03:04:05Z",` +
-		`"since":"2026-01-02T03:04:05Z","nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
-		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"sessions":[],"noise":0,"stderrBytesPerSecond":0,` +
+		`"since":"2026-01-02T03:04:05Z","awaySince":null,"nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"sessions":[],"noise":0,"ignored":0,"stderrBytesPerSecond":0,` +
 		`"calls":7,"handshake":[{"phase":"spawn","ms":4.2}],"latencyMsP50":1.5,"latencyMsP95":310,"memoryBytes":null}`
 	if string(up) != want {
 		t.Errorf("got  %s\nwant %s", up, want)
 	}
 	down := st.Servers[1]
-	if *down.Cause != "exit 1 with ***" || down.Stderr[0] != "key is ***" || *down.CauseKind != "exited" || *down.Exit != "exit 1" || !down.NextAttempt.Equal(since) {
+	if *down.Cause != "exit 1 with ***" || down.Stderr[0] != "key is ***" || *down.CauseKind != "exited" || *down.Exit != "exit 1" || !down.NextAttempt.Equal(since) || !down.AwaySince.Equal(since) {
 		t.Errorf("down: %+v", down)
+	}
+}
+
+// TestStatusOfTheFiles has files that are refused twice, and then a listen
+// address that this everline does not have.
+func TestStatusOfTheFiles(t *testing.T) {
+	h := newFake(t)
+	h.cfg.Warnings, h.cfg.Listen = nil, "127.0.0.1:2"
+	a := New(Options{Hub: h, Listen: "127.0.0.1:1"})
+	status := func() (st Status) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/status", nil))
+		if err := json.Unmarshal(w.Body.Bytes(), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	if st := status(); len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "from 127.0.0.1:1 to 127.0.0.1:2 only with a restart") || st.ConfigErrorSince != nil {
+		t.Errorf("%q, %v", st.Warnings, st.ConfigErrorSince)
+	}
+	h.cfg.Listen = "127.0.0.1:1"
+	a.ConfigError(&fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("secret-value is not trusted"), Remedy: "everline trust x"})
+	first := status()
+	if *first.ConfigError != "read configuration: *** is not trusted" || *first.ConfigRemedy != "everline trust x" || first.ConfigErrorSince == nil || len(first.Warnings) != 0 {
+		t.Fatalf("%+v", first)
+	}
+	a.ConfigError(errors.New("still not"))
+	if again := status(); !again.ConfigErrorSince.Equal(*first.ConfigErrorSince) || again.ConfigRemedy != nil {
+		t.Errorf("%+v", again)
+	}
+	a.ConfigError(nil)
+	if st := status(); st.ConfigError != nil || st.ConfigErrorSince != nil {
+		t.Errorf("%+v", st)
 	}
 }
 
@@ -221,12 +255,15 @@ func TestOperations(t *testing.T) {
 func TestCall(t *testing.T) {
 	h := newFake(t)
 	c := serve(t, h, NewJournal())
-	got, err := c.Call(t.Context(), CallRequest{Server: "up", Tool: "t", Arguments: json.RawMessage(`{"a":1.0}`)})
+	got, err := c.Call(t.Context(), CallRequest{Server: "up", Tool: "t", Arguments: json.RawMessage(`{"a" : 1.0, "b":"<b>&"}`)})
 	if err != nil || string(got) != `{"content":[],"n":1.0}` {
 		t.Errorf("call: %s, %v", got, err)
 	}
-	if h.call.Method != "tools/call" || h.call.Server != "up" || h.call.Name != "t" || string(h.call.Params) != `{"name":"t","arguments":{"a":1.0}}` {
+	if h.call.Method != "tools/call" || h.call.Server != "up" || h.call.Name != "t" || string(h.call.Params) != `{"name":"t","arguments":{"a" : 1.0, "b":"<b>&"}}` {
 		t.Errorf("hub got %+v, %s", h.call, h.call.Params)
+	}
+	if _, err := c.Call(t.Context(), CallRequest{Tool: "t", Arguments: json.RawMessage(`{},`)}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("arguments that are not JSON: %v", err)
 	}
 	if _, err := c.Call(t.Context(), CallRequest{Server: "down"}); err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("no tool: %v", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,9 @@ type Options struct {
 	Version  string
 	StateDir string
 	Config   []string // the configuration files
+	// Listen is the address that the configuration named when the endpoint was
+	// opened; "" if it does not say where that is.
+	Listen string
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -54,10 +58,17 @@ type API struct {
 	opts    Options
 	started time.Time
 	hider   atomic.Pointer[hider]
-	broken  atomic.Pointer[string] // why the configuration is not reloaded; nil if it is
+	broken  atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory  memory
 	stop    chan struct{} // closed by EndStreams
 	end     func()
+}
+
+// A refusal is why files are not applied, and since when none were that are
+// newer than the applied ones.
+type refusal struct {
+	fault *fault.Fault
+	since time.Time
 }
 
 // A hider belongs to one configuration.
@@ -97,8 +108,20 @@ func (a *API) ConfigError(err error) {
 		a.broken.Store(nil)
 		return
 	}
-	text := err.Error()
-	a.broken.Store(&text)
+	r := &refusal{fault.From("reload", err), time.Now()}
+	if old := a.broken.Load(); old != nil {
+		r.since = old.since
+	}
+	a.broken.Store(r)
+}
+
+// NeedsRestart says what of a configuration takes effect only in an everline
+// that is started anew.
+func (a *API) NeedsRestart(cfg *config.Config) []string {
+	if a.opts.Listen == "" || cfg.Listen == a.opts.Listen {
+		return nil
+	}
+	return []string{"the listen address changes from " + a.opts.Listen + " to " + cfg.Listen + " only with a restart of everline"}
 }
 
 // Handler serves the API. It checks no identity: whoever can open the socket
@@ -125,8 +148,11 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	hide := a.hide()
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
-		Config: a.opts.Config, ConfigError: a.broken.Load(), Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
+		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
 		Leftovers: []Leftover{},
+	}
+	if r := a.broken.Load(); r != nil {
+		st.ConfigError, st.ConfigRemedy, st.ConfigErrorSince = known(hide(r.fault.Error())), known(hide(r.fault.Remedy)), &r.since
 	}
 	for _, l := range a.opts.Hub.Leftovers() {
 		st.Leftovers = append(st.Leftovers, Leftover(l))
@@ -134,6 +160,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	for _, warning := range cfg.Warnings {
 		st.Warnings = append(st.Warnings, warning.String())
 	}
+	st.Warnings = append(st.Warnings, a.NeedsRestart(cfg)...)
 	required := map[string]bool{}
 	for _, s := range cfg.Servers {
 		required[s.Name] = s.Required
@@ -263,14 +290,9 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 	if len(req.Arguments) == 0 {
 		req.Arguments = json.RawMessage("{}")
 	}
-	params, err := json.Marshal(struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}{req.Tool, req.Arguments})
-	if err != nil {
-		a.fail(w, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err})
-		return
-	}
+	// The arguments go on as they came: json.Marshal rewrites raw bytes.
+	name, _ := json.Marshal(req.Tool) // any string can be encoded
+	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), req.Arguments, []byte{'}'})
 	if req.Server != "" {
 		if _, ok := a.opts.Hub.Server(req.Server); !ok {
 			a.fail(w, a.noServer("call", req.Server))
@@ -281,7 +303,13 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 	if req.Probe {
 		send = a.opts.Hub.Probe
 	}
-	result, err := send(r.Context(), &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
+	ctx := r.Context()
+	if req.TimeoutMS > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ofMillis(req.TimeoutMS))
+		defer cancel()
+	}
+	result, err := send(ctx, &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
 	if err != nil {
 		a.fail(w, err)
 		return

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -98,7 +99,16 @@ func (c *Client) Operate(ctx context.Context, server, op string, wait time.Durat
 
 // Call is POST /v1/call: the tool's raw result.
 func (c *Client) Call(ctx context.Context, r CallRequest) (json.RawMessage, error) {
+	arguments := r.Arguments
+	r.Arguments = nil
 	data, err := json.Marshal(r)
+	if err == nil && len(arguments) > 0 {
+		if !json.Valid(arguments) {
+			err = errors.New("the arguments are not JSON")
+		}
+		// As they are: json.Marshal rewrites raw bytes.
+		data = slices.Concat(data[:len(data)-1], []byte(`,"arguments":`), arguments, []byte{'}'})
+	}
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err}
 	}

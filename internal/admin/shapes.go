@@ -25,9 +25,11 @@ type Status struct {
 	StateDir  string    `json:"stateDir"`
 	Config    []string  `json:"config"` // the files
 	// ConfigError is why the files, as they are now, are not applied; null if they are.
-	ConfigError *string  `json:"configError"`
-	Warnings    []string `json:"warnings"` // of the configuration that is applied
-	Servers     []Server `json:"servers"`
+	ConfigError      *string    `json:"configError"`
+	ConfigRemedy     *string    `json:"configRemedy"` // what to type about it
+	ConfigErrorSince *time.Time `json:"configErrorSince"`
+	Warnings         []string   `json:"warnings"` // of the configuration that is applied
+	Servers          []Server   `json:"servers"`
 	// Leftovers are processes of an earlier everline that were alive when this
 	// one started, and that it ended.
 	Leftovers []Leftover `json:"leftovers"`
@@ -57,6 +59,7 @@ type Server struct {
 	ToolTokens      int        `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
 	CatalogAt       *time.Time `json:"catalogAt"`          // when that catalog was listed
 	Since           *time.Time `json:"since"`              // when the state began
+	AwaySince       *time.Time `json:"awaySince"`          // since when no life serves that should, over all attempts; null if one does, or if it is idle or disabled
 	NextAttempt     *time.Time `json:"nextAttempt"`
 	Attempt         int        `json:"attempt"` // lives lost in a row
 	Cause           *string    `json:"cause"`
@@ -70,7 +73,8 @@ type Server struct {
 	Remedy          *string    `json:"remedy"` // what to type
 	Warnings        []string   `json:"warnings"`
 	Sessions        []Session  `json:"sessions"`             // with isolation session: the lives of single clients
-	Noise           uint64     `json:"noise"`                // lines of this life where messages belong that were none
+	Noise           uint64     `json:"noise"`                // lines where messages belong that were none: of the serving life, or of the newest start
+	Ignored         uint64     `json:"ignored"`              // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate      float64    `json:"stderrBytesPerSecond"` // of late
 	Calls           uint64     `json:"calls"`                // that have ended since everline started, however they did
 	Handshake       []Phase    `json:"handshake"`            // how the serving life came up
@@ -93,6 +97,7 @@ type Session struct {
 	Generation uint64     `json:"generation"` // counted within the session
 	PID        *int       `json:"pid"`
 	Since      *time.Time `json:"since"`
+	AwaySince  *time.Time `json:"awaySince"`
 	Out        int        `json:"out"` // calls in flight
 	Cause      *string    `json:"cause"`
 }
@@ -133,7 +138,8 @@ type CallRequest struct {
 	Server    string          `json:"server,omitempty"`
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Probe     bool            `json:"probe,omitempty"` // a drill's own call, not a client's
+	Probe     bool            `json:"probe,omitempty"`     // a drill's own call, not a client's
+	TimeoutMS int64           `json:"timeoutMs,omitempty"` // 0: as long as the request lasts
 }
 
 // Version is the answer of GET /v1/version.
@@ -193,10 +199,10 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		Tools: st.Counts[everline.Tools], Prompts: st.Counts[everline.Prompts],
 		Resources: st.Counts[everline.Resources], Templates: st.Counts[everline.Templates],
 		ToolTokens: st.Tokens,
-		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
+		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), AwaySince: knownTime(st.AwaySince), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide),
-		Noise: st.Noise, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
+		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
 	}
 	s.Handshake = make([]Phase, len(st.Handshake))
 	for i, p := range st.Handshake {
@@ -204,7 +210,7 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 	}
 	s.Sessions = make([]Session, len(st.Sessions))
 	for i, o := range st.Sessions {
-		s.Sessions[i] = Session{Client: o.Client, State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), Out: o.Out}
+		s.Sessions[i] = Session{Client: o.Client, State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), AwaySince: knownTime(o.AwaySince), Out: o.Out}
 		if o.Cause != nil {
 			s.Sessions[i].Cause = known(hide(o.Cause.Text()))
 		}

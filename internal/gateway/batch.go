@@ -3,26 +3,27 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
 )
 
 // postBatch serves a JSON-RPC batch, which the 2025-03-26 revision alone has:
 // the answers to its requests, in their order, as one array.
-func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, frames [][]byte, accept accepted) {
+func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, body []byte, accept accepted) {
 	s := g.sessionOf(w, r)
 	if s == nil {
 		return
 	}
 	defer g.table.unpin(s)
-	if v := s.protocol(); v != batchVersion && v != firstVersion {
-		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Invalid request: protocol version "+v+" has no batches")
+	frames, bad := split(body, s.protocol(), g.opts.MaxInFlight)
+	if bad != nil {
+		g.writeJSON(w, bad)
 		return
 	}
-	if len(frames) == 0 || len(frames) > g.opts.MaxInFlight {
-		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Invalid request: an empty or too large batch")
-		return
-	}
-	answers := g.serveBatch(context.WithoutCancel(r.Context()), s, frames)
+	answers := g.startBatch(context.WithoutCancel(r.Context()), s, frames)()
 	if len(answers) == 0 {
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -31,8 +32,56 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, frames [][]b
 	p.finish(answer{head: joinBatch(answers)})
 }
 
-// serveBatch serves all requests of a batch at the same time.
-func (g *Gateway) serveBatch(ctx context.Context, s *session, frames [][]byte) []*answer {
+// split returns the messages of a batch, or the answer that refuses it.
+func split(frame []byte, version string, limit int) ([][]byte, *answer) {
+	if version != batchVersion && version != firstVersion {
+		return nil, refuse(nil, codeInvalidRequest, "Invalid request: there are batches in sessions of protocol version "+batchVersion+" and before alone")
+	}
+	all, ok := wire.Batch(frame)
+	if !ok {
+		_, bad := parse(frame) // says where it is no JSON
+		return nil, bad
+	}
+	var frames [][]byte
+	for f := range all {
+		if len(frames) == limit {
+			return nil, refuse(nil, codeInvalidRequest, "Invalid request: the batch is too large")
+		}
+		frames = append(frames, f)
+	}
+	if len(frames) == 0 {
+		return nil, refuse(nil, codeInvalidRequest, "Invalid request: the batch is empty")
+	}
+	return frames, nil
+}
+
+// startBatch begins to serve all requests of a batch at the same time; wait
+// returns the answers. Each is registered when it returns, so that a cancel that
+// comes right behind finds it.
+func (g *Gateway) startBatch(ctx context.Context, s *session, frames [][]byte) (wait func() []*answer) {
+	notice := func(rq *request, _ []byte) {
+		rq.sess = s
+		g.notice(rq)
+	}
+	return startBatch(frames, notice, func(rq *request, _ []byte) func() answer {
+		rq.sess, rq.flying = s, true
+		ctx, fl, err := g.flights.begin(ctx, rq)
+		if err != nil {
+			return func() answer { return rq.failure(fault.From(rq.msg.Method, err)) }
+		}
+		return func() answer {
+			defer g.flights.end(fl)
+			return g.serve(ctx, rq)
+		}
+	})
+}
+
+// startBatch calls notice with each notification of a batch and begin with each
+// request, in their order; what begin returns runs beside. wait returns the
+// answers, in the order of the requests.
+func startBatch(
+	frames [][]byte, notice func(rq *request, frame []byte), begin func(rq *request, frame []byte) (serve func() answer),
+) (wait func() []*answer) {
 	var answers []*answer
 	var all sync.WaitGroup
 	for _, f := range frames {
@@ -41,19 +90,19 @@ func (g *Gateway) serveBatch(ctx context.Context, s *session, frames [][]byte) [
 		case bad != nil:
 			answers = append(answers, bad)
 		case !rq.msg.IsRequest():
-			rq.sess = s
-			g.notice(rq)
+			notice(rq, f)
 		case rq.msg.Method == methodInitialize:
 			answers = append(answers, rq.errorAnswer(codeInvalidRequest, "Invalid request: initialize in a batch", nil))
 		default:
-			rq.sess = s
-			a := new(answer)
+			a, serve := new(answer), begin(rq, f)
 			answers = append(answers, a)
-			all.Go(func() { *a = g.serve(ctx, rq) })
+			all.Go(func() { *a = serve() })
 		}
 	}
-	all.Wait()
-	return answers
+	return func() []*answer {
+		all.Wait()
+		return slices.DeleteFunc(answers, func(a *answer) bool { return a.silent })
+	}
 }
 
 func joinBatch(answers []*answer) []byte {

@@ -51,6 +51,7 @@ type bridge struct {
 type flown struct {
 	rq     *request
 	cancel context.CancelFunc
+	ended  <-chan struct{}
 }
 
 // Bridge connects the client on in and out with the daemon at url until in
@@ -59,8 +60,8 @@ type flown struct {
 func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error {
 	opts := Options{}.filled()
 	tr := http.DefaultTransport.(*http.Transport).Clone()
-	calls, cancel := context.WithCancel(ctx)
-	defer cancel()
+	calls, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	b := &bridge{
 		url: url, web: &http.Client{Transport: tr}, life: calls, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
@@ -79,7 +80,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	select {
 	case err = <-reading:
 		reading = nil
-		defer time.AfterFunc(eofGrace, cancel).Stop()
+		defer time.AfterFunc(eofGrace, func() { cancel(errLeft) }).Stop()
 	case err = <-writing:
 		writing = nil
 	case <-lines.stuck:
@@ -88,7 +89,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		cancel()
+		cancel(err)
 	}
 	b.lane.drain()
 	b.endStanding()
@@ -154,6 +155,10 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 
 // take passes one message on.
 func (b *bridge) take(ctx context.Context, line []byte) {
+	if wire.IsBatch(line) {
+		b.takeBatch(ctx, line)
+		return
+	}
 	rq, bad := parse(line)
 	if bad != nil {
 		b.feed.answer(bad.frame())
@@ -164,51 +169,99 @@ func (b *bridge) take(ctx context.Context, line []byte) {
 		b.notice(ctx, rq, line)
 		return
 	}
-	if bad := b.lane.enter(rq); bad != nil {
+	serve, bad := b.begin(ctx, rq, line)
+	if bad != nil {
 		b.feed.answer(bad.frame())
 		return
 	}
-	call, cancel := context.WithCancel(ctx)
-	b.mu.Lock()
-	b.flying[string(rq.msg.ID)] = flown{rq, cancel}
-	b.mu.Unlock()
 	go func() { // ends with its request; the lane's drain waits for it
-		defer b.lane.leave(rq)
-		defer cancel()
-		b.serve(call, rq, line)
-		b.mu.Lock()
-		delete(b.flying, string(rq.msg.ID))
-		b.mu.Unlock()
+		defer b.lane.work.Done()
+		if a := serve(); !a.silent {
+			b.feed.answer(a.frame())
+		}
 	}()
 }
 
-// serve sends one request and passes on what comes back. One that the client
-// canceled is not answered.
-func (b *bridge) serve(ctx context.Context, rq *request, line []byte) {
+// takeBatch passes the messages of a batch on one by one, and their answers
+// together: so each of them is canceled, repeated and refused like any other.
+func (b *bridge) takeBatch(ctx context.Context, line []byte) {
+	frames, bad := split(line, b.current().version, b.lane.limit)
+	if bad != nil {
+		b.feed.answer(bad.frame())
+		return
+	}
+	if !b.lane.admit() {
+		return
+	}
+	wait := startBatch(frames, func(rq *request, frame []byte) { b.notice(ctx, rq, frame) },
+		func(rq *request, frame []byte) func() answer {
+			serve, bad := b.begin(ctx, rq, frame)
+			if bad != nil {
+				return func() answer { return *bad }
+			}
+			return func() answer {
+				defer b.lane.work.Done()
+				return serve()
+			}
+		})
+	go func() { // ends with its requests; the lane's drain waits for it
+		defer b.lane.work.Done()
+		if answers := wait(); len(answers) > 0 {
+			b.feed.answer(joinBatch(answers))
+		}
+	}()
+}
+
+// begin registers a request, so that a cancel that comes right behind finds it,
+// and returns what serves it; the caller ends the lane's work for it then.
+func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve func() answer, bad *answer) {
+	if bad := b.lane.enter(rq); bad != nil {
+		return nil, bad
+	}
+	id := string(rq.msg.ID)
+	call, cancel := context.WithCancel(ctx)
+	b.mu.Lock()
+	b.flying[id] = flown{rq, cancel, call.Done()}
+	b.mu.Unlock()
+	return func() answer {
+		defer cancel()
+		a := b.serve(call, rq, line)
+		b.mu.Lock()
+		delete(b.flying, id)
+		b.mu.Unlock()
+		b.lane.free(rq) // first: who reads the answer may use the id at once
+		return a
+	}, nil
+}
+
+// serve sends one request and returns the answer. One that the client canceled
+// is not answered.
+func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
 	if rq.msg.Method != methodListen {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, bridgeLimit)
 		defer cancel()
 	}
-	err := b.deliver(ctx, rq, line)
-	if err == nil || rq.muted.Load() || b.life.Err() != nil {
-		return
+	frame, err := b.deliver(ctx, rq, line)
+	a := answer{head: frame}
+	if err != nil {
+		a = rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
 	}
-	a := rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
-	b.feed.answer(a.frame())
+	a.silent = rq.muted.Load()
+	return a
 }
 
 // deliver sends a request, and again where it certainly was not executed and a
-// daemon that starts anew, or a tool that changed, explains why. It is nil once
-// an answer was passed on.
-func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) error {
+// daemon that starts anew, or a tool that changed, explains why. It returns the
+// answer.
+func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) ([]byte, error) {
 	deadline := time.Now().Add(bridgeWait)
 	step := bridgeRetry
 	for tries := 0; ; tries++ {
 		session := b.current()
-		err := b.post(ctx, rq, line, session)
+		frame, err := b.post(ctx, rq, line, session)
 		if err == nil {
-			return nil
+			return frame, nil
 		}
 		again := false
 		switch fault.KindOf(err) {
@@ -223,8 +276,8 @@ func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) error {
 			tries--
 		default: // nothing that trying again would mend
 		}
-		if !again {
-			return err
+		if !again || rq.muted.Load() {
+			return nil, err
 		}
 	}
 }
@@ -255,29 +308,49 @@ func (b *bridge) current() link {
 	return b.session
 }
 
-// notice passes a notification on. Canceling a modern request is ending it.
+// notice passes a notification on.
 func (b *bridge) notice(ctx context.Context, rq *request, line []byte) {
+	pass := func() { b.inform(ctx, rq, line) }
 	if rq.msg.Method == notifyCanceled {
 		b.mu.Lock()
 		f, ok := b.flying[string(rq.fields.requestID)]
 		b.mu.Unlock()
-		if ok {
-			f.rq.muted.Store(true)
-		}
-		if ok && f.rq.modern {
-			f.cancel()
+		switch {
+		case !ok || f.rq.muted.Swap(true):
+			return // it has ended, or is being canceled already
+		case f.rq.modern:
+			f.cancel() // which is the cancel
 			return
 		}
+		pass = func() { b.revoke(ctx, f, rq, line) }
 	}
 	if !b.lane.admit() {
 		return
 	}
-	go func() { // ends with its time; the lane's drain waits for it
+	go func() { // ends with its time, or with the request that it cancels; the lane's drain waits for it
 		defer b.lane.work.Done()
-		ctx, cancel := context.WithTimeout(ctx, bridgeNotice)
-		defer cancel()
-		_ = b.post(ctx, rq, line, b.current()) // nobody waits for its outcome
+		pass()
 	}()
+}
+
+// inform sends a notification; nobody waits for its outcome.
+func (b *bridge) inform(ctx context.Context, rq *request, line []byte) {
+	ctx, cancel := context.WithTimeout(ctx, bridgeNotice)
+	defer cancel()
+	_, _ = b.post(ctx, rq, line, b.current())
+}
+
+// revoke sends a cancel until its request has ended: each is an exchange of its
+// own, and the cancel may have come first.
+func (b *bridge) revoke(ctx context.Context, f flown, rq *request, line []byte) {
+	for step := bridgeRetry; ; step = min(2*step, bridgeMaxStep) {
+		b.inform(ctx, rq, line)
+		select {
+		case <-f.ended: // also with ctx
+			return
+		case <-time.After(step):
+		}
+	}
 }
 
 // remember keeps what a new session has to be told again.
@@ -322,7 +395,7 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 			continue
 		}
 		rq.muted.Store(true)
-		if err := b.post(ctx, rq, line, b.current()); err != nil && i == 0 {
+		if _, err := b.post(ctx, rq, line, b.current()); err != nil && i == 0 {
 			return err
 		}
 	}

@@ -16,30 +16,31 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// post sends one message to the daemon and passes on what comes back. The
-// fault's kind says what can be done: Dial and SessionLost were not executed,
-// and Conflict are headers that do not fit the tool.
-func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) error {
+// post sends one message to the daemon and returns the answer, if it is a
+// request; what comes before it is passed on. The fault's kind says what can be
+// done: Dial and SessionLost were not executed, and Conflict are headers that
+// do not fit the tool.
+func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) ([]byte, error) {
 	b.remember(rq, line)
 	resp, err := b.send(ctx, rq, line, s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if !rq.msg.IsRequest() {
-		return nil
+		return nil, nil
 	}
 	if resp.StatusCode == http.StatusNotFound && !rq.modern && s.id != "" && rq.msg.Method != methodInitialize {
-		return &fault.Fault{Kind: fault.SessionLost, Op: "bridge", Outcome: fault.NotSent, Status: resp.StatusCode}
+		return nil, &fault.Fault{Kind: fault.SessionLost, Op: "bridge", Outcome: fault.NotSent, Status: resp.StatusCode}
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		return b.passEvents(ctx, rq, resp)
+		return b.readEvents(ctx, rq, resp)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
 	if err != nil {
-		return linkFault(ctx, err)
+		return nil, linkFault(ctx, err)
 	}
-	return b.passBody(rq, resp, body)
+	return b.readBody(rq, resp, body)
 }
 
 // send makes the HTTP request.
@@ -97,50 +98,45 @@ func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 	}
 }
 
-// passBody passes on a JSON answer.
-func (b *bridge) passBody(rq *request, resp *http.Response, body []byte) error {
+// readBody reads a JSON answer.
+func (b *bridge) readBody(rq *request, resp *http.Response, body []byte) ([]byte, error) {
 	msg, err := wire.Parse(body)
 	if err != nil || !msg.IsResponse() {
-		return &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
+		return nil, &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
 	}
 	code, text := wire.DecodeError(msg.Error)
 	if msg.Error != nil && code == codeHeaderMismatch && rq.msg.Method == methodCall {
-		return &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
+		return nil, &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
 	}
 	if msg.Error != nil && wire.IsNull(msg.ID) {
 		body = wire.AppendRawError(nil, rq.msg.ID, msg.Error) // refused before its id was read
 	}
 	b.answered(rq, resp, &msg)
-	if !rq.muted.Load() {
-		b.feed.answer(body)
-	}
-	return nil
+	return body, nil
 }
 
-// passEvents passes on a stream of events up to the answer.
-func (b *bridge) passEvents(ctx context.Context, rq *request, resp *http.Response) error {
-	done := false
+// readEvents reads a stream up to the answer, and passes on what comes before.
+func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Response) ([]byte, error) {
+	var frame []byte
 	err := events(resp.Body, func(data []byte) bool {
 		msg, err := wire.Parse(data)
-		if err != nil {
-			return true
-		}
-		done = msg.IsResponse()
-		if done {
+		switch {
+		case err != nil:
+		case msg.IsResponse():
 			b.answered(rq, resp, &msg)
-		}
-		if !rq.muted.Load() {
+			frame = data
+		case !rq.muted.Load():
 			b.feed.answer(data)
 		}
-		return !done
+		return frame == nil
 	})
-	if done {
-		return nil
+	if frame != nil {
+		return frame, nil
 	}
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return linkFault(ctx, err)
+	return nil, linkFault(ctx, err)
 }
 
 // answered takes what a new session needs from the answer to initialize.
@@ -263,7 +259,7 @@ func linkFault(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		f.Kind = fault.Deadline
 	case ctx.Err() != nil:
-		f.Kind = fault.Canceled
+		f.Kind, f.Err = fault.Canceled, context.Cause(ctx)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		f.Kind, f.Outcome = fault.Dial, fault.NotSent
 	}

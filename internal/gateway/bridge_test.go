@@ -235,3 +235,55 @@ func TestFaultA2BridgeReopensOnceForAllRequests(t *testing.T) {
 		t.Errorf("%d sessions were opened", got)
 	}
 }
+
+// A cancel and its request go to the daemon one beside the other: whichever
+// comes first, the call ends.
+func TestFaultJ3BridgeCancelsThatComeRightBehind(t *testing.T) {
+	h := newSlowHub()
+	d := startDaemon(t, h.hub)
+	c := talk(t, d.bridge)
+	c.say(hello)
+	c.next()
+	const n = 50
+	for i := range n {
+		c.say(call(fmt.Sprint(i+1), "echo", ""), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i+1))
+	}
+	for range n {
+		if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+			t.Errorf("ended by %v", err)
+		}
+	}
+	c.say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+	wantJSON(t, c.next(), `{"jsonrpc":"2.0","id":"p","result":{}}`) // none of them is answered
+}
+
+func TestBridgeAnswersWhatIsInFlightAtTheEnd(t *testing.T) {
+	h := newSlowHub()
+	d := startDaemon(t, h.hub)
+	c := talk(t, d.bridge)
+	c.say(hello)
+	c.next()
+	c.say(call("1", "echo", ""))
+	within(t, "the call starts", h.started)
+	c.in.Close()
+	if got := c.next(); !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, errLeft.Error()) {
+		t.Errorf("got %s", got)
+	}
+	if err := within(t, "the end", c.done); err != nil {
+		t.Error(err)
+	}
+}
+
+// An id is free once the answer is read.
+func TestBridgeIDsMayBeUsedAgain(t *testing.T) {
+	d := startDaemon(t, newHub())
+	c := talk(t, d.bridge)
+	c.say(hello)
+	c.next()
+	for range 2000 {
+		c.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		if got := c.next(); !strings.Contains(got, `"result"`) {
+			t.Fatalf("got %s", got)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func (g *Gateway) call(parent context.Context, rq *request, name string) answer 
 	if rq.fields.meta.progressToken != nil && rq.emit != nil {
 		c.Progress = rq.progress
 	}
-	if keep := g.keepFor(rq, name); keep > 0 && rq.fields.requestState == nil {
+	if keep := g.keepFor(rq, name); keep > 0 {
 		return g.callKept(parent, rq, c, keep)
 	}
 	a, _, _ := g.send(parent, rq, c)
@@ -148,6 +148,8 @@ func (rq *request) failed(ctx context.Context, err error) answer {
 		a := rq.failure(&c)
 		a.silent = true
 		return a
+	case errors.Is(cause, errLeft):
+		c.Err = errLeft
 	}
 	return rq.failure(&c)
 }

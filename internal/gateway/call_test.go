@@ -101,7 +101,7 @@ func TestLargeResultsAndBodies(t *testing.T) {
 	h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) { return c.Params, nil }
 	s := serve(t, h, Options{})
 	id := s.initialize("2025-11-25")
-	for _, n := range []int{10, joinBelow, sureToPass + 1, 3 * trusted} {
+	for _, n := range []int{10, joinBelow, 32 << 10, 3 * trusted} {
 		params := `{"name":"echo","x":"` + strings.Repeat("y", n) + `"}`
 		r := s.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`, id)
 		if r.body != `{"jsonrpc":"2.0","id":1,"result":`+params+`}` || r.header.Get("Content-Length") == "" {

@@ -40,6 +40,7 @@ const (
 	codeTooLarge     = -31009
 	codeConflict     = -31010
 	codeShuttingDown = -31011
+	codeLoop         = -31012
 	codeNeedsURL     = -31042 // a server's -32042, which modern clients must not see
 )
 

@@ -167,7 +167,9 @@ type site struct {
 func serve(t *testing.T, h *hub, opts Options) *site {
 	t.Helper()
 	g := New(h, opts)
-	srv := httptest.NewServer(g.Handler())
+	srv := httptest.NewUnstartedServer(g.Handler())
+	srv.Listener = g.Listener(srv.Listener)
+	srv.Start()
 	s := &site{t: t, g: g, hub: h, url: srv.URL, web: srv.Client()}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

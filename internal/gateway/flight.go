@@ -115,3 +115,7 @@ func (f *flights) drain(ctx context.Context) error {
 
 // errCanceled is why a request that its client canceled ends.
 var errCanceled = errors.New("canceled by the client")
+
+// errLeft is why a request ends whose client has closed its side of a pipe, and
+// may still read: it is answered.
+var errLeft = errors.New("the client closed its input before the answer came")

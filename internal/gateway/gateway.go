@@ -47,6 +47,9 @@ type Backend interface {
 // Options make a Gateway. The zero value works and serves loopback names only.
 type Options struct {
 	Name, Version string // serverInfo; "everline" and "devel" by default
+	// Instance is the name under which the hub behind the endpoint shakes hands
+	// with servers: the endpoint is none of them. "": that is not looked at.
+	Instance string
 
 	// Hosts are names, besides the loopback ones, under which the endpoint may
 	// be reached: "gw.example.com", with ":port" to allow that port alone.
@@ -63,7 +66,7 @@ type Options struct {
 	SessionIdle  time.Duration // a legacy session without a request or a stream ends after this; 30 min
 	KeepAlive    time.Duration // silence on a stream after which a comment is sent; 15 s
 	ReadTimeout  time.Duration // how long a client may take to send a body; 60 s
-	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s
+	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s. See Listener
 	ListTTL      time.Duration // how long modern clients may cache a list; 0: not at all
 
 	// Group returns what /mcp/<name> serves, nil if there is no such endpoint;
@@ -181,19 +184,56 @@ func (g *Gateway) closing() bool {
 	}
 }
 
+// A Route is one path of an endpoint, as http.ServeMux takes it.
+type Route struct {
+	Pattern string
+	Serve   http.HandlerFunc
+}
+
 // Handler serves /mcp for Streamable HTTP of both eras, /mcp/<group> likewise
-// for each group, and /sse and /messages for clients of HTTP+SSE. Origin and Host are checked on every route.
-func (g *Gateway) Handler() http.Handler {
+// for each group, /sse and /messages for clients of HTTP+SSE, and further
+// routes. Origin and Host are checked on every route. The server must accept
+// its connections from Listener.
+func (g *Gateway) Handler(more ...Route) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", g.serveMCP)
 	mux.HandleFunc("/mcp/{group}", g.serveGroup)
 	mux.HandleFunc("GET /sse", g.serveSSE)
+	mux.HandleFunc("HEAD /sse", func(w http.ResponseWriter, _ *http.Request) { // a GET to a ServeMux, and a session
+		w.Header().Set("Allow", http.MethodGet)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	})
 	mux.HandleFunc("POST /messages", g.serveMessages)
+	for _, r := range more {
+		mux.HandleFunc(r.Pattern, r.Serve)
+	}
 	return g.guard.wrap(mux)
 }
 
 // errClosing is why a request is canceled by Close.
 var errClosing = fault.New(fault.Closed, "close", "everline is shutting down")
+
+// errPanic is why a request ends whose code panicked.
+var errPanic = fault.New(fault.Internal, "serve", "a panic")
+
+// guarded calls fn, and returns errPanic if it panics: that ends the request
+// whose goroutine this is, and not the process.
+func (g *Gateway) guarded(what string, fn func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.panicked(what, p)
+			err = errPanic
+		}
+	}()
+	fn()
+	return nil
+}
+
+func (g *Gateway) panicked(what string, p any) {
+	if g.opts.Warn != nil {
+		g.opts.Warn(fmt.Sprintf("panic in %s: %v\n%s", what, p, debug.Stack()))
+	}
+}
 
 // rescue turns a panic of this request into its answer; the others go on.
 func (g *Gateway) rescue(rq *request, a *answer) {
@@ -201,8 +241,6 @@ func (g *Gateway) rescue(rq *request, a *answer) {
 	if p == nil {
 		return
 	}
-	if g.opts.Warn != nil {
-		g.opts.Warn(fmt.Sprintf("panic in %s: %v\n%s", rq.msg.Method, p, debug.Stack()))
-	}
-	*a = rq.failure(fault.New(fault.Internal, rq.msg.Method, "a panic"))
+	g.panicked(rq.msg.Method, p)
+	*a = rq.failure(errPanic)
 }

@@ -52,8 +52,8 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version := r.Header.Get(versionHeader)
-	if batch, ok := wire.Batch(body); ok {
-		g.postBatch(w, r, batch, accept)
+	if wire.IsBatch(body) {
+		g.postBatch(w, r, body, accept)
 		return
 	}
 	rq, bad := parse(body)
@@ -144,6 +144,10 @@ func (g *Gateway) openSession(rq *request, p *post) {
 		g.writeJSON(p.w, rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil))
 		return
 	}
+	if bad := g.ourselves(rq); bad != nil {
+		g.writeJSON(p.w, bad)
+		return
+	}
 	version := negotiate(rq.msg.Params)
 	s := g.newSession(version)
 	s.declare(rq.msg.Params)
@@ -227,8 +231,8 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := &teller{
-		g: g, out: standingSink{events, s}, feed: out, want: everything, told: s.announced(),
-		note: plainNote, save: s.setAnnounced, over: st.over, stop: g.stop,
+		g: g, out: standingSink{events, st}, feed: out, want: everything, told: s.announced(),
+		note: plainNote, save: s.setAnnounced, turn: s.turnOf(st), over: st.over, stop: g.stop,
 	}
 	_ = t.run(r.Context()) // whatever ended it, the session lives on
 }

@@ -58,6 +58,9 @@ func (g *Gateway) initialized(rq *request, version string) answer {
 func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 	switch rq.msg.Method {
 	case methodInitialize:
+		if bad := g.ourselves(rq); bad != nil {
+			return *bad
+		}
 		version := negotiate(rq.msg.Params)
 		if rq.sess != nil {
 			rq.sess.declare(rq.msg.Params)
@@ -92,13 +95,11 @@ func (g *Gateway) setLevel(rq *request) answer {
 	if s := rq.sess; s != nil {
 		s.out() // log messages go into the feed
 		s.mu.Lock()
-		from := s.level
 		if !s.ended {
 			s.level = rank
 		}
-		to := s.level
 		s.mu.Unlock()
-		g.levels.change(s, from, to)
+		g.levels.change(s)
 	}
 	return rq.result(nil)
 }

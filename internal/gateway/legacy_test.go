@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -342,5 +344,82 @@ func TestUnsubscribedWhileItWasBeingMade(t *testing.T) {
 	}
 	if n := h.subscribers("file:///a"); n != 0 {
 		t.Errorf("%d subscriptions are left", n)
+	}
+}
+
+// A gatedHub asks the test what becomes of each subscription.
+type gatedHub struct {
+	*hub
+	asked chan chan error
+}
+
+func (h gatedHub) SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func([]byte)) (func(), error) {
+	outcome := make(chan error)
+	h.asked <- outcome
+	if err := <-outcome; err != nil {
+		return nil, err
+	}
+	return h.hub.SubscribeFor(ctx, of, uri, fn)
+}
+
+// What was unsubscribed while it was being made is not taken for the one that
+// is made in its place.
+func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
+	for name, fails := range map[string]error{"both are made": nil, "the first fails": errors.New("no")} {
+		t.Run(name, func(t *testing.T) {
+			h := gatedHub{newHub(), make(chan chan error)}
+			g := New(h, Options{})
+			defer g.Close(context.Background())
+			s := g.newSession(latestLegacy)
+			var both sync.WaitGroup
+			defer both.Wait()
+			subscribe := func() chan error {
+				both.Go(func() { _, _ = s.subscribe(context.Background(), "file:///a") })
+				return within(t, "the server is asked", h.asked)
+			}
+			first := subscribe()
+			s.unsubscribe("file:///a")
+			second := subscribe()
+			second <- nil
+			eventually(t, "the second is made", func() bool { return h.subscribers("file:///a") == 1 })
+			first <- fails
+			both.Wait()
+			if n := h.subscribers("file:///a"); n != 1 {
+				t.Errorf("%d subscriptions", n)
+			}
+			s.unsubscribe("file:///a")
+			h.update("file:///a")
+			if frames, _ := s.out().take(); len(frames) > 0 {
+				t.Errorf("told %q after unsubscribing", frames)
+			}
+			s.end()
+			if n := h.subscribers("file:///a"); n != 0 {
+				t.Errorf("%d subscriptions are left", n)
+			}
+		})
+	}
+}
+
+// A level that is set while the session ends goes with it.
+func TestALevelDoesNotOutliveItsSession(t *testing.T) {
+	h := newHub()
+	g := New(h, Options{})
+	defer g.Close(context.Background())
+	for range 2000 {
+		s := g.newSession(latestLegacy)
+		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
+		rq.sess = s
+		g.levels.mu.Lock() // another session sets its level
+		var set sync.WaitGroup
+		set.Go(func() { g.setLevel(rq) })
+		for s.wantedLevel() == 0 {
+			runtime.Gosched()
+		}
+		g.levels.mu.Unlock()
+		s.end()
+		set.Wait()
+		if len(g.levels.want) != 0 || g.levels.now != 0 {
+			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.levels.want), severities[g.levels.now])
+		}
 	}
 }

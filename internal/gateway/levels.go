@@ -25,18 +25,20 @@ func severity(raw []byte) int {
 type levels struct {
 	set func(level string) // Backend.SetLevel, which does not wait
 
-	mu   sync.Mutex // guards the rest and the order of calls of set
+	mu   sync.Mutex // guards the rest and the order of calls of set; ordered before session.mu
 	want map[*session]int
 	now  int
 }
 
-// change records that s wants messages from rank to on; 0 for none.
-func (l *levels) change(s *session, from, to int) {
-	if from == to {
-		return
-	}
+// change takes up what s wants now: whoever comes last, of several that change
+// it and the end of s, sees what the others have done.
+func (l *levels) change(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	to := s.wantedLevel()
+	if to == l.want[s] {
+		return
+	}
 	if l.want == nil {
 		l.want = map[*session]int{}
 	}
@@ -55,6 +57,12 @@ func (l *levels) change(s *session, from, to int) {
 		l.now = lowest
 		l.set(severities[lowest])
 	}
+}
+
+func (s *session) wantedLevel() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level
 }
 
 // wanting are the sessions that want a message of this rank.

@@ -70,9 +70,12 @@ func (l *listener) subscribe(ctx context.Context) {
 	defer stop()
 	cancels := make([]func(), len(l.uris))
 	var all sync.WaitGroup
-	all.Go(func() { l.watchTasks(ctx) })
+	guarded := func(fn func()) { // what panics is not in the acknowledgement
+		all.Go(func() { _ = l.g.guarded(methodListen, fn) })
+	}
+	guarded(func() { l.watchTasks(ctx) })
 	for i, uri := range l.uris {
-		all.Go(func() {
+		guarded(func() {
 			cancel, err := l.g.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
 				l.feed.update(uri, l.tagged(notifyUpdated, params))
 			})

@@ -325,4 +325,18 @@ client has called.
 
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
 gets the error -32021, which names the capability.
+
+## Methods and notifications
+
+A request goes to the server that its name, URI or task belongs to. A method that no revision defines has none of these:
+it is answered with -32601, whichever servers there are. What is served beyond the revisions is tasks, everline/result and
+everline/session; other extensions are not. A server's requests other than ping, elicitation, sampling and roots are
+answered with -32601 as well.
+
+Of a client's notifications, cancelled has an effect; the others are read, and go to no server. A server's go where they
+belong: progress, log messages, list_changed, resource updates, the news of tasks, the end of a URL elicitation. Those that
+no revision defines, and progress of what is over, go nowhere; the status counts them as "ignored".
+
+The handshake with a server carries everline/instance in its _meta: a random name of the everline that runs. An endpoint
+whose own name that is refuses it with -31012 and the kind "loop" in data.
 `

@@ -18,6 +18,9 @@ var supportedJSON = []byte(`["` + strings.Join(supported, `","`) + `"]`)
 
 // discover answers server/discover (server/discover, Response).
 func (g *Gateway) discover(rq *request) answer {
+	if bad := g.ourselves(rq); bad != nil {
+		return *bad
+	}
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
 	b = append(b, `,"result":{"resultType":"complete","supportedVersions":`...)
 	b = append(append(b, supportedJSON...), `,"capabilities":`...)

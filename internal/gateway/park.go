@@ -46,7 +46,6 @@ type parked struct {
 	id     uint64
 	client uint64
 	serves served
-	bind   string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the call has ended; then the next two are final
@@ -100,7 +99,7 @@ func (g *Gateway) performModern(ctx context.Context, rq *request, c *everline.Ca
 // park begins a call that rq attends first; nil if the gateway is closing.
 func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call, st *stay) *parked {
 	p := &parked{
-		g: g, client: rq.client, serves: rq.serves, bind: rq.bind(), rq: rq,
+		g: g, client: rq.client, serves: rq.serves, rq: rq,
 		done: make(chan struct{}), news: make(chan struct{}, 1),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -212,8 +211,10 @@ func (p *parked) pause() []byte {
 		return nil
 	}
 	p.round++
+	bind := p.rq.bind()
 	p.rq = nil
-	p.expiry = time.AfterFunc(parkTime, p.expire)
+	round := p.round
+	p.expiry = time.AfterFunc(parkTime, func() { p.expire(round) })
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for i, q := range p.open {
 		if i > 0 {
@@ -228,21 +229,19 @@ func (p *parked) pause() []byte {
 		b = append(append(append(b, `,"params":`...), params...), '}')
 	}
 	b = append(b, `},"requestState":`...)
-	state := p.g.sealer.seal(ticket{p.id, p.round, time.Now().Add(parkTime)}, p.bind)
+	state := p.g.sealer.seal(ticket{p.id, p.round, time.Now().Add(parkTime), bind})
 	return append(wire.AppendString(b, state), '}')
 }
 
-// expire gives up a call whose client did not come back. It runs on the
-// timer's goroutine.
-func (p *parked) expire() {
+// expire gives up a call whose client did not come back with the answers of
+// this round. It runs on the timer's goroutine. A retry comes before it or
+// after it, and not between.
+func (p *parked) expire(round uint32) {
 	p.mu.Lock()
-	attended := p.rq != nil
-	p.mu.Unlock()
-	if attended {
-		return
+	defer p.mu.Unlock()
+	if p.rq == nil && p.round == round && p.g.parks.leave(p) {
+		p.cancel(fault.New(fault.Canceled, "", "the client did not come back with the input"))
 	}
-	p.cancel(fault.New(fault.Canceled, "", "the client did not come back with the input"))
-	p.g.parks.leave(p)
 }
 
 // errState is the fault of a retry that belongs to nothing.
@@ -260,9 +259,12 @@ func (g *Gateway) resume(rq *request) (*parked, error) {
 	if !strings.HasPrefix(state, statePrefix) {
 		return nil, nil
 	}
-	t, ok := g.sealer.open(state, rq.bind())
-	if !ok {
+	t, ok := g.sealer.open(state)
+	switch {
+	case !ok:
 		return nil, nil
+	case t.bind != rq.bind():
+		return nil, errState(rq, "this requestState is that of another request")
 	}
 	p := g.parks.find(t.call)
 	if p == nil || !time.Now().Before(t.until) {
@@ -363,17 +365,6 @@ func (p *parked) progress(params []byte) {
 	}
 }
 
-// bind is what a requestState is good for: one method, one name, and where
-// requests come on a connection, that one.
-func (rq *request) bind() string {
-	name, _ := rq.target()
-	who := ""
-	if rq.sess != nil {
-		who = strconv.FormatUint(rq.sess.client, 10)
-	}
-	return rq.msg.Method + "\x00" + name + "\x00" + who
-}
-
 // wait counts one call more that nobody attends; false if there are too many.
 func (s *parks) wait() bool {
 	s.mu.Lock()
@@ -396,14 +387,16 @@ func (s *parks) unwait(p *parked) bool {
 	return true
 }
 
-// leave drops a call that nobody attends.
-func (s *parks) leave(p *parked) {
+// leave drops a call that nobody attends; false if it was dropped before.
+func (s *parks) leave(p *parked) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all[p.id] == p {
-		delete(s.all, p.id)
-		s.waiting--
+	if s.all[p.id] != p {
+		return false
 	}
+	delete(s.all, p.id)
+	s.waiting--
+	return true
 }
 
 // drop drops a call that has ended.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,11 +28,22 @@ func newBooth(t *testing.T, onCall func(ctx context.Context, c *everline.Call) (
 	return b
 }
 
+// inSession is the key under which a context of call names a session.
+var inSession = new(int)
+
 // call sends tools/call for a tool; extra params begin with a comma.
 func (b *booth) call(ctx context.Context, tool, extra string) string {
 	b.t.Helper()
-	body := strings.Replace(modernBody("1", "tools/call", `,"name":"`+tool+`","arguments":{}`+extra),
+	return b.callWith(ctx, tool, "{}", extra)
+}
+
+func (b *booth) callWith(ctx context.Context, tool, arguments, extra string) string {
+	b.t.Helper()
+	body := strings.Replace(modernBody("1", "tools/call", `,"name":"`+tool+`","arguments":`+arguments+extra),
 		`clientCapabilities":{}`, `clientCapabilities":{"elicitation":{},"roots":{}}`, 1)
+	if session, ok := ctx.Value(inSession).(string); ok {
+		body = strings.Replace(body, `"_meta":{`, `"_meta":{"everline/session":"`+session+`",`, 1)
+	}
 	rq, bad := parse([]byte(body))
 	if bad != nil {
 		b.t.Fatal(string(bad.frame()))
@@ -85,19 +97,28 @@ func TestARequestStateIsGoodForItsOwnRequestAlone(t *testing.T) {
 		return nil, fault.New(fault.Invalid, c.Method, "the server does not know this state")
 	})
 	b.hub.publish(item("echo", `{"name":"echo"}`), item("other", `{"name":"other"}`))
-	state := b.state(b.call(t.Context(), "echo", ""))
+	const arguments = `{"path":"/a","n":[1,{"x":1.0,"y":null}]}`
+	state := b.state(b.callWith(t.Context(), "echo", arguments, ""))
 	changed := []byte(state)
 	changed[len(changed)-5] ^= 1
-	for name, try := range map[string]func() string{
-		"another tool": func() string { return b.call(t.Context(), "other", yes+state) },
-		"changed":      func() string { return b.call(t.Context(), "echo", yes+string(changed)) },
-		"cut":          func() string { return b.call(t.Context(), "echo", yes+state[:30]+`"`) },
+	named := context.WithValue(t.Context(), inSession, madeUpID)
+	const foreign, others = "the server does not know this state", "that of another request"
+	for name, try := range map[string]struct {
+		ctx                    context.Context
+		tool, arguments, state string
+		want                   string
+	}{
+		"another tool":    {t.Context(), "other", arguments, state, others},
+		"other arguments": {t.Context(), "echo", strings.Replace(arguments, "1.0", "1.5", 1), state, others},
+		"another session": {named, "echo", arguments, state, others},
+		"changed":         {t.Context(), "echo", arguments, string(changed), foreign},
+		"cut":             {t.Context(), "echo", arguments, state[:30] + `"`, foreign},
 	} {
-		if got := try(); !strings.Contains(got, "the server does not know this state") {
+		if got := b.callWith(try.ctx, try.tool, try.arguments, yes+try.state); !strings.Contains(got, try.want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if last := b.call(t.Context(), "echo", yes+state); !strings.Contains(last, `"got":`) {
+	if last := b.callWith(t.Context(), "echo", `{ "n": [1, {"y":null, "x":1.0}], "path": "\u002fa" }`, yes+state); !strings.Contains(last, `"got":`) {
 		t.Errorf("the call itself: %s", last)
 	}
 }
@@ -293,4 +314,38 @@ func TestInputThatALegacyClientCannotGive(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("the server was asked %d times", asked)
 	}
+}
+
+// A retry comes before the end of its time or after it, and an end that comes
+// late is not that of the next round.
+func TestTheEndOfTheTimeAndARetryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBooth(t, asksOnce)
+		for range 300 {
+			state := b.state(b.call(t.Context(), "echo", ""))
+			b.g.parks.mu.Lock()
+			p := b.g.parks.all[b.g.parks.next]
+			expired, answer := make(chan struct{}), make(chan string, 1)
+			go func() { // ends when the test lets the lock go
+				defer close(expired)
+				p.expire(1)
+			}()
+			runtime.Gosched()
+			go func() { answer <- b.call(t.Context(), "echo", yes+state) }() // likewise
+			runtime.Gosched()
+			b.g.parks.mu.Unlock()
+			<-expired
+			if got := within(t, "the answer", answer); !strings.Contains(got, `"got":`) && !strings.Contains(got, "start over") {
+				t.Fatalf("got %s", got)
+			}
+			if b.g.parks.waiting != 0 {
+				t.Fatalf("%d calls are waited for", b.g.parks.waiting)
+			}
+		}
+		again := b.call(t.Context(), "echo", `,"requestState":`+b.state(b.call(t.Context(), "echo", "")))
+		b.g.parks.all[b.g.parks.next].expire(1)
+		if last := b.call(t.Context(), "echo", yes+b.state(again)); !strings.Contains(last, `"got":`) {
+			t.Errorf("the second round ended with the time of the first: %s", last)
+		}
+	})
 }

@@ -63,7 +63,10 @@ func (p *post) begin() bool {
 		if p.sess != nil && p.sess.resumable() {
 			p.kept = p.sess.respond()
 		}
-		go p.run() // ends when finish sends the answer; finish waits for it
+		go func() { // ends when finish sends the answer; finish waits for it
+			defer close(p.ended)
+			_ = p.g.guarded("a response stream", p.run) // ends the stream
+		}()
 	}
 	return true
 }
@@ -71,7 +74,6 @@ func (p *post) begin() bool {
 // run writes the stream. A client that is gone or does not read ends the
 // writing, not the request.
 func (p *post) run() {
-	defer close(p.ended)
 	out := p.g.events(p.w)
 	defer out.done()
 	err := out.open()
@@ -156,16 +158,14 @@ func (p *post) finish(a answer) {
 	}
 }
 
-const (
-	joinBelow  = 256 << 10 // an answer below is written at once, which saves more than copying it costs
-	sureToPass = 32 << 10  // what a connection's own buffers take without the client reading
-)
+const joinBelow = 256 << 10 // an answer below is written at once, which saves more than copying it costs
 
 // joins has the memory in which answers below joinBelow are joined. A fresh 64
 // KiB for each would cost more than a write.
 var joins = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeJSON writes an answer with its length.
+// writeJSON writes an answer with its length. How long that may take is the
+// Listener's matter.
 func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
 	h := w.Header()
 	size := a.size()
@@ -181,17 +181,9 @@ func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
 		*buf = append(append(append((*buf)[:0], a.head...), a.body...), a.tail...)
 		parts = [][]byte{*buf}
 	}
-	if size <= sureToPass {
-		_, _ = w.Write(parts[0]) // a client that is gone hears nothing
-		return
-	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Now().Add(g.opts.WriteTimeout)) // a writer without deadlines is bounded by its server
-	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
-			return
+			return // a client that is gone hears nothing
 		}
 	}
-	_ = rc.Flush() // under the deadline
 }

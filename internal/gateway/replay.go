@@ -67,14 +67,32 @@ func (s *session) missed(lastID string) (first int64, frames [][]byte) {
 	return first, append(frames, s.sent.frames[first-oldest:]...)
 }
 
+// turnOf is the turn of a standing stream: what it takes has its numbers, and is
+// kept, before another stream takes over and asks what was missed.
+func (s *session) turnOf(st *standing) func(take func() [][]byte) bool {
+	return func(take func() [][]byte) bool {
+		s.turn.Lock()
+		defer s.turn.Unlock()
+		select {
+		case <-st.over:
+			return false
+		default:
+		}
+		if frames := take(); len(frames) > 0 {
+			st.first = s.keep(frames)
+		}
+		return true
+	}
+}
+
 // A standingSink is the sink of a standing stream: its events have ids.
 type standingSink struct {
 	*eventStream
-	sess *session
+	of *standing
 }
 
 func (s standingSink) write(frames [][]byte) error {
-	return s.numbered(replayPrefix, s.sess.keep(frames), frames)
+	return s.numbered(replayPrefix, s.of.first, frames)
 }
 
 // numbered writes events whose ids are the prefix and a number, from first on.

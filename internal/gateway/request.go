@@ -125,7 +125,7 @@ func (rq *request) target() (string, bool) {
 }
 
 // parse decodes one frame. On failure it returns the answer to it: -32700 for
-// what is no JSON, -32600 for what is no message, both with id null, because
+// what is no JSON or no UTF-8, -32600 for what is no message, both with id null, because
 // nothing in such a frame can be trusted to be an id.
 func parse(frame []byte) (*request, *answer) {
 	msg, err := wire.Parse(frame)
@@ -136,6 +136,8 @@ func parse(frame []byte) (*request, *answer) {
 		return nil, refuse(nil, codeInvalidRequest, "Invalid request: "+err.Error())
 	}
 	switch {
+	case msg.Mended:
+		return nil, refuse(nil, codeParse, "Parse error: not UTF-8")
 	case msg.Method == "" && !msg.IsResponse():
 		return nil, refuse(nil, codeInvalidRequest, "Invalid request: neither a request, a notification nor a response")
 	case msg.IsRequest() && wire.IsNull(msg.ID):
@@ -163,6 +165,9 @@ func (a *answer) size() int { return len(a.head) + len(a.body) + len(a.tail) }
 
 // frame joins the parts to one line.
 func (a *answer) frame() []byte {
+	if len(a.head) == a.size() {
+		return wire.OneLine(a.head)
+	}
 	out := make([]byte, 0, a.size()+1)
 	out = append(append(append(out, a.head...), a.body...), a.tail...)
 	return wire.OneLine(out)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -34,7 +33,8 @@ type results struct {
 	bytes int
 }
 
-// A kept is the outcome of one call, or the promise of one.
+// A kept is the outcome of one call, or the promise of one. Where the server
+// asks for input, that is the outcome until the client comes back with it.
 type kept struct {
 	key  string
 	sum  [sha256.Size]byte // of the name and the arguments
@@ -84,15 +84,15 @@ func (g *Gateway) keepFor(rq *request, name string) time.Duration {
 // begin promises the outcome of a call. first is false if a call with this key
 // was made already: its outcome is this one's, and nothing is sent again. A
 // request id of a legacy session may be used again for another call, which
-// takes the place of the one before.
+// takes the place of the one before; so does the next round of a call.
 func (r *results) begin(key string, rq *request, name string, keep time.Duration) (k *kept, first, clash bool) {
 	sum := sha256.Sum256(append([]byte(name+"\x00"), rq.fields.arguments...))
 	named := rq.fields.meta.resultID != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweepLocked(time.Now())
-	if old := r.byKey[key]; old != nil && named {
-		return old, false, !bytes.Equal(old.sum[:], sum[:])
+	if old := r.byKey[key]; old != nil && named && (old.sum != sum || !old.asked(rq)) {
+		return old, false, old.sum != sum
 	}
 	k = &kept{key: key, sum: sum, keep: keep, done: make(chan struct{})}
 	if r.byKey == nil {
@@ -100,6 +100,22 @@ func (r *results) begin(key string, rq *request, name string, keep time.Duration
 	}
 	r.byKey[key] = k
 	return k, true, false
+}
+
+// asked tells whether rq comes back with the input that k asks for. A retry of
+// an earlier round has been made already, like any other call that is repeated.
+func (k *kept) asked(rq *request) bool {
+	select {
+	case <-k.done:
+	default:
+		return false
+	}
+	if k.fault != nil || !asksForInput(k.raw) || rq.fields.requestState == nil && rq.fields.inputResponses == nil {
+		return false
+	}
+	had, _ := wire.Text(wire.Get(k.raw, "requestState"))
+	has, _ := wire.Text(rq.fields.requestState)
+	return had == has
 }
 
 // end fulfils a promise.

@@ -134,3 +134,30 @@ func TestKeptResultsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A question is the outcome of a call until the client comes back with the
+// answer: then the promise is made anew, and every repetition gets what it ends
+// with.
+func TestKeptResultOfACallThatAsks(t *testing.T) {
+	h := newHub()
+	h.onCall = asksOnce
+	s := serve(t, h, Options{Keep: keepAll})
+	round := func(extra string) reply {
+		body := strings.Replace(modernBody("1", "tools/call", `,"name":"echo","arguments":{}`+extra), `"_meta":{`, `"_meta":{"everline/resultId":"`+madeUpID+`",`, 1)
+		body = strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{}}`, 1)
+		return s.post(body, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo")
+	}
+	fetch := func() reply { return s.modern("2", "everline/result", "", `,"resultId":"`+madeUpID+`"`) }
+	first := round("")
+	state := (&booth{t: t}).state(first.body)
+	want(t, fetch(), 200, state) // the question, for a client that lost it
+	if again := round(""); again.body != first.body {
+		t.Errorf("repeated: %s", again.body)
+	}
+	const final = `"got":{"action":"accept","n":1.0}`
+	want(t, round(yes+state), 200, final)
+	want(t, fetch(), 200, final)
+	want(t, round(""), 200, final)
+	want(t, round(yes+state), 200, final) // a retry that is repeated
+	want(t, s.modern("3", "tools/call", "echo", `,"name":"echo","arguments":{}`+yes+state), 400, "start over")
+}

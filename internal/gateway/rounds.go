@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func (g *Gateway) perform(ctx context.Context, rq *request, c *everline.Call) ([
 		if round == maxRounds {
 			return nil, noInput(rq, fmt.Errorf("it has asked for more %d times already", maxRounds))
 		}
-		responses, err := rq.input(ctx, wire.Get(result, "inputRequests"))
+		responses, err := g.input(ctx, rq, wire.Get(result, "inputRequests"))
 		if err != nil {
 			return nil, noInput(rq, err)
 		}
@@ -79,7 +80,7 @@ type input struct {
 
 // input puts all requests of a round to a legacy client, at the same time, and
 // returns the inputResponses.
-func (rq *request) input(ctx context.Context, requests []byte) ([]byte, error) {
+func (g *Gateway) input(ctx context.Context, rq *request, requests []byte) ([]byte, error) {
 	var all []*input
 	for key, val := range wire.Members(requests) {
 		method, _ := wire.Text(wire.Get(val, "method"))
@@ -96,7 +97,8 @@ func (rq *request) input(ctx context.Context, requests []byte) ([]byte, error) {
 	var work sync.WaitGroup
 	for _, in := range all {
 		work.Go(func() {
-			if in.answer, in.err = rq.Ask(ctx, in.method, in.params); in.err != nil {
+			err := g.guarded(in.method, func() { in.answer, in.err = rq.Ask(ctx, in.method, in.params) })
+			if in.err = cmp.Or(in.err, err); in.err != nil {
 				cancel() // the others are of no use any more
 			}
 		})

@@ -1,13 +1,19 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/everline/everline/internal/wire"
 )
 
 // statePrefix begins every requestState of ours. One that begins so and cannot
@@ -15,8 +21,7 @@ import (
 const statePrefix = "everline1."
 
 // A sealer makes and opens requestStates (2026-07-28 basic/patterns/mrtr): a
-// client can neither read nor change one, nor use it for another request or
-// after its time. The key is that of this process.
+// client can neither read nor change one. The key is that of this process.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer() sealer {
@@ -33,25 +38,64 @@ func newSealer() sealer {
 	return sealer{aead}
 }
 
-// A ticket is what a requestState says: which parked call, in which round.
+// A ticket is what a requestState says: which parked call, in which round, and
+// until when and for which requests it is good.
 type ticket struct {
 	call  uint64
 	round uint32
 	until time.Time
+	bind  binding
 }
 
-// seal encodes a ticket for one request.
-func (s sealer) seal(t ticket, bind string) string {
-	var b [20]byte
+const (
+	ticketHead = 20 // bytes before the binding
+	ticketSize = ticketHead + len(binding{})
+)
+
+// A binding is the digest of what a requestState is good for.
+type binding [sha256.Size]byte
+
+// bind binds to one method, name and arguments, to the session that the request
+// names, and where requests come on a connection, to that one.
+func (rq *request) bind() binding {
+	name, _ := rq.target()
+	session, _ := wire.Text(rq.fields.meta.session)
+	who := uint64(0)
+	if rq.sess != nil {
+		who = rq.sess.client
+	}
+	b := fmt.Appendf(nil, "%q %q %q %q %d ", rq.msg.Method, name, rq.fields.ref, session, who)
+	return sha256.Sum256(append(b, ordered(rq.fields.arguments)...))
+}
+
+// ordered is a JSON text with its members in order, so that a client may write
+// the same value in another way.
+func ordered(raw []byte) []byte {
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return raw // nothing, as a rule
+	}
+	form, err := json.Marshal(v)
+	if err != nil {
+		return raw
+	}
+	return form
+}
+
+func (s sealer) seal(t ticket) string {
+	var b [ticketSize]byte
 	binary.BigEndian.PutUint64(b[:], t.call)
 	binary.BigEndian.PutUint32(b[8:], t.round)
 	binary.BigEndian.PutUint64(b[12:], uint64(t.until.UnixMilli()))
-	return statePrefix + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, b[:], []byte(bind)))
+	copy(b[ticketHead:], t.bind[:])
+	return statePrefix + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, b[:], nil))
 }
 
 // open decodes a requestState that came with a request; false if it is not
-// ours, was changed, or is of another request.
-func (s sealer) open(state, bind string) (ticket, bool) {
+// ours, or was changed.
+func (s sealer) open(state string) (ticket, bool) {
 	text, ok := strings.CutPrefix(state, statePrefix)
 	if !ok {
 		return ticket{}, false
@@ -60,13 +104,14 @@ func (s sealer) open(state, bind string) (ticket, bool) {
 	if err != nil {
 		return ticket{}, false
 	}
-	b, err := s.aead.Open(nil, nil, raw, []byte(bind))
-	if err != nil || len(b) != 20 {
+	b, err := s.aead.Open(nil, nil, raw, nil)
+	if err != nil || len(b) != ticketSize {
 		return ticket{}, false
 	}
 	return ticket{
 		call:  binary.BigEndian.Uint64(b),
 		round: binary.BigEndian.Uint32(b[8:]),
 		until: time.UnixMilli(int64(binary.BigEndian.Uint64(b[12:]))),
+		bind:  binding(b[ticketHead:]),
 	}, true
 }

@@ -18,24 +18,26 @@ type session struct {
 	g  *Gateway
 	id string // over HTTP: unguessable, visible ASCII; "" on stdio
 
+	turn sync.Mutex // held where what goes out on the standing stream is taken, and where another stream takes over; ordered before mu
+
 	mu        sync.Mutex        // guards the fields down to ended; nothing waits under it
 	told      [kindCount]uint64 // what of the news the client was told; see teller
 	version   string            // negotiated protocol version
-	level     int               // lowest severity of log messages that are wanted; 0 none
+	level     int               // lowest severity of log messages that are wanted; 0 none, as after the end
 	flights   []*flight
-	subs      map[string]func()    // cancel of each subscription, by URI; nil while it is being made
-	feed      *feed                // nil until something can be told
-	sent      replay               // the last events of standing streams
-	posts     uint64               // responses that could be resumed so far
-	responses map[uint64]*response // those that can be
-	stream    *standing            // the open standing stream; nil if none
-	greeted   bool                 // initialize was answered
-	client    uint64               // see everline.Client; set once
-	serves    served               // what servers may ask the client for
-	offers    served               // serves, and what its modern requests have declared
-	asks      map[int64]*asking    // requests that wait for the client
-	left      bool                 // the client can answer nothing any more
-	ready     bool                 // the handshake is over: lists may be announced
+	subs      map[string]*subscription // by URI
+	feed      *feed                    // nil until something can be told
+	sent      replay                   // the last events of standing streams
+	posts     uint64                   // responses that could be resumed so far
+	responses map[uint64]*response     // those that can be
+	stream    *standing                // the open standing stream; nil if none
+	greeted   bool                     // initialize was answered
+	client    uint64                   // see everline.Client; set once
+	serves    served                   // what servers may ask the client for
+	offers    served                   // serves, and what its modern requests have declared
+	asks      map[int64]*asking        // requests that wait for the client
+	left      bool                     // the client can answer nothing any more
+	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 
 	own  everline.Session // what servers have for this client alone
@@ -47,9 +49,16 @@ type session struct {
 	used       time.Time
 }
 
+// A subscription is one to a resource, also while it is being made. It may be
+// gone from its session by then, and another one be made in its place.
+type subscription struct {
+	cancel func() // nil while it is being made
+}
+
 // A standing is one open GET stream.
 type standing struct {
-	over chan struct{} // closed when a newer stream took over, or the session ended
+	over  chan struct{} // closed when a newer stream took over, or the session ended
+	first int64         // number of the first frame that was taken last; of the stream's writer
 }
 
 func (s *session) addFlight(f *flight) {
@@ -116,8 +125,11 @@ func (s *session) logSink() func(frame []byte) {
 	return nil
 }
 
-// attach makes st the session's standing stream. An older one ends.
+// attach makes st the session's standing stream. An older one ends: what it has
+// taken by now is kept, and it takes nothing more.
 func (s *session) attach(st *standing) bool {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -147,7 +159,7 @@ func (s *session) end() {
 		return
 	}
 	s.ended = true
-	subs, level := s.subs, s.level
+	subs := s.subs
 	s.subs, s.level = nil, 0
 	s.sent.frames = nil
 	if s.feed != nil && s.lane == nil {
@@ -162,12 +174,12 @@ func (s *session) end() {
 	s.g.tasks.forget(s.client)
 	s.g.responses.forget(s)
 	s.own.End()
-	for _, cancel := range subs {
-		if cancel != nil {
-			cancel()
+	for _, sub := range subs {
+		if sub.cancel != nil {
+			sub.cancel()
 		}
 	}
-	s.g.levels.change(s, level, 0)
+	s.g.levels.change(s)
 }
 
 // cancelAll cancels everything that the session has in flight.
@@ -213,11 +225,12 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 	s.mu.Lock()
 	_, have := s.subs[uri]
 	full := len(s.subs) >= maxSubscribed
+	mine := &subscription{}
 	if !have && !full && !s.ended {
 		if s.subs == nil {
-			s.subs = map[string]func(){}
+			s.subs = map[string]*subscription{}
 		}
-		s.subs[uri] = nil
+		s.subs[uri] = mine
 	}
 	ended := s.ended
 	s.mu.Unlock()
@@ -229,12 +242,12 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 		out.update(uri, wire.AppendNotification(nil, notifyUpdated, params))
 	})
 	s.mu.Lock()
-	_, wanted := s.subs[uri]
+	wanted := s.subs[uri] == mine
 	switch {
-	case err != nil:
+	case wanted && err != nil:
 		delete(s.subs, uri)
 	case wanted:
-		s.subs[uri] = cancel
+		mine.cancel = cancel
 		cancel = nil
 	}
 	s.mu.Unlock()
@@ -246,9 +259,12 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 
 func (s *session) unsubscribe(uri string) {
 	s.mu.Lock()
-	cancel := s.subs[uri]
+	sub, out := s.subs[uri], s.feed
 	delete(s.subs, uri)
-	out := s.feed
+	var cancel func()
+	if sub != nil {
+		cancel = sub.cancel
+	}
 	s.mu.Unlock()
 	if cancel != nil {
 		cancel()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
 )
 
 // HTTP+SSE is the transport of the 2024-11-05 revision: a GET opens a session
@@ -60,22 +61,36 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rq, bad := parse(body)
+	if bad == nil {
+		bad = g.takeMessage(context.WithoutCancel(r.Context()), rq, s)
+	}
+	// Who waits for an answer waits for it on the stream; what names no request
+	// would be no answer there.
+	if bad != nil && !bad.named() {
+		g.writeJSON(w, bad)
+		return
+	}
 	if bad != nil {
-		g.writeJSON(w, bad)
-		return
-	}
-	rq.sess = s
-	if !rq.msg.IsRequest() {
-		g.notice(rq)
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	// The answer is not that of this POST, so the call does not end with it.
-	if bad := g.serveOn(context.WithoutCancel(r.Context()), rq, s.lane, s.out()); bad != nil {
-		g.writeJSON(w, bad)
-		return
+		s.out().answer(bad.frame())
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// takeMessage takes a message of an HTTP+SSE session, or returns the answer that
+// refuses it. A call does not end with the POST, whose answer is not its own.
+func (g *Gateway) takeMessage(ctx context.Context, rq *request, s *session) *answer {
+	rq.sess = s
+	if rq.msg.IsRequest() {
+		return g.serveOn(ctx, rq, s.lane, s.out())
+	}
+	g.notice(rq)
+	return nil
+}
+
+// named tells whether an answer has the id of a request.
+func (a *answer) named() bool {
+	id := memberOf(a.frame(), "id")
+	return id != nil && !wire.IsNull(id)
 }
 
 // serveOn serves a request whose answer goes out on its connection's stream,

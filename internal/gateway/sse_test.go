@@ -71,3 +71,24 @@ func TestSSEAnswersWhatIsInFlightOnClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSSERefusalsGoOutOnTheStream(t *testing.T) {
+	h := newSlowHub()
+	s := serve(t, h.hub, Options{MaxInFlight: 1})
+	tp := s.tap("GET", "/sse", "")
+	path := "/" + tp.next()
+	want(t, s.do("POST", path, call("1", "echo", "")), 202)
+	within(t, "the call starts", h.started)
+	want(t, s.do("POST", path, call("2", "echo", "")), 202)
+	if got := tp.next(); !strings.Contains(got, `"id":2,"error"`) || !strings.Contains(got, "Too many requests") {
+		t.Errorf("got %s", got)
+	}
+	want(t, s.do("POST", path, `{"jsonrpc":"2.0","id":3,"method":"ping","params":[]}`), 202)
+	if got := tp.next(); !strings.Contains(got, `"id":3,"error"`) {
+		t.Errorf("got %s", got)
+	}
+	close(h.release)
+	if got := tp.next(); !strings.Contains(got, `"id":1,"result"`) {
+		t.Errorf("got %s", got)
+	}
+}

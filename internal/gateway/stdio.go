@@ -57,8 +57,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 		reading = nil
 		stopListens()
 		p.sess.leave()
-		p.g.parks.forget(p.sess.client)
-		defer time.AfterFunc(eofGrace, func() { cancelCalls(errCanceled) }).Stop()
+		defer time.AfterFunc(eofGrace, func() { cancelCalls(errLeft) }).Stop()
 	case <-g.stop: // Close bounds what is in flight
 	case err = <-writing:
 		writing = nil
@@ -168,8 +167,8 @@ func (p *pipe) take(ctx context.Context, line []byte) {
 	if len(line) == 0 {
 		return
 	}
-	if frames, ok := wire.Batch(line); ok {
-		p.takeBatch(ctx, frames)
+	if wire.IsBatch(line) {
+		p.takeBatch(ctx, line)
 		return
 	}
 	rq, bad := parse(line)
@@ -222,7 +221,11 @@ func (p *pipe) startListen(rq *request) *answer {
 	go func() { // ends with the listen; the lane's drain waits for it
 		defer p.lane.leave(rq)
 		defer p.g.flights.end(fl)
-		_ = l.run(ctx, feedSink{p.feed}) // its end is in what it wrote
+		err := p.g.guarded(methodListen, func() { _ = l.run(ctx, feedSink{p.feed}) }) // its end is in what it wrote
+		if err != nil {
+			a := rq.failure(errPanic)
+			p.feed.answer(a.frame())
+		}
 		if p.g.closing() {
 			p.feed.answer(l.canceled())
 		}
@@ -231,18 +234,19 @@ func (p *pipe) startListen(rq *request) *answer {
 }
 
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
-func (p *pipe) takeBatch(ctx context.Context, frames [][]byte) {
-	v := p.sess.protocol()
-	if len(frames) == 0 || len(frames) > p.g.opts.MaxInFlight || v != batchVersion && v != firstVersion {
-		p.feed.answer(refuse(nil, codeInvalidRequest, "Invalid request: no batch is allowed, or it is empty or too large").frame())
+func (p *pipe) takeBatch(ctx context.Context, line []byte) {
+	frames, bad := split(line, p.sess.protocol(), p.g.opts.MaxInFlight)
+	if bad != nil {
+		p.feed.answer(bad.frame())
 		return
 	}
 	if !p.lane.admit() {
 		return
 	}
+	wait := p.g.startBatch(ctx, p.sess, frames)
 	go func() { // ends with its requests; the lane's drain waits for it
 		defer p.lane.work.Done()
-		if answers := p.g.serveBatch(ctx, p.sess, frames); len(answers) > 0 {
+		if answers := wait(); len(answers) > 0 {
 			p.feed.answer(joinBatch(answers))
 		}
 	}()

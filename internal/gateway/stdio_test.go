@@ -283,3 +283,80 @@ func TestFeedCutsOff(t *testing.T) {
 		t.Errorf("%d frames", len(frames))
 	}
 }
+
+// batchers are the two ways in which a client on pipes is served.
+func batchers(t *testing.T, h *hub) map[string]*console {
+	pipe, _ := stdio(t, h, Options{})
+	all := map[string]*console{"pipe": pipe, "bridge": talk(t, startDaemon(t, h).bridge)}
+	for _, c := range all {
+		c.say(strings.Replace(hello, "2025-06-18", "2025-03-26", 1))
+		c.next()
+	}
+	return all
+}
+
+func TestBatchesOnPipes(t *testing.T) {
+	for name, c := range batchers(t, newHub()) {
+		t.Run(name, func(t *testing.T) {
+			c.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"},` +
+				`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"echo"}},7,{"jsonrpc":"2.0","id":3,"method":"initialize"}]`)
+			wantJSON(t, c.next(), `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":"b","result":{"content":[]}},`+
+				`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: not a JSON object"}},`+
+				`{"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"Invalid request: initialize in a batch"}}]`)
+			c.say(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`, `[]`)
+			if got := c.next(); !strings.Contains(got, `"id":null`) || !strings.Contains(got, `-32600`) {
+				t.Errorf("an empty batch: %s", got)
+			}
+		})
+	}
+}
+
+func TestCancelsRightBehindABatch(t *testing.T) {
+	h := newSlowHub()
+	for name, c := range batchers(t, h.hub) {
+		t.Run(name, func(t *testing.T) {
+			for range 10 {
+				c.say("["+call("1", "echo", "")+","+call("2", "echo", "")+`,{"jsonrpc":"2.0","id":3,"method":"ping"}]`,
+					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+					`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}]`)
+				for range 2 {
+					if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+						t.Errorf("ended by %v", err)
+					}
+				}
+				wantJSON(t, c.next(), `[{"jsonrpc":"2.0","id":3,"result":{}}]`)
+			}
+		})
+	}
+}
+
+func TestNewerVersionsHaveNoBatchesOnPipes(t *testing.T) {
+	h := newHub()
+	pipe, _ := stdio(t, h, Options{})
+	for name, c := range map[string]*console{"pipe": pipe, "bridge": talk(t, startDaemon(t, h).bridge)} {
+		c.say(hello)
+		c.next()
+		c.say(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`)
+		if got := c.next(); !strings.Contains(got, `"id":null`) || !strings.Contains(got, `-32600`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// A call that may ask has as much time as any other when the input ends.
+func TestACallThatMayAskIsAnsweredAtTheEnd(t *testing.T) {
+	h := newSlowHub()
+	c, _ := stdio(t, h.hub, Options{})
+	c.say(strings.Replace(modernBody("1", "tools/call", `,"name":"echo"`), `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{}}`, 1))
+	within(t, "the call starts", h.started)
+	c.in.Close()
+	select {
+	case err := <-h.ended:
+		t.Errorf("ended at once by %v", err)
+	case <-time.After(eofGrace / 10):
+	}
+	close(h.release)
+	if got := c.next(); !strings.Contains(got, `"id":1,"result"`) {
+		t.Errorf("got %s", got)
+	}
+}

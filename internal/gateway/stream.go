@@ -31,8 +31,11 @@ type teller struct {
 	told [kindCount]uint64            // what of the news was announced
 	note func(method string) []byte   // the frame that announces a changed list
 	save func(told [kindCount]uint64) // keeps told beyond the stream; may be nil
-	over <-chan struct{}              // ends the stream: it was replaced, or its session ended; may be nil
-	stop <-chan struct{}              // the gateway is shutting down
+	// turn calls take, which returns what is to be written, unless the stream has
+	// been replaced: then it is false. nil: no other stream has this feed.
+	turn func(take func() [][]byte) bool
+	over <-chan struct{} // ends the stream: it was replaced, or its session ended; may be nil
+	stop <-chan struct{} // the gateway is shutting down
 }
 
 // Why a stream ended.
@@ -49,15 +52,12 @@ func (t *teller) run(ctx context.Context) error {
 	var hold <-chan time.Time // not nil while changes wait for the gap to pass
 	for {
 		news := t.g.news.now.Load()
-		frames, ok := t.feed.take()
-		if !ok {
-			return errSlow
+		frames, noted, err := t.take(news, hold == nil)
+		if err != nil {
+			return err
 		}
-		if hold == nil {
-			if notes := t.announce(news); len(notes) > 0 {
-				frames = append(frames, notes...)
-				hold = time.After(changeGap)
-			}
+		if noted {
+			hold = time.After(changeGap)
 		}
 		if len(frames) > 0 {
 			if err := t.out.write(frames); err != nil {
@@ -83,6 +83,29 @@ func (t *teller) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// take returns what is to be written now, and whether changed lists are in it.
+func (t *teller) take(news *edition, announce bool) (frames [][]byte, noted bool, err error) {
+	take := func() [][]byte {
+		var ok bool
+		if frames, ok = t.feed.take(); !ok {
+			err = errSlow
+			return nil
+		}
+		if announce {
+			notes := t.announce(news)
+			frames, noted = append(frames, notes...), len(notes) > 0
+		}
+		return frames
+	}
+	if t.turn == nil {
+		take()
+	} else if !t.turn(take) {
+		t.feed.signal() // this stream may have been woken in place of the one that replaced it
+		err = errOver
+	}
+	return frames, noted, err
 }
 
 // announce returns the frames for what has changed since the last ones.

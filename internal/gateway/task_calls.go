@@ -316,15 +316,20 @@ func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task) [][
 	defer cancel()
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
+	look := func(t *task) []byte {
+		state, err := g.askTask(ctx, rq, t, methodTaskGet, nil)
+		switch {
+		case err == nil:
+			return wire.Delete(state, "_meta")
+		case g.tasks.find(t.id, rq.client) != nil:
+			return g.tasks.state(t)
+		default:
+			return nil
+		}
+	}
 	for i, t := range page {
 		work.Go(func() {
-			state, err := g.askTask(ctx, rq, t, methodTaskGet, nil)
-			switch {
-			case err == nil:
-				states[i] = wire.Delete(state, "_meta")
-			case g.tasks.find(t.id, rq.client) != nil:
-				states[i] = g.tasks.state(t)
-			}
+			_ = g.guarded(methodTaskList, func() { states[i] = look(t) }) // what panics is left out
 		})
 	}
 	work.Wait()
@@ -372,17 +377,21 @@ func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task {
 func (l *listener) watchTasks(ctx context.Context) {
 	cancels := make([]func(), len(l.tasks))
 	var all sync.WaitGroup
+	watch := func(t *task) func() {
+		cancel, err := l.g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
+			if wire.Get(params, "taskId") != nil {
+				params = wire.Set(params, wire.AppendString(nil, t.id), "taskId")
+				l.feed.update("task "+t.id, l.tagged("notifications/tasks", params))
+			}
+		})
+		if err != nil {
+			return nil
+		}
+		return cancel
+	}
 	for i, t := range l.tasks {
 		all.Go(func() {
-			cancel, err := l.g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
-				if wire.Get(params, "taskId") != nil {
-					params = wire.Set(params, wire.AppendString(nil, t.id), "taskId")
-					l.feed.update("task "+t.id, l.tagged("notifications/tasks", params))
-				}
-			})
-			if err == nil {
-				cancels[i] = cancel
-			}
+			_ = l.g.guarded(methodListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
 		})
 	}
 	all.Wait()

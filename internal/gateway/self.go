@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"io"
+
+	"github.com/everline/everline/internal/wire"
+)
+
+// metaInstance is where an everline says which one it is, when it shakes hands
+// with a server.
+const metaInstance = "everline/instance"
+
+// ourselves refuses the handshake of the everline that this is the endpoint of,
+// by whatever way it came here; nil for everybody else's.
+func (g *Gateway) ourselves(rq *request) *answer {
+	if name, ok := wire.Text(wire.Get(rq.msg.Params, "_meta", metaInstance)); !ok || name == "" || name != g.opts.Instance {
+		return nil
+	}
+	return rq.loop()
+}
+
+// loop is the refusal. Whoever asks knows it by its code and its kind.
+func (rq *request) loop() *answer {
+	return rq.errorAnswer(codeLoop, "This everline is a server of itself: remove that server from its configuration",
+		[]byte(`{"outcome":"not_sent","kind":"loop","cause":"the server is the everline that asks"}`))
+}
+
+// ServeLoop stands in for a gateway that would start itself again without end:
+// it refuses the requests on in, until in ends or out cannot be written to.
+func ServeLoop(in io.Reader, out io.Writer) error {
+	r, limit := bufio.NewReaderSize(in, 64<<10), Options{}.filled().MaxBody
+	for {
+		line, err := readLine(r, limit)
+		if rq, bad := parse(line); bad == nil && rq.msg.IsRequest() {
+			if _, err := out.Write(append(rq.loop().frame(), '\n')); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, errLongLine):
+			return err
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package everline
 
 import (
+	"context"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -70,13 +71,30 @@ type Answer struct {
 	Mortal     bool // what the server remembers ends with this life
 }
 
-// A Client serves what servers ask for during its calls: elicitation/create,
-// sampling/createMessage and roots/list.
-type Client = fleet.Client
+// A Client is who a call is made for: it serves what servers ask for during its
+// calls (elicitation/create, sampling/createMessage, roots/list), and hears what
+// they log. Its methods are called by many goroutines at once.
+type Client interface {
+	// ID tells clients apart: see NewClientID.
+	ID() uint64
+	// Ask puts a request of the server to the client and returns the raw
+	// result. Every error is a *fault.Fault: kind RPC is the client's own
+	// error, Unsupported a request that the client has not declared to serve.
+	// It returns when ctx ends.
+	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
+	// Notify gets notifications that belong to the call: notifications/message,
+	// and notifications/elicitation/complete, which may come later. It must not
+	// block.
+	Notify(method string, params []byte)
+}
 
 // A Session is one client between its first call and its end; servers whose
-// isolation is "session" have a life of their own for each. Whoever makes one
-// must End it.
+// isolation is "session" have a life of their own for each. Its fields are
+//
+//	Client       Client        // gets what its own servers ask and log outside of any call; required
+//	Capabilities func() []byte // what the client has declared to serve, a raw object; may be nil
+//
+// Whoever makes one must call its End.
 type Session = fleet.Session
 
 // NewClientID returns the ID of a new Client. Calls whose Clients have the
@@ -85,10 +103,19 @@ type Session = fleet.Session
 // in flight.
 func NewClientID() uint64 { return fleet.NewClientID() }
 
-// Catalog is the merged, immutable table of all servers.
+// Catalog is the merged, immutable table of all servers, safe for use by many
+// goroutines. Array(kind) is the published list as raw JSON, Items(kind) ranges
+// over it, Tool, Prompt and Resource find by name or URI, Hash(kind) tells lists
+// apart, Instructions is what servers say of themselves, and Conflicts are the
+// items that did not get the name that they would have had alone.
 type Catalog = catalog.Table
 
-// Listed is one item of a Catalog.
+// Listed is one item of a Catalog. Its fields are
+//
+//	Exposed string // the published name; the URI or URI template of a resource or template
+//	Server  string // the configured server that it is of
+//	Item    struct // Name, the server's own, and Raw, the object as the server sent it
+//	Hidden  bool   // it can be called but is not listed
 type Listed = catalog.Listed
 
 // Tokens estimates what so many bytes of definitions cost a model that reads
@@ -110,16 +137,40 @@ const (
 	Templates = catalog.Templates
 )
 
-// Event is one thing that happened; see the types of this package that
-// implement it.
+// Event is one thing that happened to one server. About is when, to which
+// server and which of its lives; String is one line for people. The set is
+// closed: Connecting, Connected, StartFailed and the others below.
 type Event = fleet.Event
+
+// The events. All have a Head (Time, Server, Gen, Session), Cause is a
+// *fault.Fault, and Next the time of the next attempt, zero if none is due.
+type (
+	Connecting     = fleet.Connecting     // a life is being started
+	Connected      = fleet.Connected      // a life serves: Took, After (the outage before), Items by Kind
+	StartFailed    = fleet.StartFailed    // a life did not come to serve: Cause, Next
+	Lost           = fleet.Lost           // the serving life ended: Cause, Next
+	Parked         = fleet.Parked         // no fast attempt is due any more: Reason, Cause, Remedy, Next
+	Idled          = fleet.Idled          // a lazy server was stopped until the next call
+	Disabled       = fleet.Disabled       // the server is not wanted any more
+	Enabled        = fleet.Enabled        // the server is wanted
+	Reconfigured   = fleet.Reconfigured   // another configuration applies: NewLife
+	CatalogChanged = fleet.CatalogChanged // it offers something else: Change (Added, Removed, Changed names by Kind)
+	ListFailed     = fleet.ListFailed     // a listing failed, the last good catalog stays: Cause
+	Pinned         = fleet.Pinned         // the definitions of a server without pins are approved: Tools
+	Unapproved     = fleet.Unapproved     // definitions are not as approved: Changed, New, Instructions, Withheld
+	CloseFailed    = fleet.CloseFailed    // a life would not end in order: Cause
+	DrillBegan     = fleet.DrillBegan     // it is broken on purpose: Fault, For
+	DrillEnded     = fleet.DrillEnded     // the drill is over: Fault, Well, Took
+	CallReplayed   = fleet.CallReplayed   // a call is sent again: Method, Name, Cause
+	CallFailed     = fleet.CallFailed     // a call failed for good: Method, Name, Cause
+)
 
 // A Status is what is known about one server now.
 type Status struct {
 	Name       string
 	State      string // as in the lifecycle: connected, reconnecting, disconnected, …
 	Generation uint64
-	Transport  string
+	Transport  string // of the serving life, else as configured: "stdio", "http", "sse"
 	PID        int
 	URL        string
 	Era        string           // "legacy", "modern", "" if not known yet
@@ -127,18 +178,20 @@ type Status struct {
 	Counts     [4]int           // by Kind
 	Tokens     int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
 	Handshake  []HandshakePhase // how the serving life came up, in order; nil if none serves
-	CatalogAt  time.Time
-	Since      time.Time
-	Next       time.Time // next attempt; zero if none is due
-	Attempt    int
-	Cause      *fault.Fault  // nil if all is well
-	Out        int           // calls in flight
-	Waiting    int           // calls that wait for the server
-	Calls      uint64        // calls that have ended since Open, however they did
-	P50, P95   time.Duration // how long the newest 256 answers took, waiting included; 0 if there was none yet
-	Noise      uint64        // lines or events of this life that were no messages, skipped
-	LastNoise  string        // the newest of them, cut
-	StderrRate float64       // bytes a second that the process writes to stderr, of late
+	CatalogAt  time.Time        // when its catalog was last listed, or found to be still the same; zero: never
+	Since      time.Time        // when the state began
+	AwaySince  time.Time        // since when no life serves that should, over all attempts; zero if one does, or none is wanted now
+	Next       time.Time        // next attempt; zero if none is due
+	Attempt    int              // lives lost in a row since health was last proven
+	Cause      *fault.Fault     // nil if all is well
+	Out        int              // calls in flight
+	Waiting    int              // calls that wait for the server
+	Calls      uint64           // calls that have ended since Open, however they did
+	P50, P95   time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
+	Noise      uint64           // lines or events that were no messages, skipped: of the serving life; while the server is away, of the newest start
+	LastNoise  string           // the newest of them, cut
+	Ignored    uint64           // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
+	StderrRate float64          // bytes a second that the process writes to stderr, of late
 	Warnings   []string
 	Origin     config.Origin
 	Sessions   []SessionStatus // of a server whose isolation is "session": the lives of single clients, the oldest first
@@ -158,7 +211,8 @@ type SessionStatus struct {
 	State      string
 	Generation uint64
 	PID        int
-	Since      time.Time
+	Since      time.Time    // when the state began
+	AwaySince  time.Time    // as in Status
 	Out        int          // calls in flight
 	Cause      *fault.Fault // nil if all is well
 }

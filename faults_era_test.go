@@ -23,6 +23,7 @@ func TestEraChangesWhileRunning(t *testing.T) {
 		refusal  *mcptest.Reply // how the new server refuses what it does not know; nil: as mcptest does
 	}{
 		{"upgrade", mcptest.Legacy, mcptest.Modern, nil},
+		{"upgrade of a server without sessions", stateless, mcptest.Modern, nil},
 		{"downgrade", mcptest.Modern, mcptest.Legacy, nil},
 		{
 			"downgrade, refused with our id", mcptest.Modern, mcptest.Legacy,
@@ -33,9 +34,12 @@ func TestEraChangesWhileRunning(t *testing.T) {
 		{"to both eras", mcptest.Legacy, mcptest.Dual, nil},
 	} {
 		for _, asked := range []string{"by calls", "by nobody"} {
+			if c.was == stateless && asked == "by nobody" {
+				continue // such a server has no stream that could tell: the next listing does
+			}
 			t.Run(c.name+", found "+asked, func(t *testing.T) {
 				t.Parallel()
-				before := mcptest.New(mcptest.Config{Era: c.was})
+				before := mcptest.New(mcptest.Config{Era: max(c.was, mcptest.Legacy), Stateless: c.was == stateless})
 				after := mcptest.New(mcptest.Config{Era: c.now, Tools: []string{mcptest.DefaultTools[1], safeTool}})
 				if c.refusal != nil {
 					refuseModern(after, c.refusal)
@@ -43,7 +47,7 @@ func TestEraChangesWhileRunning(t *testing.T) {
 				f := serveAt(t, before.Handler())
 				hub := open(t, servers{"a": f.web()}, everline.Options{})
 				st := ready(t, hub, "a", 0)
-				before.Await(t, "its stream", func() bool { return before.Listeners() == 1 })
+				before.Await(t, "its stream", func() bool { return before.Listeners() == 1 || c.was == stateless })
 				f.put(after.Handler())
 				before.Close()
 				if asked == "by calls" {
@@ -60,6 +64,8 @@ func TestEraChangesWhileRunning(t *testing.T) {
 	}
 }
 
+const stateless mcptest.Era = -1 // legacy, without session ids and streams
+
 // refuseModern has a legacy server refuse everything that comes without a session.
 func refuseModern(s *mcptest.Server, rep *mcptest.Reply) {
 	for _, method := range []string{"server/discover", "tools/list", "tools/call", "subscriptions/listen", "ping"} {
@@ -69,6 +75,41 @@ func refuseModern(s *mcptest.Server, rep *mcptest.Reply) {
 			}
 			return nil
 		})
+	}
+}
+
+// R1: a server that was modern, and is a legacy one now that answers the probe
+// in a way which says nothing of the era. The memory of it is wrong; it is
+// doubted after one start, and over a restart of everline as well.
+func TestFaultR1AWrongMemoryIsNotForEver(t *testing.T) {
+	before, after := mcptest.New(mcptest.Config{Era: mcptest.Modern}), mcptest.New(mcptest.Config{})
+	refuseModern(after, &mcptest.Reply{Status: 500, Body: "what?"})
+	f := serveAt(t, before.Handler())
+	set, opts := servers{"a": quick(f.web())}, everline.Options{StateDir: t.TempDir()}
+	hub := open(t, set, opts)
+	st := ready(t, hub, "a", 0)
+	f.put(after.Handler())
+	for range 3 { // strikes
+		_ = once(hub, "work", `{"id":"x"}`)
+	}
+	now := ready(t, hub, "a", st.Generation)
+	if n := after.Count("initialize"); now.Era != "legacy" || n != 1 || now.Generation > st.Generation+2 {
+		t.Errorf("era %s, %d initializes, generation %d after %d", now.Era, n, now.Generation, st.Generation)
+	}
+	mustCall(t, hub, "echo", `{}`)
+
+	f.put(before.Handler())
+	mustCall(t, hub, "echo", `{}`)
+	if st = ready(t, hub, "a", now.Generation); st.Era != "modern" {
+		t.Fatalf("era %s", st.Era)
+	}
+	if err := hub.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	f.put(after.Handler())
+	hub = open(t, set, opts)
+	if st := ready(t, hub, "a", st.Generation); st.Era != "legacy" {
+		t.Errorf("era %s after a restart", st.Era)
 	}
 }
 
@@ -257,11 +298,12 @@ func TestFaultM5StepsDownThroughVersions(t *testing.T) {
 // is healthy. Health asks over the session that is there.
 func TestFaultP1P4SlowIsNotSick(t *testing.T) {
 	for name, rep := range map[string]*mcptest.Reply{
-		"no ping":      {Error: `{"code":-32601,"message":"Method not found"}`},
-		"404 for ping": {Status: 404, Error: `{"code":-32601,"message":"Method not found"}`},
-		"400 for ping": {Status: 400, Body: "no"},
-		"slow ping":    {Delay: 40 * time.Millisecond, Result: "{}"},
-		"ping":         nil,
+		"no ping":                  {Error: `{"code":-32601,"message":"Method not found"}`},
+		"404 for ping":             {Status: 404, Error: `{"code":-32601,"message":"Method not found"}`},
+		"400 for ping":             {Status: 400, Body: "no"},
+		"slow ping":                {Delay: 40 * time.Millisecond, Result: "{}"},
+		"ping":                     nil,
+		"404 of a router for ping": {Status: 404, Body: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,7 +220,6 @@ func TestFaultA4A5A6EveryFormOfALostSession(t *testing.T) {
 		"400 text":            {Status: 400, Body: "Bad Request"},
 		"401 (A5)":            {Status: 401, Body: "session not found"},
 		"410":                 {Status: 410},
-		"503":                 {Status: 503},
 		"200 null id":         {Body: rpc("null")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,6 +248,92 @@ func TestFaultA4A5A6EveryFormOfALostSession(t *testing.T) {
 				t.Errorf("%d sessions are left", n)
 			}
 		})
+	}
+}
+
+// A6, in the form of a 503: the session is replaced once, and safe calls do not
+// notice. A 503 is also what a proxy says whose server died over a call, so it
+// proves nothing about one: what is not safe is not sent again, and says that
+// its outcome is unknown.
+func TestFaultA6A503ReplacesTheSessionAndRepeatsNothing(t *testing.T) {
+	for name, gone := range map[string]mcptest.Reply{"and then 503": {Status: 503}, "and then 404": {Status: 404}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mcptest.New(mcptest.Config{})
+			s.SetGone(gone)
+			hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
+			st := ready(t, hub, "a", 0)
+			s.On("tools/call", func(r *mcptest.Request) *mcptest.Reply {
+				if !strings.Contains(string(r.Params), `"died"`) {
+					return nil
+				}
+				s.DropSessions()
+				return &mcptest.Reply{Run: true, Status: 503, Body: "upstream connect error: connection termination"}
+			})
+			err := once(hub, "work", `{"id":"died"}`)
+			if f := fault.From("", err); f == nil || f.Outcome != fault.Unknown || s.Executions("died") != 1 {
+				t.Errorf("%v; executed %d times", err, s.Executions("died"))
+			}
+			st = ready(t, hub, "a", st.Generation)
+			s.DropSessions()
+			mustCall(t, hub, "echo", `{}`)
+			ready(t, hub, "a", st.Generation)
+			together(t, hub, 5, "later", s)
+			if n := s.Count("initialize"); n != 3 {
+				t.Errorf("%d initializes for 2 losses", n)
+			}
+		})
+	}
+}
+
+// A4, control: a server's own errors with codes that the newer era has for
+// itself. The tool has run, so nothing is sent again and nothing restarted.
+func TestFaultA4CodesOfAnotherEraAreTheServersOwn(t *testing.T) {
+	const text = "the order was placed, the receipt could not be printed"
+	for _, code := range []int64{-32020, -32021, -32022} {
+		t.Run(strconv.FormatInt(code, 10), func(t *testing.T) {
+			t.Parallel()
+			s := mcptest.New(mcptest.Config{})
+			s.On("tools/call", func(*mcptest.Request) *mcptest.Reply {
+				return &mcptest.Reply{Run: true, Error: fmt.Sprintf(`{"code":%d,"message":%q}`, code, text)}
+			})
+			hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
+			st := ready(t, hub, "a", 0)
+			err := once(hub, "work", `{"id":"1"}`)
+			if f := fault.From("", err); f == nil || f.Kind != fault.RPC || f.RPC.Code != code || f.RPC.Message != text {
+				t.Errorf("%v", err)
+			}
+			if now, _ := hub.Server("a"); s.Executions("1") != 1 || now.Generation != st.Generation || s.Count("initialize") != 1 {
+				t.Errorf("executed %d times; generation %d; %d initializes", s.Executions("1"), now.Generation, s.Count("initialize"))
+			}
+		})
+	}
+}
+
+// C6: a pause that the server asked for holds for listings, too, however often
+// it announces changes meanwhile. They are made up for at its end.
+func TestFaultC6APauseHoldsForListings(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
+	ready(t, hub, "a", 0)
+	s.Await(t, "the standing stream", func() bool { return s.Listeners() == 1 })
+	s.Next("tools/call", 1, mcptest.Reply{Status: 429, Header: map[string]string{"Retry-After": "3"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it cannot wait for the end of the pause
+	defer cancel()
+	_, err := hub.Call(ctx, &everline.Call{Method: "tools/call", Name: "work", Params: []byte(`{"name":"work"}`)})
+	if fault.KindOf(err) != fault.RateLimited {
+		t.Fatal(err)
+	}
+	said := time.Now()
+	listed := s.Count("tools/list")
+	s.SetTools(mcptest.DefaultTools[1], safeTool)
+	for range 5 {
+		s.Notify("notifications/tools/list_changed", "")
+	}
+	untilNames(t, hub, "work", "safe")
+	all := s.Requests("tools/list")
+	if at := all[listed].At.Sub(said); at < 2900*time.Millisecond {
+		t.Errorf("listed %v after it asked for 3 s", at)
 	}
 }
 

@@ -409,7 +409,7 @@ func TestFaultD2SilentServerHoldsNobodyUp(t *testing.T) {
 	hub := open(t, set, everline.Options{})
 	begun := time.Now()
 	hub.WaitFirst(within(t))
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > soon/2 { // until the test ends, if it waited for the silent one
 		t.Errorf("the first list took %s", took)
 	}
 	names := toolNames(hub)

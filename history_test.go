@@ -135,6 +135,11 @@ func (l *ledger) script(s *mcptest.Server) {
 			rep.Delay = 400 * time.Millisecond
 		case "garbage":
 			rep.Result, rep.Raw = "", "}{ no JSON at all"
+		case "own error": // a server may use these codes for what it likes
+			rep.Result, rep.Error = "", `{"code":-32022,"message":"the ledger says no"}`
+		case "503 after": // a gateway in front of a server that died at work, and is back
+			s.DropSessions()
+			return &mcptest.Reply{Status: 503, Body: "no healthy upstream"}
 		case "twice":
 			again := `{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + rep.Result + `}`
 			rep.Before = []string{again, `{"jsonrpc":"2.0","id":987654,"result":{}}`}
@@ -178,12 +183,13 @@ type stage struct {
 }
 
 func stages() []stage {
-	common := []string{"cut before", "cut after", "exit after", "hang before", "hang after", "slow", "slow", "garbage", "twice", "kill", "reconnect"}
+	common := []string{"cut before", "cut after", "exit after", "hang before", "hang after", "slow", "slow", "garbage", "twice", "own error", "kill", "reconnect"}
+	gateways := append([]string{"503 after"}, common...)
 	return []stage{
 		{"stdio", mcptest.Legacy, common},
-		{"http", mcptest.Legacy, append([]string{"404", "404"}, common...)},
+		{"http", mcptest.Legacy, append([]string{"404", "404"}, gateways...)},
 		{"stdio", mcptest.Modern, common},
-		{"http", mcptest.Modern, common},
+		{"http", mcptest.Modern, gateways},
 		{"sse", mcptest.Legacy, common},
 	}
 }

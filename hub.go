@@ -310,13 +310,13 @@ func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, err
 	}
 	for {
 		v := s.View()
-		st := h.status(v)
 		if v.Settled(gen) {
-			return st, h.fleet.Flush(ctx) // what it offers is published, too
+			return h.status(v), h.fleet.Flush(ctx) // what it offers is published, too
 		}
 		select {
 		case <-v.Changed:
 		case <-ctx.Done():
+			st := h.status(v) // what is counted has grown since the view came out
 			return st, unsettled(st, ctx.Err())
 		}
 	}

@@ -1,7 +1,10 @@
 package everline
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
@@ -62,6 +65,7 @@ func (h *Hub) status(v *fleet.View) Status {
 		Transport:  v.Server.Transport,
 		URL:        v.Server.URL,
 		Since:      v.Since,
+		AwaySince:  v.AwaySince,
 		Next:       v.Next,
 		Attempt:    v.State.Attempt,
 		Cause:      v.Cause,
@@ -78,14 +82,19 @@ func (h *Hub) status(v *fleet.View) Status {
 			st.Era = "modern"
 		}
 		st.Handshake = v.Info.Phases
-		st.wire(v.Now().Info)
 	}
+	st.wire(v.Link())
 	if c := v.Catalog; c != nil {
 		for _, k := range catalog.Kinds {
 			st.Counts[k] = len(c.Items[k])
 		}
 		st.CatalogAt = c.At
-		st.Warnings = append(st.Warnings, c.Warnings...)
+		if v.Checked.After(c.At) {
+			st.CatalogAt = v.Checked
+		}
+		for _, of := range c.Warnings {
+			st.Warnings = append(st.Warnings, of...)
+		}
 	}
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()
@@ -117,7 +126,7 @@ func (h *Hub) status(v *fleet.View) Status {
 func sessionStatus(o fleet.Own) SessionStatus {
 	v := o.Slot.View()
 	st := SessionStatus{
-		Client: o.Client, State: v.Seen(), Generation: v.State.Gen, Since: v.Since,
+		Client: o.Client, State: v.Seen(), Generation: v.State.Gen, Since: v.Since, AwaySince: v.AwaySince,
 		Out: o.Slot.Counts().Out, Cause: v.Cause,
 	}
 	if v.State.Serving != 0 {
@@ -129,9 +138,9 @@ func sessionStatus(o fleet.Own) SessionStatus {
 // loudStderr is from how many bytes a second a server's stderr is a flood.
 const loudStderr = 64 << 10
 
-// wire fills in how the link of the serving life behaves.
+// wire fills in how the link behaves.
 func (st *Status) wire(info fleet.Link) {
-	st.Noise, st.LastNoise, st.StderrRate = info.Noise, info.LastNoise, info.StderrRate
+	st.Noise, st.LastNoise, st.Ignored, st.StderrRate = info.Noise, info.LastNoise, info.Ignored, info.StderrRate
 	st.Warnings = append(st.Warnings, info.Notices...)
 	if st.Noise > 0 {
 		st.Warnings = append(st.Warnings, fmt.Sprintf("it wrote %d lines that are no messages of the protocol where only those belong; the last one: %s", st.Noise, st.LastNoise))
@@ -151,7 +160,7 @@ func conflictText(c catalog.Conflict) string {
 // remedy is what a person can type about the state that the view shows.
 func remedy(v *fleet.View) string {
 	name := v.Server.Name
-	switch v.Seen() {
+	switch seen := v.Seen(); seen {
 	case "disabled":
 		return "everline enable " + name
 	case "auth_required", "misconfigured":
@@ -159,15 +168,39 @@ func remedy(v *fleet.View) string {
 			return v.Cause.Remedy
 		}
 		return "everline reconnect " + name
-	case "failed", "disconnected":
+	case "failed", "disconnected", "connecting", "reconnecting":
+		if v.State.Attempt == 0 && strings.HasSuffix(seen, "connecting") {
+			return "" // no attempt of this outage has failed
+		}
 		if v.Cause != nil && v.Cause.Remedy != "" {
 			return v.Cause.Remedy
 		}
-		if len(v.Server.Command) > 0 {
+		if v.Server.Command != "" {
 			return "everline logs " + name
 		}
-		return "everline reconnect " + name
+		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+name)
 	default:
 		return ""
+	}
+}
+
+// remedyForURL is what helps where a server behind a URL fails in this way; ""
+// if nothing but to try again.
+func remedyForURL(f *fault.Fault) string {
+	switch {
+	case f == nil:
+		return ""
+	case f.Kind == fault.Unauthorized, f.Kind == fault.Forbidden, f.Status == http.StatusUnauthorized:
+		return `check the credentials under "headers"`
+	case f.Kind == fault.Dial:
+		return `check that the server runs, and the host and port in "url"`
+	case f.Kind == fault.Protocol:
+		return `check "url": what answers there does not speak MCP`
+	case f.Kind != fault.HTTPStatus:
+		return ""
+	case f.Status >= http.StatusInternalServerError:
+		return "look into the server's own log"
+	default:
+		return `check the path in "url"`
 	}
 }

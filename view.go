@@ -180,7 +180,7 @@ func (v *View) SubscribeFor(ctx context.Context, of *Session, uri string, fn fun
 // whose lists differ. fn must not block. cancel ends it.
 func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	var mu sync.Mutex // guards last, and orders the calls of fn
-	last := v.Catalog()
+	var last *Catalog
 	look := func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -191,10 +191,13 @@ func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
 			fn(kinds)
 		}
 	}
+	mu.Lock()
 	ends := []func(){
 		add(&v.fan, &v.fan.changes, func([]Kind) { look() }),
 		add(&v.fan, &v.fan.applies, look),
 	}
+	last = v.Catalog() // after the registration, or a change in between would wait for the next one
+	mu.Unlock()
 	return func() {
 		for _, end := range ends {
 			end()

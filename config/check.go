@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,8 +178,8 @@ func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...
 			return fail("give the variable a plain name", "the environment variable %q cannot exist", name)
 		}
 	}
-	if d.Cwd != "" && !filepath.IsAbs(d.Cwd) {
-		d.Cwd = filepath.Join(r.folder(), d.Cwd)
+	if d.Cwd != "" {
+		d.Cwd = seenFrom(r.folder(), d.Cwd)
 	}
 	return nil
 }
@@ -197,6 +196,7 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 	}
 	u, err := url.Parse(d.URL)
 	switch {
+	case strings.Contains(d.URL, keepOpen): // the part that is a reference decides
 	case err != nil: // the parser's own text would show the URL, which may hold a password
 		return fail("write it like https://example.com/mcp", "the URL cannot be read")
 	case u.Scheme == "unix":

@@ -203,7 +203,7 @@ func codex() client {
 func codexVariables(t *translation, n *node) {
 	if names := n.given("env_vars"); names != nil {
 		for _, e := range t.list(names) {
-			if v, ok := t.r.env(e.text); ok {
+			if v, ok := t.r.envOrEmpty(e.text); ok {
 				t.add("env", e.at, e.text, v)
 			} else {
 				t.r.warn(e.at, "the variable %s is not set; as in Codex, the server does not get it", e.text)
@@ -301,7 +301,7 @@ func opencode() client {
 
 func findOpencode(r *reader, ref string) (reference, error) {
 	if len(ref) > 4 && ref[:4] == "env:" {
-		v, ok := r.env(ref[4:])
+		v, ok := r.envOrEmpty(ref[4:])
 		if !ok {
 			return reference{known: true, unset: ref[4:], empty: true}, nil
 		}

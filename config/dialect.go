@@ -130,11 +130,19 @@ func findClaude(r *reader, ref string) (reference, error) {
 	}
 }
 
+// envOrEmpty looks a variable up that is as good as empty where it is not set.
+func (r *reader) envOrEmpty(name string) (string, bool) {
+	if r.keeping {
+		return keep(name + ":-"), true
+	}
+	return r.env(name)
+}
+
 func findGemini(r *reader, name string) (reference, error) {
 	if !isVariable(name) {
 		return reference{}, nil
 	}
-	v, ok := r.env(name)
+	v, ok := r.envOrEmpty(name)
 	if !ok {
 		return reference{known: true, unset: name, empty: true}, nil
 	}

@@ -57,8 +57,10 @@ type editor interface {
 	remove(in []string, name string) ([]byte, error)
 }
 
-func edit(format, file string, data []byte, name string, change func(editor, []string) ([]byte, error)) ([]byte, error) {
-	data, bom := cutBOM(data)
+// edit gives back the text as it is where the edit would change no meaning.
+func edit(format, file string, was []byte, name string, change func(editor, []string) ([]byte, error)) ([]byte, error) {
+	data, bom := cutBOM(was)
+	data, crlf := cutCR(data)
 	if len(bytes.TrimSpace(data)) == 0 && syntaxOf(file) == "json" {
 		data = []byte("{\n}\n")
 	}
@@ -70,22 +72,13 @@ func edit(format, file string, data []byte, name string, change func(editor, []s
 		before = &node{kind: objectNode}
 	}
 	in := serversPath(format, before)
-	var w editor
-	switch syntaxOf(file) {
-	case "yaml":
-		w = yamlEditor{string(data)}
-	case "toml":
-		w = tomlEditor{string(data)}
-	default:
-		w = jsonEditor{data}
-	}
 	byHand := func(err error) error {
 		return &fault.Fault{
 			Kind: fault.Invalid, Op: "edit " + file, Outcome: fault.NotSent, Err: err,
 			Remedy: "edit the file by hand; it is written in a way that cannot be changed safely",
 		}
 	}
-	text, err := change(w, in)
+	text, err := change(editorOf(file, data), in)
 	if err != nil {
 		return nil, byHand(err)
 	}
@@ -96,7 +89,33 @@ func edit(format, file string, data []byte, name string, change func(editor, []s
 	if !sameButFor(before, after, in, name) {
 		return nil, byHand(errors.New("the edit would have changed more than the server " + name))
 	}
+	if old, now := descend(before, in).get(name), descend(after, in).get(name); old != nil && now != nil && sameNode(old, now) {
+		return was, nil
+	}
+	if crlf {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
 	return append(bom, text...), nil
+}
+
+func editorOf(file string, data []byte) editor {
+	switch syntaxOf(file) {
+	case "yaml":
+		return yamlEditor{string(data)}
+	case "toml":
+		return tomlEditor{string(data)}
+	default:
+		return jsonEditor{data}
+	}
+}
+
+// cutCR takes the carriage returns out of a text that has one before each line end.
+func cutCR(data []byte) (text []byte, crlf bool) {
+	pairs := bytes.Count(data, []byte("\r\n"))
+	if pairs == 0 || pairs != bytes.Count(data, []byte("\n")) || pairs != bytes.Count(data, []byte("\r")) {
+		return data, false
+	}
+	return bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), true
 }
 
 func cutBOM(data []byte) (text, bom []byte) {
@@ -276,10 +295,18 @@ func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
 			return w.insert(at, object, path, e), nil
 		case len(path) == 1:
 			indent := lineIndent(w.data, next.StartOffset)
-			return splice(w.data, next.StartOffset, next.EndOffset, e.jsonText(indent, "  ")), nil
+			return splice(w.data, next.StartOffset, next.EndOffset, e.jsonText(indent, w.unit())), nil
 		}
 		at, path = next, path[1:]
 	}
+}
+
+// unit is what the text is indented by.
+func (w jsonEditor) unit() string {
+	if bytes.Contains(w.data, []byte("\n\t")) {
+		return "\t"
+	}
+	return "  "
 }
 
 func memberOf(o *hujson.Object, name string) *hujson.Value {
@@ -296,10 +323,7 @@ func memberOf(o *hujson.Object, name string) *hujson.Value {
 func (w jsonEditor) insert(at *hujson.Value, o *hujson.Object, path []string, e Entry) []byte {
 	brace := at.EndOffset - 1
 	outer := lineIndent(w.data, brace)
-	unit := "  "
-	if strings.HasPrefix(outer, "\t") || bytes.Contains(w.data, []byte("\n\t")) {
-		unit = "\t"
-	}
+	unit := w.unit()
 	for i := len(path) - 1; i > 0; i-- {
 		e = Entry{{path[i], e}}
 	}
@@ -337,19 +361,58 @@ func lineIndent(data []byte, offset int) string {
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-
+// remove cuts the member out of the text, so that every comment around it stays.
 func (w jsonEditor) remove(in []string, name string) ([]byte, error) {
 	root, err := hujson.Parse(w.data)
 	if err != nil {
 		return nil, err
 	}
-	pointer := ""
-	for _, step := range append(in[:len(in):len(in)], name) {
-		pointer += "/" + pointerEscaper.Replace(step)
+	at := &root
+	for _, step := range in {
+		object, ok := at.Value.(*hujson.Object)
+		if !ok {
+			return nil, errors.New("there is no object where the servers belong")
+		}
+		if at = memberOf(object, step); at == nil {
+			return w.data, nil
+		}
 	}
-	if err := root.Patch([]byte(`[{"op": "remove", "path": ` + quoted(pointer) + `}]`)); err != nil {
-		return nil, err
+	object, ok := at.Value.(*hujson.Object)
+	if !ok {
+		return nil, errors.New("there is no object where the servers belong")
 	}
-	return root.Pack(), nil
+	for i, m := range object.Members {
+		if l, ok := m.Name.Value.(hujson.Literal); ok && l.String() == name {
+			return jsonEditor{cutMember(w.data, object.Members, i)}.remove(in, name) // it may be there twice
+		}
+	}
+	return w.data, nil
+}
+
+// cutMember cuts a member with one comma: that behind it, or, where it is the
+// last one and has none, that of the member before.
+func cutMember(data []byte, all []hujson.ObjectMember, i int) []byte {
+	from, to := all[i].Name.StartOffset, all[i].Value.EndOffset
+	if comma := to + len(all[i].Value.AfterExtra); data[comma] == ',' {
+		data = splice(data, comma, comma+1, "")
+	} else if i > 0 {
+		before := all[i-1].Value
+		comma = before.EndOffset + len(before.AfterExtra)
+		data = splice(data, comma, comma+1, "")
+		from, to = from-1, to-1
+	}
+	start := bytes.LastIndexByte(data[:from], '\n') + 1
+	rest := bytes.TrimLeft(data[to:], " \t\r")
+	end := len(data) - len(rest)
+	switch {
+	case len(bytes.TrimSpace(data[start:from])) > 0:
+		if bytes.HasPrefix(rest, []byte("}")) {
+			from = len(bytes.TrimRight(data[:from], " \t"))
+		}
+		return splice(data, from, end, "")
+	case start > 0 && bytes.HasPrefix(rest, []byte("\n")):
+		return splice(data, start, end+1, "")
+	default:
+		return splice(data, from, end, "")
+	}
 }

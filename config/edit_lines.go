@@ -65,20 +65,47 @@ func (w tomlEditor) remove(in []string, name string) ([]byte, error) {
 	return []byte(w.without(in[0], name)), nil
 }
 
+// A sieve takes lines out of a text. Comments and empty lines at the end of
+// what is taken out belong to what follows, and stay.
+type sieve struct {
+	kept, held strings.Builder
+}
+
+func (s *sieve) line(line string, drop bool) {
+	switch {
+	case drop && isBlank(line):
+		s.held.WriteString(line)
+	case drop:
+		s.held.Reset()
+	default:
+		s.kept.WriteString(s.held.String() + line)
+		s.held.Reset()
+	}
+}
+
+func (s *sieve) text() string { return s.kept.String() + s.held.String() }
+
+// isBlank tells whether a line says nothing but a comment.
+func isBlank(line string) bool {
+	trimmed := strings.TrimSpace(line)
+	return trimmed == "" || trimmed[0] == '#'
+}
+
 // without drops the table of a server and the tables in it, from each header
 // to the next.
 func (w tomlEditor) without(in, name string) string {
-	var b strings.Builder
+	var s sieve
 	drop := false
 	for line := range strings.Lines(w.text) {
 		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "[") {
 			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+quoted(name))
 		}
-		if !drop {
-			b.WriteString(line)
-		}
+		s.line(line, drop)
 	}
-	return b.String()
+	if drop && s.held.Len() == 0 && s.kept.Len() > 0 { // with the empty line that set puts before a server
+		return strings.TrimRight(s.kept.String(), "\n") + "\n"
+	}
+	return s.text()
 }
 
 func isTableOf(header, name string) bool {
@@ -119,7 +146,21 @@ func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
 		return nil, errors.New("the servers are not under a key of their own")
 	}
 	rest, _ := w.without(in[0], name)
-	return []byte(rest), nil
+	root, f := parseYAML("", []byte(rest))
+	if f != nil {
+		return nil, f
+	}
+	if left := root.get(in[0]); left == nil || left.kind != nullNode {
+		return []byte(rest), nil
+	}
+	var b strings.Builder
+	for line := range strings.Lines(rest) { // a key without a value is null, and no empty map
+		if strings.TrimRight(line, " \n") == in[0]+":" {
+			line = in[0] + ": {}\n"
+		}
+		b.WriteString(line)
+	}
+	return []byte(b.String()), nil
 }
 
 func yamlKey(name string) string {
@@ -144,16 +185,15 @@ func (e Entry) yamlText(indent string) string {
 // without drops the block of a server, and tells how far the servers are
 // indented.
 func (w yamlEditor) without(in, name string) (rest, indent string) {
-	var b strings.Builder
+	var s sieve
 	inside, drop := false, false
 	indent = "  "
 	first := true
 	for line := range strings.Lines(w.text) {
 		bare := strings.TrimRight(line, " \r\n")
 		depth := len(line) - len(strings.TrimLeft(line, " "))
-		blank := strings.TrimSpace(line) == "" || strings.TrimSpace(line)[0] == '#'
 		switch {
-		case blank:
+		case isBlank(line):
 		case depth == 0:
 			inside, drop = bare == in+":", false
 		case inside && first:
@@ -162,11 +202,9 @@ func (w yamlEditor) without(in, name string) (rest, indent string) {
 		case inside && depth == len(indent):
 			drop = isYAMLKey(bare, indent, name)
 		}
-		if !drop {
-			b.WriteString(line)
-		}
+		s.line(line, drop)
 	}
-	return b.String(), indent
+	return s.text(), indent
 }
 
 func isYAMLKey(line, indent, name string) bool {

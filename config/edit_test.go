@@ -28,14 +28,14 @@ func TestLinkIsReadByTheClient(t *testing.T) {
 	}
 	for format, files := range texts {
 		for name, data := range files {
-			linked, err := SetServer(format, name, data, LinkName, LinkEntry(format, linkURL, "/bin/everline"))
+			linked, err := SetServer(format, name, data, LinkName, LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
 			checkLinked(t, format, name, linked)
-			again, err := SetServer(format, name, linked, LinkName, LinkEntry(format, linkURL, "/bin/everline"))
-			if err != nil || string(again) != string(linked) && format != FormatCodex && format != FormatGoose {
+			again, err := SetServer(format, name, linked, LinkName, LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+			if err != nil || string(again) != string(linked) {
 				t.Errorf("%s: linking twice: %v\n%s", name, err, again)
 			}
 			back, err := RemoveServer(format, name, linked, LinkName)
@@ -151,4 +151,98 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("still there:\n%s", back)
 		}
 	})
+}
+
+// TestLinkAndUnlinkKeepComments puts a server in and takes it out again: every
+// comment is there as before, and so is the kind of line ends.
+func TestLinkAndUnlinkKeepComments(t *testing.T) {
+	for _, c := range []struct{ name, format, file, before, after string }{
+		{
+			"a comment alone", FormatCursor, "m.json",
+			"{\n  \"mcpServers\": {\n    // only a comment\n  }\n}\n",
+			"{\n  \"mcpServers\": {\n    // only a comment\n  }\n}\n",
+		},
+		{
+			"in one line", FormatCursor, "m.json", "{\"mcpServers\": {/*e*/}}\n", "{\"mcpServers\": {/*e*/\n}}\n",
+		},
+		{
+			"behind the last", FormatCursor, "m.json",
+			"{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"} // last\n    /* end */\n  }\n}\n",
+			"{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"} // last\n    /* end */\n  }\n}\n",
+		},
+		{
+			"trailing comma", FormatCursor, "m.json",
+			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"}, // a\n\t},\n}\n",
+			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"}, // a\n\t},\n}\n",
+		},
+		{
+			"CRLF", FormatCursor, "m.json",
+			"{\r\n  \"mcpServers\": {\r\n    \"a\": {\"command\": \"y\"} // last\r\n  }\r\n}\r\n",
+			"{\r\n  \"mcpServers\": {\r\n    \"a\": {\"command\": \"y\"} // last\r\n  }\r\n}\r\n",
+		},
+		{"toml", FormatCodex, "c.toml", "# mine\r\nmodel = \"x\"\r\n", "# mine\r\nmodel = \"x\"\r\n"},
+		{"goose", FormatGoose, "c.yaml", "extensions: {}\n# end\n", "extensions: {}\n# end\n"},
+	} {
+		linked, err := SetServer(c.format, c.file, []byte(c.before), LinkName, LinkEntry(c.format, linkURL, "/bin/everline", "stdio"))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if strings.Contains(c.before, "\r\n") && strings.Count(string(linked), "\n") != strings.Count(string(linked), "\r\n") {
+			t.Errorf("%s: two kinds of line ends:\n%q", c.name, linked)
+		}
+		back, err := RemoveServer(c.format, c.file, linked, LinkName)
+		if err != nil || string(back) != c.after {
+			t.Errorf("%s: %v, got:\n%s\nwant:\n%s\nlinked:\n%s", c.name, err, back, c.after, linked)
+		}
+	}
+}
+
+// TestRemoveKeepsCommentsAround has comments of others on all sides of a server.
+func TestRemoveKeepsCommentsAround(t *testing.T) {
+	for _, c := range []struct{ name, file, before, after string }{
+		{
+			"toml", "c.toml",
+			"# top\n[mcpServers.n]\nurl = \"x\"\n# inside\nlazy = true\n\n[mcpServers.n.env]\nA = \"b\"\n\n# about other\n[mcpServers.other]\ncommand = \"y\"\n",
+			"# top\n\n# about other\n[mcpServers.other]\ncommand = \"y\"\n",
+		},
+		{"toml, last", "c.toml", "[mcpServers.o]\ncommand = \"y\"\n\n[mcpServers.n]\nurl = \"x\"\n# end\n", "[mcpServers.o]\ncommand = \"y\"\n\n# end\n"},
+		{
+			"yaml", "c.yaml",
+			"mcpServers:\n  n:\n    url: x\n    # inside\n    lazy: true\n  # about o\n  o:\n    command: y\n",
+			"mcpServers:\n  # about o\n  o:\n    command: y\n",
+		},
+		{
+			"yaml, the only one", "c.yaml", "mcpServers:\n  n:\n    url: x\n# about other\nother: 1\n", "mcpServers: {}\n# about other\nother: 1\n",
+		},
+		{
+			"json", "c.json",
+			"{\"mcpServers\": {\n  // before\n  \"n\": {\"url\": \"x\"}, // beside\n  /* after */ \"o\": {\"command\": \"y\"}\n}}",
+			"{\"mcpServers\": {\n  // before\n  // beside\n  /* after */ \"o\": {\"command\": \"y\"}\n}}",
+		},
+		{
+			"json, in one line", "c.json", `{"mcpServers": {"a": {"command": "x"}, "n": {"url": "x"}}}`, `{"mcpServers": {"a": {"command": "x"}}}`,
+		},
+		{
+			"json, twice", "c.json", `{"mcpServers": {"n": {"command": "x"}, "n": {"url": "x"}}}`, `{"mcpServers": {}}`,
+		},
+	} {
+		got, err := RemoveServer(FormatEverline, c.file, []byte(c.before), "n")
+		if err != nil || string(got) != c.after {
+			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
+		}
+	}
+}
+
+// TestSameServerIsNoEdit links anew what is written with other white space.
+func TestSameServerIsNoEdit(t *testing.T) {
+	const was = "{\n\t\"mcpServers\": {\n\t\t\"everline\": {\n\t\t\t\"url\": \"" + linkURL + "\"\n\t\t}\n\t}\n}\n"
+	got, err := SetServer(FormatCursor, "m.json", []byte(was), LinkName, LinkEntry(FormatCursor, linkURL, ""))
+	if err != nil || string(got) != was {
+		t.Errorf("%v:\n%s", err, got)
+	}
+	other, err := SetServer(FormatCursor, "m.json", []byte(was), LinkName, LinkEntry(FormatCursor, "http://127.0.0.1:1/mcp", ""))
+	if want := strings.Replace(was, linkURL, "http://127.0.0.1:1/mcp", 1); err != nil || string(other) != want {
+		t.Errorf("%v:\n%s", err, other)
+	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 
 	"github.com/everline/everline/fault"
@@ -14,6 +15,10 @@ func (d *draft) envFile(r *reader, n *node) *fault.Fault {
 	var path string
 	if err := d.interpolated(&path)(r, n); err != nil || path == "" {
 		return err
+	}
+	if r.keeping {
+		r.envFiles[d.Name] = seenFrom(filepath.Dir(r.file), path)
+		return nil
 	}
 	fail := func(err error) *fault.Fault {
 		return invalid(r.file, n.at, "mend the file, or correct envFile", "the envFile %s: %v", path, err)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,15 @@ const (
 var kept = strings.NewReplacer(keepOpen, "${", keepClose, "}")
 
 func keep(ref string) string { return keepOpen + ref + keepClose }
+
+// seenFrom makes a path absolute that counts from a folder. What begins with a
+// kept reference stays: only who knows its value can tell what it is.
+func seenFrom(folder, path string) string {
+	if filepath.IsAbs(path) || strings.HasPrefix(path, keepOpen) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
 
 // Imported is a server of a client's file as our own file would say it.
 type Imported struct {
@@ -33,12 +43,8 @@ func Import(format, file string, data []byte, workspace string, env func(string)
 	if env == nil {
 		b.realEnv = func(string) (string, bool) { return "", false }
 	}
-	b.readFile = func(folder, path string) (string, error) {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(folder, path)
-		}
-		return keep("file:" + path), nil
-	}
+	b.envFiles = map[string]string{}
+	b.readFile = func(folder, path string) (string, error) { return keep("file:" + seenFrom(folder, path)), nil }
 	if err := b.choose(format); err != nil {
 		return nil, nil, err
 	}
@@ -47,11 +53,19 @@ func Import(format, file string, data []byte, workspace string, env func(string)
 	}
 	var all []Imported
 	for _, s := range b.cfg.Servers {
-		if s.Command == "" && s.URL == "" {
+		if s.Err != nil {
 			b.cfg.Warnings = append(b.cfg.Warnings, Warning{Origin: s.Origin, Server: s.Name, Text: "is left out: " + s.Err.Text()})
 			continue
 		}
-		all = append(all, Imported{s.Name, s.Origin, s.Entry()})
+		e := s.Entry()
+		if path := b.envFiles[s.Name]; path != "" {
+			at := len(e)
+			if at > 0 && e[at-1].Key == "everline" {
+				at--
+			}
+			e = slices.Insert(e, at, Member{"envFile", escapeReferences(path)})
+		}
+		all = append(all, Imported{s.Name, s.Origin, e})
 	}
 	return all, b.cfg.Warnings, nil
 }

@@ -54,3 +54,59 @@ func compareImport(t *testing.T, name string, data, text []byte) {
 		}
 	}
 }
+
+// TestImportLosesNothing has what a copy could leave out without a word: the
+// file of variables, a server that is broken, and what is empty where it is unset.
+func TestImportLosesNothing(t *testing.T) {
+	for _, c := range []struct{ name, file, text, want, warning string }{
+		{
+			"an envFile", "/home/u/project/.cursor/mcp.json",
+			`{"mcpServers": {"a": {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"K": "v"}}}}`, `"envFile": "/home/u/project/.env"`, "",
+		},
+		{
+			"an envFile at a place that varies", "/home/u/.vscode/mcp.json",
+			`{"servers": {"a": {"command": "x", "envFile": "${env:DIR}/.env", "cwd": "${env:DIR}"}}}`, `"envFile": "${DIR}/.env"`, "",
+		},
+		{
+			"a folder that varies", "/home/u/.vscode/mcp.json",
+			`{"servers": {"a": {"command": "x", "cwd": "${env:DIR}/x"}}}`, `"cwd": "${DIR}/x"`, "",
+		},
+		{
+			"a bad env", "/home/u/.cursor/mcp.json",
+			`{"mcpServers": {"a": {"command": "x", "env": {"K": ["v"]}}}}`, "", "a: is left out: ",
+		},
+		{
+			"a bad time", "/home/u/.gemini/settings.json",
+			`{"mcpServers": {"a": {"command": "x", "timeout": "soon"}}}`, "", "a: is left out: ",
+		},
+		{
+			"unset in Gemini", "/home/u/.gemini/settings.json",
+			`{"mcpServers": {"a": {"command": "x", "args": ["${NOPE}", "$NOPE"]}}}`, `["${NOPE:-}", "${NOPE:-}"]`, "",
+		},
+		{
+			"unset in Codex", "/home/u/.codex/config.toml", "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"NOPE\"]\n", `"NOPE": "${NOPE:-}"`, "",
+		},
+		{
+			"a URL that varies", "/home/u/.cursor/mcp.json", `{"mcpServers": {"a": {"url": "${env:URL}"}}}`, `"url": "${URL}"`, "",
+		},
+	} {
+		servers, warnings, err := Import("", c.file, []byte(c.text), "", clientEnv)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var text []byte
+		for _, s := range servers {
+			if text, err = SetServer(FormatEverline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+		told := ""
+		for _, w := range warnings {
+			told += w.String() + "\n"
+		}
+		if !strings.Contains(string(text), c.want) || (c.want == "") != (len(servers) == 0) || !strings.Contains(told, c.warning) {
+			t.Errorf("%s: %s\nwarnings: %s", c.name, text, told)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (p *interpolator) expandAt(text string, depth int) (string, error) {
 		case '{':
 			end := closingBrace(text)
 			if end < 0 {
-				return "", fmt.Errorf("%q has no closing brace; write $$ for a plain dollar", text)
+				return "", errors.New("a ${ has no closing brace; write $$ for a plain dollar") // not the text: it may be a secret
 			}
 			v, err := p.reference(text[2:end], depth)
 			if err != nil {

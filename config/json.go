@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tailscale/hujson"
 
@@ -21,7 +22,11 @@ func parseJSON(file string, data []byte) (*node, *fault.Fault) {
 		if inner := errors.Unwrap(err); inner != nil {
 			cause = inner
 		}
-		return nil, invalid(file, jsonErrorPlace(err), remedy, "broken JSON: %v", cause)
+		what := cause.Error()
+		if strings.HasPrefix(what, "invalid literal: ") { // the rest is the text itself, which may be a secret
+			what = "invalid literal; a string needs quotes around it, and a backslash in it is written twice"
+		}
+		return nil, invalid(file, jsonErrorPlace(err), remedy, "broken JSON: %s", what)
 	}
 	r := jsonReader{file: file, lines: newLines(data)}
 	return r.node(root, 0)

@@ -62,11 +62,11 @@ func Places(goos, home, appData, project string) []Place {
 const LinkName = "everline"
 
 // LinkEntry is what a client's file says to reach the endpoint, or, where the
-// client can only start commands, to start program as a bridge to it.
-func LinkEntry(format, endpoint, program string) Entry {
+// client can only start commands, to start a bridge to it: program with args.
+func LinkEntry(format, endpoint, program string, args ...string) Entry {
 	switch format {
 	case FormatClaudeDesktop:
-		return Entry{{"command", program}, {"args", []string{"stdio"}}}
+		return Entry{{"command", program}, {"args", args}}
 	case FormatClaudeCode, FormatVSCode:
 		return Entry{{"type", "http"}, {"url", endpoint}}
 	case FormatWindsurf:

@@ -29,6 +29,11 @@ func LoadAs(format string, paths ...string) (*Config, error) {
 // LoadAsking is LoadAs where the inputs of VS Code files that no variable
 // answers are asked for; a nil ask answers none.
 func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
+	return LoadFrom(ReadFile, ask, format, paths...)
+}
+
+// LoadFrom is LoadAsking where read gives the text of each file, once.
+func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, paths ...string) (*Config, error) {
 	if len(paths) == 0 {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("no file was named"), Remedy: "name a file with --config"}
 	}
@@ -41,7 +46,7 @@ func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
 		b.workspace = dir
 	}
 	for _, path := range paths {
-		data, err := readConfig(path)
+		data, err := read(path)
 		if err != nil {
 			return nil, &fault.Fault{
 				Kind: fault.Invalid, Op: "read configuration", Outcome: fault.NotSent,
@@ -89,13 +94,15 @@ func ParseAs(format, file string, data []byte, env func(string) (string, bool)) 
 	return b.cfg, nil
 }
 
-func readConfig(path string) ([]byte, error) {
+// ReadFile reads a file as Load does. Of one that is too large it reads only as
+// much as tells that.
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
+	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
 // A builder adds files to one Config.
@@ -111,9 +118,11 @@ type builder struct {
 
 	// keeping tells that references are kept in place of their values; realEnv
 	// is then where variables that say where we are come from.
-	keeping bool
-	ask     Ask // answers the inputs of VS Code files; nil answers none
-	realEnv func(string) (string, bool)
+	keeping  bool
+	realEnv  func(string) (string, bool)
+	envFiles map[string]string // where keeping: the path of each server's envFile, which is not read
+
+	ask Ask // answers the inputs of VS Code files; nil answers none
 }
 
 func newBuilder(env func(string) (string, bool)) *builder {

@@ -82,7 +82,7 @@ func Settings() []Setting {
 
 		{SectionServer, "disabled", TypeBool, nil, "Not started until it is enabled.", ""},
 		{SectionServer, "lazy", TypeBool, nil, "Started by the first call; its tools are listed from disk until then. One that has never been listed is started once.", "Lazy"},
-		{SectionServer, "required", TypeBool, nil, "/readyz says no without it.", "Required"},
+		{SectionServer, "required", TypeBool, nil, "/readyz says no without it, and it decides how status --check exits.", "Required"},
 		{SectionServer, "overlap", TypeBool, nil, "A successor starts before the old life ends; true for a URL, false for a command.", "Overlap"},
 		{SectionServer, "startupTimeout", TypeTime, nil, "The limit for start, handshake and first listing.", "StartupTimeout"},
 		{SectionServer, "callTimeout", TypeTime, nil, "The limit for one call.", "CallTimeout"},

@@ -8,7 +8,6 @@ import (
 	"hash"
 	"hash/fnv"
 	"maps"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ const shortestSecret = 6
 
 // Secrets returns the values that must not appear in logs or status: all
 // environment and header values, what interpolation put elsewhere, and the
-// credentials in the URL; the longest first, so that replacing them in order
+// credentials in the URL and its query; the longest first, so that replacing them in order
 // never leaves a part of one.
 func (s Server) Secrets() []string {
 	var all []string
@@ -120,19 +119,13 @@ func (s Server) Secrets() []string {
 	for _, v := range s.Env {
 		add(v)
 	}
-	for _, v := range s.Headers {
-		add(v)
-		if _, credentials, ok := strings.Cut(v, " "); ok { // "Bearer …"
-			add(credentials)
+	for _, header := range s.Headers {
+		for _, v := range credentials(header) {
+			add(v)
 		}
 	}
-	for _, v := range s.secrets {
+	for _, v := range slices.Concat(s.secrets, urlSecrets(s.URL), urlSecrets(s.MessageURL)) {
 		add(v)
-	}
-	if u, err := url.Parse(s.URL); err == nil && u.User != nil {
-		if p, ok := u.User.Password(); ok {
-			add(p)
-		}
 	}
 	slices.SortFunc(all, func(a, b string) int {
 		if len(a) != len(b) {
@@ -144,7 +137,8 @@ func (s Server) Secrets() []string {
 }
 
 // Redacted returns a copy that can be shown: environment and header values,
-// interpolated values and credentials in the URL are replaced by "***".
+// interpolated values, and credentials in the URL and the values of its query
+// are replaced by "***".
 func (s Server) Redacted() Server {
 	known := s.Secrets() // people write the same value into env and args
 	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
@@ -161,7 +155,7 @@ func (s Server) Redacted() Server {
 	for i := range s.Args {
 		s.Args[i] = hide(s.Args[i])
 	}
-	s.URL, s.MessageURL = hidePassword(s.URL), hidePassword(s.MessageURL)
+	s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
 	s.secrets = nil
 	return s
 }
@@ -175,24 +169,6 @@ func hideValues(m map[string]string) map[string]string {
 		hidden[k] = Hidden
 	}
 	return hidden
-}
-
-// hidePassword works on the text, so that the rest of the URL stays as written.
-func hidePassword(raw string) string {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return raw
-	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	at := strings.LastIndex(rest[:end], "@")
-	if at < 0 {
-		return raw
-	}
-	user, _, _ := strings.Cut(rest[:at], ":")
-	return scheme + "://" + user + ":" + Hidden + rest[at:]
 }
 
 // Redacted returns a copy whose servers can be shown.
@@ -271,10 +247,5 @@ func (c *Config) Hider() func(text string) string {
 	for _, s := range c.Servers {
 		all = append(all, s.Secrets()...)
 	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(all))
-	for _, v := range all {
-		pairs = append(pairs, v, Hidden)
-	}
-	return strings.NewReplacer(pairs...).Replace
+	return hider(all)
 }

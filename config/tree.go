@@ -68,9 +68,11 @@ func (n *node) given(name string) *node {
 	return nil
 }
 
+// MaxFile bounds a configuration file, in bytes: beyond it is something else.
+// It is far above what clients keep that write their history into the same file.
+const MaxFile = 64 << 20
+
 const (
-	// maxFile bounds a configuration file: beyond it is something else.
-	maxFile = 8 << 20
 	// maxDepth bounds nesting, which the parsers and the reader recurse into.
 	maxDepth = 200
 	// maxNodes bounds what the aliases of a YAML file may expand to.
@@ -99,8 +101,8 @@ func place(file string, at pos) string {
 // parseTree reads the text in the format that the file's name says; JSON with
 // comments where it says none.
 func parseTree(file string, data []byte) (*node, *fault.Fault) {
-	if len(data) > maxFile {
-		return nil, invalid(file, pos{}, "name a configuration file", "%d bytes are too many for a configuration file (the limit is %d)", len(data), maxFile)
+	if len(data) > MaxFile {
+		return nil, invalid(file, pos{}, "name a configuration file", "%d bytes are too many for a configuration file (the limit is %d)", len(data), MaxFile)
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if at, bad := badUTF8(data); bad {

@@ -92,7 +92,7 @@ type Server struct {
 
 	Disabled bool // not started until enabled
 	Lazy     bool // started by the first call
-	Required bool // /readyz says no without it
+	Required bool // /readyz says no without it, and it decides how status --check exits
 	Overlap  bool // a successor starts before the old life ends; default true for a URL, false for stdio
 
 	StartupTimeout  time.Duration // open, handshake and first listing; 60 s

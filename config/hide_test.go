@@ -1,0 +1,66 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestURLSecretsAreHidden has what lets somebody in by a URL alone.
+func TestURLSecretsAreHidden(t *testing.T) {
+	const long = "c29tZS1zZWNyZXQtaW4tYmFzZTY0"
+	for raw, want := range map[string]string{
+		"https://h/mcp?api_key=sk-secret&profile=mine#x?y=z": "https://h/mcp?api_key=***&profile=***#x?y=z",
+		"https://h/mcp?config=" + long:                       "https://h/mcp?config=***",
+		"https://sk-secret@h/mcp":                            "https://***@h/mcp",
+		"https://me:sk-secret@h/mcp?flag":                    "https://me:***@h/mcp?flag",
+		"https://h/mcp?access-token=sk%2Dsecret":             "https://h/mcp?access-token=***",
+		"https://h/mcp#x?y=z":                                "https://h/mcp#x?y=z",
+	} {
+		c := mustParse(t, `{"mcpServers": {"a": {"url": "`+raw+`"}}}`)
+		if got := c.Redacted().Servers[0].URL; got != want {
+			t.Errorf("%s is shown as %s, want %s", raw, got, want)
+		}
+		if strings.Contains(string(c.Effective(true)), "secret") {
+			t.Errorf("%s: the effective configuration shows it", raw)
+		}
+		told := c.Hider()("Get \"" + raw + "\": refused, sk-secret")
+		if strings.Contains(raw, "secret") && strings.Contains(told, "secret") || strings.Contains(told, long) {
+			t.Errorf("%s: %s", raw, told)
+		}
+	}
+}
+
+// TestHideIn shows a file of each syntax without what is secret in any part of it.
+func TestHideIn(t *testing.T) {
+	for file, text := range map[string]string{
+		"a.json": `{"projects": {"/p": {"mcpServers": {"x": {"command": 1, "env": {"K": "sk-secret-1", "R": "${TOKEN}", "S": "a\"sk-secret"}}}}},
+			"mcpServers": {"y": {"url": "https://h/?api_key=sk-secret-2", "headers": {"Authorization": "Bearer sk-secret-3"}}}, "oauthToken": "sk-secret-4"}`,
+		"b.yaml": "extensions:\n  x:\n    envs:\n      K: sk-secret-1\n      L: |\n        sk-secret-2\n        more-sk-secret\n      R: ${TOKEN}\n",
+		"c.toml": "[mcp_servers.x]\nenv = {K = 'sk-secret-1', R = \"${TOKEN}\"}\n[mcp_servers.x.http_headers]\nA = \"sk-secret-2\"\n",
+	} {
+		got := HideIn(file, nil, []byte(text))(text)
+		if strings.Contains(got, "secret") || !strings.Contains(got, "${TOKEN}") || !strings.Contains(got, Hidden) {
+			t.Errorf("%s:\n%s", file, got)
+		}
+	}
+}
+
+// TestBrokenTextIsNotRepeated has secrets where the syntax is wrong.
+func TestBrokenTextIsNotRepeated(t *testing.T) {
+	for file, text := range map[string]string{
+		"a.json": `{"mcpServers": {"a": {"command": "x", "env": {"K": sk-secret}}}}`,
+		"b.json": `{"mcpServers": {"a": {"command": "x", "env": {"K": "sk-\xsecret"}}}}`,
+		"c.json": `{"mcpServers": {"a": {"command": "x", "env": {"K": "${sk-secret"}}}}`,
+		"d.toml": "[mcpServers.a.env]\nK = sk-secret\n",
+		"e.yaml": "mcpServers:\n  a:\n    env:\n      K: \"sk-secret\n",
+		"f.yaml": "mcpServers:\n  a:\n    env:\n      K: sk-secret: x\n",
+	} {
+		c, err := Parse(file, []byte(text), nil)
+		if err == nil && len(c.Servers) > 0 && c.Servers[0].Err != nil {
+			err = c.Servers[0].Err
+		}
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -54,46 +54,43 @@ func (a *app) add(name string, words []string, f addFlags) error {
 	if err != nil {
 		return err
 	}
-	path, was, format, err := editable(f.file)
+	path, err := oneFile(f.file)
 	if err != nil {
 		return err
 	}
-	if config.HasServer(format, path, was, name) && !f.force {
-		return &fault.Fault{
-			Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
-			Remedy: "everline add --force replaces it",
+	return a.editTrusted(path, f.dryRun, "server "+name+" added", func(was []byte) ([]byte, error) {
+		if err := editable(path, was); err != nil {
+			return nil, err
 		}
-	}
-	text, err := config.SetServer(format, path, was, name, entry)
-	if err != nil {
-		return err
-	}
-	if err := stillGood(path, text, name); err != nil {
-		return err
-	}
-	return a.finishEdit(path, was, text, f.dryRun, false, "server "+name+" added")
+		if config.HasServer(config.FormatEverline, path, was, name) && !f.force {
+			return nil, &fault.Fault{
+				Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
+				Remedy: "everline add --force replaces it",
+			}
+		}
+		text, err := config.SetServer(config.FormatEverline, path, was, name, entry)
+		if err != nil {
+			return nil, err
+		}
+		return text, stillGood(path, text, name)
+	})
 }
 
-// editable reads the file that add and remove change. A client's own file is
-// not ours to change by them.
-func editable(named string) (path string, was []byte, format string, err error) {
-	if path, err = oneFile(named); err != nil {
-		return "", nil, "", err
+// editable refuses a client's own file, which is not ours to change by add and
+// remove.
+func editable(path string, was []byte) error {
+	if len(was) == 0 {
+		return nil
 	}
-	if was, err = readEdited(path); err != nil || len(was) == 0 {
-		return path, was, config.FormatEverline, err
+	format, err := config.Detect(path, was)
+	if err != nil || format == config.FormatEverline {
+		return err
 	}
-	if format, err = config.Detect(path, was); err != nil {
-		return "", nil, "", err
+	return &fault.Fault{
+		Kind: fault.Invalid, Op: "edit " + path, Outcome: fault.NotSent,
+		Err:    fmt.Errorf("the file is one of %s", config.Title(format)),
+		Remedy: "change it there, or copy it first: everline import " + path + " --to everline.json",
 	}
-	if format != config.FormatEverline {
-		return "", nil, "", &fault.Fault{
-			Kind: fault.Invalid, Op: "edit " + path, Outcome: fault.NotSent,
-			Err:    fmt.Errorf("the file is one of %s", config.Title(format)),
-			Remedy: "change it there, or copy it first: everline import " + path + " --to everline.json",
-		}
-	}
-	return path, was, format, nil
 }
 
 // stillGood reads the text that an edit made as serve will. A variable that is
@@ -175,17 +172,22 @@ func newRemove(a *app) *cobra.Command {
 		Long:  "Take servers out of the configuration file. A running everline unpublishes them at once and ends them.",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: runE(func(_ *cobra.Command, args []string) error {
-			path, was, format, err := editable(file)
+			path, err := oneFile(file)
 			if err != nil {
 				return err
 			}
-			text := was
-			for _, name := range args {
-				if text, err = config.RemoveServer(format, path, text, name); err != nil {
-					return suggestServer(err, path, was, name)
+			return a.editTrusted(path, dryRun, strings.Join(args, ", ")+" removed", func(was []byte) ([]byte, error) {
+				if err := editable(path, was); err != nil {
+					return nil, err
 				}
-			}
-			return a.finishEdit(path, was, text, dryRun, false, strings.Join(args, ", ")+" removed")
+				text := was
+				for _, name := range args {
+					if text, err = config.RemoveServer(config.FormatEverline, path, text, name); err != nil {
+						return nil, suggestServer(err, path, was, name)
+					}
+				}
+				return text, nil
+			})
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "the file to change (default: the one that serve reads)")

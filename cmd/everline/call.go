@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -25,20 +26,16 @@ func newCall(a *app) *cobra.Command {
 		Long: "Call one tool of the running everline and print its result.\n\n" +
 			"The tool is server.tool, or the name that clients see. Arguments are one JSON object,\n" +
 			"key=value pairs (a value that is JSON is taken as such), or - for a JSON object on stdin.\n" +
-			"A result that says isError exits with 1.",
+			"A result that says isError exits with 1. A call that fails says whether it may have been executed.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			arguments, err := a.arguments(args[1:])
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
-			if timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, timeout)
-				defer cancel()
-			}
-			return untilInterrupt(ctx, func(ctx context.Context) error { return a.call(ctx, args[0], arguments) })
+			ctx, stop := signal.NotifyContext(cmd.Context(), stopSignals...)
+			defer stop()
+			return a.call(ctx, args[0], arguments, timeout)
 		}),
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time; 0: the server's callTimeout")
@@ -97,22 +94,96 @@ func pairs(words []string) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-func (a *app) call(ctx context.Context, target string, arguments json.RawMessage) error {
+// called marks the error of a call, of which people are told whether it may
+// have been executed.
+type called struct{ err error }
+
+func (e called) Error() string { return e.err.Error() }
+func (e called) Unwrap() error { return e.err }
+
+// outcomeText is what is known about a call that failed on the way.
+func outcomeText(f *fault.Fault) string {
+	switch {
+	case f.Kind == fault.NotFound || f.Kind == fault.Invalid || f.Outcome == fault.Answered || errors.Is(f, admin.ErrNotRunning):
+		return ""
+	case f.Outcome == fault.NotSent:
+		return "  not sent: nothing was executed\n"
+	default:
+		return "  outcome unknown: it may have been executed\n"
+	}
+}
+
+// answerGrace is how much longer than the call the answer may take that says
+// what became of it.
+const answerGrace = 5 * time.Second
+
+// call calls a tool, and gives up after the timeout if that is not 0.
+func (a *app) call(ctx context.Context, target string, arguments json.RawMessage, timeout time.Duration) error {
 	c := a.client()
-	req, err := resolve(ctx, c, target)
+	began := time.Now()
+	p := a.progress(func() string { return waitingFor(ctx, c, target) })
+	defer p.stop()
+	req, err := resolveWithin(ctx, c, target, timeout)
 	if err != nil {
-		return err
+		f := *fault.From("call", err)
+		f.Outcome = fault.NotSent
+		return called{&f}
 	}
 	req.Arguments = arguments
-	result, err := c.Call(ctx, req)
-	if err != nil {
-		return err
+	asked := ctx
+	if timeout > 0 {
+		left := max(timeout-time.Since(began), time.Millisecond)
+		req.TimeoutMS = max(left.Milliseconds(), 1)
+		var cancel context.CancelFunc
+		asked, cancel = context.WithTimeout(ctx, left+answerGrace)
+		defer cancel()
+	}
+	result, err := c.Call(asked, req)
+	p.stop()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return called{&fault.Fault{Kind: fault.Canceled, Op: "call", Server: req.Server, Err: errors.New("interrupted")}}
+	case err != nil:
+		return called{inTime(err, req.TimeoutMS)}
 	}
 	return a.printResult(result)
 }
 
+// inTime words a deadline that was given on the command line.
+func inTime(err error, timeoutMS int64) error {
+	f := *fault.From("call", err)
+	if f.Kind == fault.Deadline && timeoutMS > 0 {
+		f.Err = errors.New("no answer within the --timeout")
+		if f.Remedy == "" && f.Server != "" {
+			f.Remedy = "everline status " + f.Server
+		}
+	}
+	return &f
+}
+
+// waitingFor says how the server of a tool does that is being called.
+func waitingFor(ctx context.Context, c *admin.Client, target string) string {
+	ctx, cancel := context.WithTimeout(ctx, progressAsks)
+	defer cancel()
+	if st, err := c.Status(ctx); err == nil {
+		if s := serverOf(target, st.Servers); s.Name != "" {
+			return target + ": " + stateText(s)
+		}
+	}
+	return target
+}
+
 // firstWait is how long a call waits for the first catalog of its server.
 const firstWait = 30 * time.Second
+
+func resolveWithin(ctx context.Context, c *admin.Client, target string, timeout time.Duration) (admin.CallRequest, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return resolve(ctx, c, target)
+}
 
 // resolve finds the tool that was meant, and waits where its server is still
 // coming up and has never said what it offers.
@@ -121,11 +192,16 @@ func resolve(ctx context.Context, c *admin.Client, target string) (admin.CallReq
 	defer tick.Stop()
 	late := time.NewTimer(firstWait)
 	defer late.Stop()
+	var away *admin.Server
 	for {
-		req, away, err := lookUp(ctx, c, target)
-		if err != nil || away == nil {
+		req, now, err := lookUp(ctx, c, target)
+		if err != nil && ctx.Err() != nil && away != nil {
+			return req, lateFault(ctx, *away)
+		}
+		if err != nil || now == nil {
 			return req, err
 		}
+		away = now
 		if away.State != "connecting" && away.State != "reconnecting" {
 			return req, awayFault(*away)
 		}
@@ -134,13 +210,30 @@ func resolve(ctx context.Context, c *admin.Client, target string) (admin.CallReq
 		case <-late.C:
 			return req, awayFault(*away)
 		case <-ctx.Done():
-			return req, ctx.Err()
+			return req, lateFault(ctx, *away)
 		}
 	}
 }
 
-// lookUp reads the target as server.tool, with the longest server name that
-// fits, since names may have dots, or as an exposed name. away is the server
+// lateFault says that nobody waits any longer for a server that is away.
+func lateFault(ctx context.Context, away admin.Server) *fault.Fault {
+	f := awayFault(away)
+	f.Kind = fault.KindOf(ctx.Err())
+	return f
+}
+
+// serverOf is the server that a target names, the one with the longest name
+// that fits, since names may have dots. It has no name if none does.
+func serverOf(target string, servers []admin.Server) (server admin.Server) {
+	for _, s := range servers {
+		if strings.HasPrefix(target, s.Name+".") && len(s.Name) > len(server.Name) {
+			server = s
+		}
+	}
+	return server
+}
+
+// lookUp reads the target as server.tool or as an exposed name. away is the server
 // where nothing is published of it that could have the tool.
 func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.CallRequest, away *admin.Server, err error) {
 	tools, err := c.Tools(ctx)
@@ -151,12 +244,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 	if err != nil {
 		return req, nil, err
 	}
-	var server admin.Server
-	for _, s := range st.Servers {
-		if strings.HasPrefix(target, s.Name+".") && len(s.Name) > len(server.Name) {
-			server = s
-		}
-	}
+	server := serverOf(target, st.Servers)
 	own := strings.TrimPrefix(target, server.Name+".")
 	var names []string
 	for _, t := range tools {
@@ -175,7 +263,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 }
 
 // awayFault says why a server that has nothing published cannot be called.
-func awayFault(s admin.Server) error {
+func awayFault(s admin.Server) *fault.Fault {
 	f := &fault.Fault{
 		Kind: fault.Unavailable, Op: "call", Server: s.Name, Outcome: fault.NotSent, Stderr: s.Stderr,
 		Remedy: "everline status " + s.Name,
@@ -229,10 +317,14 @@ type result struct {
 func (a *app) printResult(raw json.RawMessage) error {
 	var r result
 	err := json.Unmarshal(raw, &r)
-	if a.forMachines() || err != nil { // valid MCP or not, it is what the server said
-		fmt.Fprintf(a.out, "%s\n", raw)
+	show := func(s string) string { return s } // a program gets what the server said
+	if onScreen(a.out) {
+		show = screenText
+	}
+	if a.forMachines() || err != nil { // valid MCP or not
+		fmt.Fprintln(a.out, show(string(raw)))
 	} else {
-		r.print(a.out)
+		r.print(a.out, show)
 	}
 	if r.IsError {
 		return exit(exitFailed)
@@ -240,11 +332,11 @@ func (a *app) printResult(raw json.RawMessage) error {
 	return nil
 }
 
-func (r result) print(w io.Writer) {
+func (r result) print(w io.Writer, show func(string) string) {
 	for _, c := range r.Content {
 		switch {
 		case c.Type == "text":
-			fmt.Fprintln(w, c.Text)
+			fmt.Fprintln(w, show(c.Text))
 		case c.URI != "":
 			fmt.Fprintf(w, "[%s %s]\n", c.Type, printable(c.URI))
 		default:
@@ -252,6 +344,6 @@ func (r result) print(w io.Writer) {
 		}
 	}
 	if len(r.Content) == 0 && len(r.Structured) > 0 {
-		fmt.Fprintf(w, "%s\n", r.Structured)
+		fmt.Fprintln(w, show(string(r.Structured)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +23,8 @@ var rewrite = flag.Bool("rewrite", false, "write the reference of the commands a
 
 const commandsHead = `# Commands
 
-` + "`everline COMMAND --help`" + ` says the same. stdout is data, stderr is talk; ` + "`-o json` and `-o jsonl`" + ` print documented JSON to which
-members are added, and none renamed or removed. Colours only on a terminal, and not with ` + "`NO_COLOR`" + `.
+` + "`everline COMMAND --help`" + ` says the same. stdout is data, stderr is talk; ` + "`-o json` and `-o jsonl`" + ` print
+[documented JSON](json.md), to which members are added, and none renamed or removed. Colours only on a terminal, and not with ` + "`NO_COLOR`" + `.
 
 | exit code | means |
 |---|---|
@@ -35,6 +36,7 @@ members are added, and none renamed or removed. Colours only on a terminal, and 
 | 5 | a server that should be up is down |
 | 6 | the configuration is invalid |
 | 124 | it took too long |
+| 130 | it was interrupted |
 
 This page is made by ` + "`go test ./cmd/everline -rewrite`" + ` from the commands themselves.
 
@@ -134,6 +136,9 @@ func TestPackaging(t *testing.T) {
 		if !strings.Contains(text, "\nType=notify\n") {
 			t.Errorf("%s does not wait for READY=1", unit)
 		}
+		if !strings.Contains(text, "\nDelegate=yes\n") {
+			t.Errorf("%s gives servers no limits", unit)
+		}
 		lines := regexp.MustCompile(`(?m)^Exec(?:Start|Reload)=\S+/everline (.*)$`).FindAllStringSubmatch(text, -1)
 		if len(lines) != 2 {
 			t.Errorf("%s has %d command lines", unit, len(lines))
@@ -155,6 +160,9 @@ func TestPackaging(t *testing.T) {
 			t.Fatalf("%s starts %q", file, words)
 		}
 		parses(t, file, words[1:])
+		if slices.Contains(words, "--state-dir") || !strings.Contains(read(file), "\nENV XDG_STATE_HOME=/var/lib\n") {
+			t.Errorf("%s: docker exec would look for another state folder", file)
+		}
 	}
 	dec := xml.NewDecoder(strings.NewReader(read("packaging/launchd/everline.plist")))
 	for {

@@ -2,11 +2,16 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/show"
 )
 
 // completionLimit is how long a shell is made to wait for names.
@@ -33,14 +38,52 @@ func (a *app) completeNames(root *cobra.Command) {
 	tools := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return a.toolNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 	}
+	pinned := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return append(a.serverNames(cmd.Context()), a.toolNames(cmd.Context())...), cobra.ShellCompDirectiveNoFileComp
+	}
 	for name, f := range map[string]cobra.CompletionFunc{
 		"status": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
 		"call": one(tools), "doctor": one(configured), "remove": configured,
+		"tools ls": one(running), "tools diff": one(pinned), "tools approve": one(pinned),
 	} {
-		if cmd, _, err := root.Find([]string{name}); err == nil && cmd != root {
+		if cmd, _, err := root.Find(strings.Fields(name)); err == nil && cmd != root {
 			cmd.ValidArgsFunction = f
 		}
 	}
+	if cmd, _, err := root.Find([]string{"drill"}); err == nil {
+		_ = cmd.RegisterFlagCompletionFunc("call", tools) // the flag is there
+	}
+	completeFlags(root)
+}
+
+// completeFlags offers the words that flags take, and files for no flag that
+// takes none. The other flags with a text take files.
+func completeFlags(root *cobra.Command) {
+	words := map[string][]string{
+		"output": outputs, "format": config.Formats(), "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
+		"type": {"http", "sse"},
+	}
+	states := slices.Sorted(maps.Keys(looks))
+	filesFor := []string{"config", "state-dir", "cwd", "to", "file"}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		complete := func(f *pflag.Flag) {
+			offered, known := words[f.Name]
+			if f.Name == "wait" {
+				offered = states
+			}
+			_, has := cmd.GetFlagCompletionFunc(f.Name)
+			if has || f.Value.Type() == "bool" || !known && slices.Contains(filesFor, f.Name) {
+				return
+			}
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(offered, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+		}
+		cmd.LocalFlags().VisitAll(complete)
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root)
 }
 
 func (a *app) serverNames(ctx context.Context) []string {
@@ -66,7 +109,9 @@ func (a *app) toolNames(ctx context.Context) []string {
 	}
 	var names []string
 	for _, t := range tools {
-		names = append(names, t.Server+"."+t.Tool)
+		if name := t.Server + "." + t.Tool; name == show.Line(name) { // a shell gets no other
+			names = append(names, name)
+		}
 	}
 	return names
 }

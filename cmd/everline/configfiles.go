@@ -1,17 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/fault"
 )
 
 // formatFlag is the help of --format.
@@ -19,82 +12,9 @@ func formatFlag() string {
 	return "how the files are written, in place of what they look like: " + strings.Join(config.Formats(), ", ")
 }
 
-// backupName is the name under which a file is kept before it is changed.
-func backupName(path string, now time.Time) string {
-	return path + ".before-everline-" + now.Format("20060102-150405")
-}
-
-// maxEdited bounds what is read of a file that is to be edited.
-const maxEdited = 8 << 20
-
-// readEdited reads a file that may be new; a new one is empty.
-func readEdited(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fileFault("read", path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxEdited))
-	if err != nil {
-		return nil, fileFault("read", path, err)
-	}
-	return data, nil
-}
-
-func fileFault(op, path string, err error) error {
-	return &fault.Fault{Kind: fault.Invalid, Op: op + " " + path, Outcome: fault.NotSent, Err: err, Remedy: "check the path and who may write there"}
-}
-
-// writeEdited replaces a file as a whole, where a link points to if it is one,
-// and keeps its permissions. backup, if not "", gets what was there before.
-func writeEdited(path string, was, text []byte, backup string) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	mode := fs.FileMode(0o600) // entries may have secrets in them
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fileFault("write", path, err)
-	}
-	if backup != "" && was != nil {
-		if err := replaceFile(backup, was, mode); err != nil {
-			return fileFault("write", backup, err)
-		}
-	}
-	if err := replaceFile(path, text, mode); err != nil {
-		return fileFault("write", path, err)
-	}
-	return nil
-}
-
-// replaceFile writes beside the file and renames, so that whoever reads it
-// sees the old text or the new one.
-func replaceFile(path string, text []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".everline-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // is gone where the rename worked
-	_, err = f.Write(text)
-	for _, step := range []func() error{func() error { return f.Chmod(mode) }, f.Sync, f.Close} {
-		if e := step(); err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// difference shows which lines an edit takes out and puts in; what is common
-// at both ends is left out, but for a line or two around.
-func difference(was, is string) string {
+// difference shows which lines an edit takes out and puts in, each as show has
+// it; what is common at both ends is left out, but for a line or two around.
+func difference(was, is string, show func(string) string) string {
 	a, b := strings.SplitAfter(was, "\n"), strings.SplitAfter(is, "\n")
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
@@ -108,7 +28,7 @@ func difference(was, is string) string {
 	var out strings.Builder
 	line := func(sign, text string) {
 		if text = strings.TrimRight(text, "\r\n"); text != "" || sign != " " {
-			fmt.Fprintf(&out, "%s %s\n", sign, printable(text))
+			fmt.Fprintf(&out, "%s %s\n", sign, printable(show(text)))
 		}
 	}
 	for i := max(0, head-around); i < head; i++ {
@@ -132,36 +52,40 @@ type editResult struct {
 	Changed bool    `json:"changed"`
 	DryRun  bool    `json:"dryRun"`
 	Backup  *string `json:"backup"` // null if nothing was there before, or nothing was changed
+	Remedy  *string `json:"remedy"` // what to type before serve starts what the file names; null for nothing
 }
 
-// finishEdit writes what an editing command made, or shows it.
-func (a *app) finishEdit(path string, was, text []byte, dryRun, keep bool, done string) error {
-	r := editResult{File: path, Changed: string(was) != string(text), DryRun: dryRun}
-	if r.Changed && !dryRun {
-		if backup := backupName(path, time.Now()); keep && was != nil {
-			r.Backup = &backup
-		}
-		to := ""
-		if r.Backup != nil {
-			to = *r.Backup
-		}
-		if err := writeEdited(path, was, text, to); err != nil {
-			return err
-		}
+// finishEdit makes the edit of a command, or shows it. done says what was done;
+// remedy, once that is done, what is left to do.
+func (a *app) finishEdit(e edit, done, remedy func() string) error {
+	made, err := e.run()
+	if err != nil {
+		return err
+	}
+	r := editResult{File: e.path, Changed: string(made.was) != string(made.text), DryRun: e.dryRun}
+	if made.backup != "" {
+		r.Backup = &made.backup
+	}
+	if left := remedy(); left != "" && r.Changed && !e.dryRun {
+		r.Remedy = &left
 	}
 	if a.forMachines() {
 		return writeLine(a.out, r)
 	}
 	switch {
 	case !r.Changed:
-		fmt.Fprintf(a.out, "%s: nothing to change\n", path)
-	case dryRun:
-		fmt.Fprintf(a.out, "%s would become:\n%s", path, difference(string(was), string(text)))
+		fmt.Fprintf(a.out, "%s: nothing to change\n", e.path)
+	case e.dryRun:
+		hide := config.HideIn(e.path, made.was, made.text)
+		fmt.Fprintf(a.out, "%s would become:\n%s", e.path, difference(string(made.was), string(made.text), hide))
 	default:
-		fmt.Fprintf(a.out, "%s: %s\n", path, done)
-		if r.Backup != nil {
-			fmt.Fprintf(a.out, "  before: %s\n", *r.Backup)
-		}
+		fmt.Fprintf(a.out, "%s: %s\n", e.path, done())
+	}
+	if r.Backup != nil {
+		fmt.Fprintf(a.out, "  before: %s\n", *r.Backup)
+	}
+	if r.Remedy != nil {
+		fmt.Fprintf(a.out, "  serve asks for your word first; look at it, then: %s\n", *r.Remedy)
 	}
 	return nil
 }

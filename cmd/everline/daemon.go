@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // daemonOptions say what a daemon is made of.
@@ -22,6 +25,7 @@ type daemonOptions struct {
 	load     func() (*config.Config, error) // reads the files again
 	stateDir string
 	endpoint string // the URL for clients; "" for a gateway on stdio alone
+	listen   string // as the configuration named it; "" if it did not decide
 	gateway  gateway.Options
 	socket   net.Listener // of the admin API; nil for none
 	log      *slog.Logger
@@ -69,10 +73,11 @@ func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 		return nil
 	}
 	o.gateway.Keep = hub.KeepResults
+	o.gateway.Instance = upstream.Instance()
 	d.gateway = gateway.New(hub.View(""), o.gateway)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: o.endpoint, Version: buildVersion(),
-		StateDir: o.stateDir, Config: o.files, Reload: d.reload,
+		StateDir: o.stateDir, Config: absolute(o.files), Listen: o.listen, Reload: d.reload,
 	})
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it
@@ -80,6 +85,17 @@ func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 		d.serve(o.socket, d.api.Handler())
 	}
 	return d, nil
+}
+
+// absolute names files so that a command in another folder finds them, too.
+func absolute(files []string) []string {
+	all := slices.Clone(files)
+	for i, file := range files {
+		if path, err := filepath.Abs(file); err == nil {
+			all[i] = path
+		}
+	}
+	return all
 }
 
 // serve answers HTTP on a listener until close.

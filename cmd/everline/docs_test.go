@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,11 +13,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/mcptest"
 )
 
 // TestDocs does what the documents say: the files in their ```json NAME
 // blocks are written, and the commands in their ```console blocks are run, in
-// order, with a scripted server in the place of npx. Building is not repeated.
+// order, with scripted servers in the place of npx. Building is not repeated;
+// a page that builds begins in a clone of the repository, as its reader does.
 func TestDocs(t *testing.T) {
 	dir := t.TempDir()
 	var docs []string
@@ -42,9 +45,10 @@ func TestDocs(t *testing.T) {
 		Dir:                 dir,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
+			home := e.WorkDir + "/home"
 			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/xdg")
-			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/.config")
-			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("XDG_CONFIG_HOME", home+"/.config")
+			e.Setenv("HOME", home)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"kill9": kill9},
@@ -56,13 +60,19 @@ func TestDocs(t *testing.T) {
 func scriptOf(t *testing.T, doc string) string {
 	t.Helper()
 	var commands, files strings.Builder
+	folder := "home"
+	commands.WriteString("mkdir home clone/.git\n")
+	if strings.Contains(doc, "$ go build ") {
+		folder = "clone"
+	}
+	commands.WriteString("cd " + folder + "\n")
 	block, ran := "", 0
 	for _, line := range strings.Split(doc, "\n") {
 		fence, isFence := strings.CutPrefix(line, "```")
 		switch {
 		case isFence && block == "":
 			block = fence
-			if name, ok := fileBlock(fence); ok {
+			if name, ok := fileBlock(fence, folder); ok {
 				fmt.Fprintf(&files, "-- %s --\n", name)
 			}
 		case isFence:
@@ -76,6 +86,9 @@ func scriptOf(t *testing.T, doc string) string {
 			if !ok {
 				t.Errorf("a console block shows %q, which is no command", line)
 			}
+			if to, ok := newFolder(command); ok {
+				folder = "home/" + to
+			}
 			commands.WriteString(scriptLine(t, command))
 			ran++
 		}
@@ -86,23 +99,42 @@ func scriptOf(t *testing.T, doc string) string {
 	return commands.String() + files.String()
 }
 
-// fileBlock gives the name of the file that a block is, "" for other blocks.
-func fileBlock(fence string) (name string, ok bool) {
+// fileBlock gives the name of the file that a block is, for a reader who is in
+// the folder; ok is false for other blocks.
+func fileBlock(fence, folder string) (name string, ok bool) {
 	for _, syntax := range []string{"json ", "jsonc ", "yaml ", "toml "} {
-		if name, ok = strings.CutPrefix(fence, syntax); ok {
-			return strings.TrimPrefix(name, "~/"), true
+		if name, ok = strings.CutPrefix(fence, syntax); !ok {
+			continue
 		}
+		if own, ok := strings.CutPrefix(name, "~/"); ok {
+			return "home/" + own, true
+		}
+		return folder + "/" + name, true
 	}
 	return "", false
 }
 
 func isFileBlock(fence string) bool {
-	_, ok := fileBlock(fence)
+	_, ok := fileBlock(fence, "")
 	return ok
+}
+
+var newFolderLine = regexp.MustCompile(`^mkdir -p ~/(\S+) && cd ~/(\S+)$`)
+
+// newFolder is the folder below the reader's home that a command goes to.
+func newFolder(command string) (string, bool) {
+	m := newFolderLine.FindStringSubmatch(command)
+	if m == nil || m[1] != m[2] {
+		return "", false
+	}
+	return m[1], true
 }
 
 func scriptLine(t *testing.T, command string) string {
 	t.Helper()
+	if to, ok := newFolder(command); ok {
+		return "mkdir $HOME/" + to + "\ncd $HOME/" + to + "\n"
+	}
 	switch variable, isExport := strings.CutPrefix(command, "export "); {
 	case strings.HasPrefix(command, "go "), strings.HasPrefix(command, "export PATH="):
 		return ""
@@ -119,6 +151,33 @@ func scriptLine(t *testing.T, command string) string {
 	}
 	t.Errorf("nothing here knows how to run %q", command)
 	return ""
+}
+
+// packageTools are the tools that the real servers of the documents have, by
+// their packages.
+var packageTools = map[string]string{
+	"@modelcontextprotocol/server-memory": "create_entities create_relations add_observations delete_entities delete_observations " +
+		"delete_relations read_graph search_nodes open_nodes",
+	"@modelcontextprotocol/server-everything":          "echo get-sum get-env get-structured-content trigger-long-running-operation",
+	"@modelcontextprotocol/server-sequential-thinking": "sequentialthinking",
+}
+
+// npx stands in for the program that starts servers from a registry: a call
+// that the real server could not answer fails here, too.
+func npx() {
+	names, known := packageTools[os.Args[len(os.Args)-1]]
+	if !known {
+		fmt.Fprintf(os.Stderr, "nothing here knows the package of %q\n", os.Args)
+		os.Exit(1)
+	}
+	var cfg mcptest.Config
+	for _, name := range strings.Fields(names) {
+		cfg.Tools = append(cfg.Tools, `{"name":"`+name+`","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`)
+	}
+	if err := mcptest.New(cfg).Serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // kill9 kills the process of the one server that status shows.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,25 +94,38 @@ func noConfigured(c *config.Config, name string) error {
 	return f
 }
 
+// A diagnosis is the JSON of everline doctor.
+type diagnosis struct {
+	OK       bool             `json:"ok"`
+	Findings []doctor.Finding `json:"findings"`
+}
+
 func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
 	all := []doctor.Finding{}
 	colour := colours(a.out)
+	var at atomic.Pointer[string] // the server that is looked at
+	o.Begin = func(server string) { at.Store(&server) }
+	p := a.progress(func() string {
+		if server := at.Load(); server != nil {
+			return "looking at " + *server
+		}
+		return "looking around"
+	})
 	failed := doctor.Run(cmd.Context(), o, func(f doctor.Finding) {
 		all = append(all, f)
-		switch a.output {
-		case "json":
-		case "jsonl":
-			_ = writeLine(a.out, f) // a reader that went away is told below
-		default:
-			fmt.Fprint(a.out, findingText(f, colour))
-		}
+		p.print(func() {
+			switch a.output {
+			case "json":
+			case "jsonl":
+				_ = writeLine(a.out, f) // a failure is told at the end
+			default:
+				fmt.Fprint(a.out, findingText(f, colour))
+			}
+		})
 	})
+	p.stop()
 	if a.output == "json" {
-		err := writeJSON(a.out, struct {
-			OK       bool             `json:"ok"`
-			Findings []doctor.Finding `json:"findings"`
-		}{!failed, all})
-		if err != nil {
+		if err := writeJSON(a.out, diagnosis{!failed, all}); err != nil {
 			return err
 		}
 	}

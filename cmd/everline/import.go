@@ -69,22 +69,26 @@ func (a *app) importServers(named []string, format, to string, dryRun bool) erro
 	if to == "" {
 		return a.printFound(all)
 	}
-	path, was, ours, err := editable(to)
-	if err != nil {
-		return err
-	}
-	text, count := was, 0
-	for i := range all {
-		f := &all[i]
-		if f.State == "twice" || config.HasServer(ours, path, text, f.Server) {
-			continue
+	count := 0
+	e := edit{path: to, dryRun: dryRun, backup: true, change: func(was []byte) ([]byte, error) {
+		if err := editable(to, was); err != nil {
+			return nil, err
 		}
-		if text, err = config.SetServer(ours, path, text, f.Server, f.entry); err != nil {
-			return err
+		text := was
+		count = 0
+		for _, f := range all {
+			if f.State == "twice" || config.HasServer(config.FormatEverline, to, text, f.Server) {
+				continue
+			}
+			if text, err = config.SetServer(config.FormatEverline, to, text, f.Server, f.entry); err != nil {
+				return nil, err
+			}
+			count++
 		}
-		count++
-	}
-	return a.finishEdit(path, was, text, dryRun, true, plural(count, "server")+" copied")
+		return text, nil
+	}}
+	remedy := func() string { return untrusted(to) } // some of it may have come with a repository
+	return a.finishEdit(e, func() string { return plural(count, "server") + " copied" }, remedy)
 }
 
 // importFiles are the files to look through, those that exist.
@@ -213,7 +217,11 @@ func newLink(a *app) *cobra.Command {
 				if err != nil {
 					return nil, "", fileFault("find", "this program", err)
 				}
-				text, err := config.SetServer(format, path, was, config.LinkName, config.LinkEntry(format, url, program))
+				bridge, err := a.bridge(cmd)
+				if err != nil {
+					return nil, "", err
+				}
+				text, err := config.SetServer(format, path, was, config.LinkName, config.LinkEntry(format, url, program, bridge...))
 				return text, config.Title(format) + " reaches everline at " + url + "; restart it to see it", err
 			})
 		}),
@@ -221,6 +229,19 @@ func newLink(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
 	linkFlags(cmd, &file, &project, &dryRun)
 	return cmd
+}
+
+// bridge are the arguments of a client's bridge. It looks for the gateway where
+// we do: a client that was started from a desktop has another environment.
+func (a *app) bridge(cmd *cobra.Command) ([]string, error) {
+	if !cmd.Flags().Changed("state-dir") && os.Getenv("XDG_STATE_HOME") == "" {
+		return []string{"stdio"}, nil
+	}
+	dir, err := filepath.Abs(a.stateDir)
+	if err != nil {
+		return nil, fileFault("find", a.stateDir, err)
+	}
+	return []string{"--state-dir", dir, "stdio"}, nil
 }
 
 func newUnlink(a *app) *cobra.Command {
@@ -287,15 +308,12 @@ func (a *app) link(format, file string, project, dryRun bool, change func(format
 			return err
 		}
 	}
-	was, err := readEdited(path)
-	if err != nil {
-		return err
-	}
-	text, done, err := change(format, path, was)
-	if err != nil {
-		return err
-	}
-	return a.finishEdit(path, was, text, dryRun, true, done)
+	done := ""
+	e := edit{path: path, dryRun: dryRun, backup: true, change: func(was []byte) (text []byte, err error) {
+		text, done, err = change(format, path, was)
+		return text, err
+	}}
+	return a.finishEdit(e, func() string { return done }, func() string { return "" })
 }
 
 // clientFile is the client's file: the first of its usual ones that exists,

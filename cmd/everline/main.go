@@ -25,6 +25,7 @@ const (
 	exitDegraded   = 5
 	exitConfig     = 6
 	exitTimeout    = 124
+	exitInterrupt  = 130
 )
 
 func main() {
@@ -35,9 +36,16 @@ func main() {
 func run() int {
 	stderr := newTalk(os.Stderr)
 	defer stderr.close()
-	stdio := streams{in: os.Stdin, out: os.Stdout, err: stderr}
+	stdout := &checked{to: os.Stdout}
+	stdio := streams{in: os.Stdin, out: stdout, err: stderr}
 	root := newRoot(&stdio)
-	return report(stdio.err, root.ExecuteContext(context.Background()))
+	completionCommand(root)
+	cmd, err := root.ExecuteContextC(context.Background())
+	code := report(stderr, misused(cmd, err))
+	if failed := stdout.failed.Load(); failed != nil && code == exitOK {
+		return report(stderr, ran{fault.From("write the output", *failed)})
+	}
+	return code
 }
 
 // streams are the process's own: stdout is data, stderr is talk.
@@ -73,7 +81,11 @@ func report(w io.Writer, err error) int {
 		return exitUsage
 	}
 	f := fault.From("", err)
-	fmt.Fprintf(w, "everline: %s\n", f.Error())
+	fmt.Fprintf(w, "everline: %s\n", screenText(f.Error()))
+	var call called
+	if errors.As(err, &call) {
+		fmt.Fprint(w, outcomeText(f))
+	}
 	for _, line := range f.Stderr {
 		fmt.Fprintf(w, "  stderr: %s\n", printable(line))
 	}
@@ -98,6 +110,8 @@ func exitCode(f *fault.Fault) int {
 		return exitAuth
 	case f.Kind == fault.Deadline:
 		return exitTimeout
+	case f.Kind == fault.Canceled:
+		return exitInterrupt
 	default:
 		return exitFailed
 	}

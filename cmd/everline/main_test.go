@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/gateway"
 )
 
 // TestTalkNeverWaits is a parent that starts everline with a pipe for stderr
@@ -74,6 +77,7 @@ func TestExitCodes(t *testing.T) {
 		{ran{errors.New("foreign")}, exitFailed},
 		{ran{fault.New(fault.Unauthorized, "x", "y")}, exitAuth},
 		{ran{fault.New(fault.Deadline, "x", "y")}, exitTimeout},
+		{ran{called{fault.New(fault.Canceled, "x", "y")}}, exitInterrupt},
 		{ran{context.DeadlineExceeded}, exitTimeout},
 		{ran{&fault.Fault{Err: admin.ErrNotRunning}}, exitNotRunning},
 		{ran{configMissing(nil)}, exitConfig},
@@ -128,7 +132,7 @@ func TestStatusTable(t *testing.T) {
 		"     stderr: 2\n     stderr: 3\n     stderr: FATAL: password\n" +
 		"     try: everline logs postgres\n" +
 		"warning: everline.json:3: a: unknown key\n"
-	if got := (statusPrinter{now: now}).page(st); got != want {
+	if got := (statusPrinter{now: now}).page(st, st.Servers); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	st.Servers[0].Memory, st.Servers[0].P95 = new(int64(62_000_000)), new(310.0)
@@ -145,10 +149,10 @@ func TestStatusTable(t *testing.T) {
 		"             more about it\n" +
 		"     try: everline logs postgres\n" +
 		"warning: everline.json:3: a: unknown key\n"
-	if got := (statusPrinter{now: now, width: 80}).page(st); got != narrow {
+	if got := (statusPrinter{now: now, width: 80}).page(st, st.Servers); got != narrow {
 		t.Errorf("in 80 columns\n%s\nwant\n%s", got, narrow)
 	}
-	coloured := statusPrinter{now: now, colour: true}.page(st)
+	coloured := statusPrinter{now: now, colour: true}.page(st, st.Servers)
 	if !strings.Contains(coloured, "\x1b[32m\u25cf\x1b[0m github") {
 		t.Errorf("no colour: %q", coloured)
 	}
@@ -179,16 +183,40 @@ func TestMayListen(t *testing.T) {
 	}
 }
 
-// TestReadyzIsLocal is DNS rebinding: a page of another site makes the browser
-// ask this machine under that site's name.
-func TestReadyzIsLocal(t *testing.T) {
-	for host, want := range map[string]int{"127.0.0.1:1": 200, "localhost": 200, "[::1]:1": 200, "evil.example:1": 403} {
+// TestEveryRouteIsGuarded is DNS rebinding: a page of another site makes the
+// browser ask this machine under that site's name, or its own page asks here.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	d, err := startDaemon(t.Context(), daemonOptions{
+		config: &config.Config{}, stateDir: t.TempDir(), log: slog.New(slog.DiscardHandler), gateway: gateway.Options{Hosts: []string{"gw.example"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close(t.Context())
+	h := d.endpoint()
+	ask := func(path, host, origin string) int {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Host = host
-		local(false, func(http.ResponseWriter, *http.Request) {})(w, r)
-		if w.Code != want {
-			t.Errorf("%s: %d, want %d", host, w.Code, want)
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/mcp", "/mcp/x", "/sse", "/messages", "/nothing"} {
+		if code := ask(path, "evil.example:1", ""); code != http.StatusForbidden {
+			t.Errorf("%s under another name: %d", path, code)
+		}
+		if code := ask(path, "localhost", "https://evil.example"); code != http.StatusForbidden {
+			t.Errorf("%s from another page: %d", path, code)
+		}
+	}
+	for _, host := range []string{"127.0.0.1:1", "localhost", "[::1]:1", "a.localhost", "gw.example:7433"} {
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if code := ask(path, host, ""); code != http.StatusOK {
+				t.Errorf("%s under %s: %d", path, host, code)
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
@@ -54,16 +56,56 @@ var looks = func() map[string]look {
 // colours tells whether w is a terminal that wants them.
 func colours(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
-// isTerminal tells whether w is a terminal that can do more than print.
-func isTerminal(w any) bool {
-	if t, ok := w.(*talk); ok {
-		w = t.to
+// checked is a stdout that remembers its first failure, so that no command
+// takes data that never arrived for a success.
+type checked struct {
+	to     *os.File
+	failed atomic.Pointer[error]
+}
+
+func (c *checked) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	if err != nil {
+		c.failed.CompareAndSwap(nil, &err)
 	}
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
+	return n, err
+}
+
+// Close ends a write that is stuck.
+func (c *checked) Close() error { return c.to.Close() }
+
+// fileOf is the file behind a stream; nil if it is none.
+func fileOf(stream any) *os.File {
+	switch s := stream.(type) {
+	case *talk:
+		return fileOf(s.to)
+	case *checked:
+		return s.to
+	case *os.File:
+		return s
+	default:
+		return nil
 	}
-	return term.IsTerminal(int(f.Fd()))
+}
+
+// onScreen tells whether a stream is a terminal, which obeys what it is sent.
+func onScreen(stream any) bool {
+	f := fileOf(stream)
+	return f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// isTerminal tells whether a stream is a terminal that can do more than print.
+func isTerminal(stream any) bool {
+	return onScreen(stream) && os.Getenv("TERM") != "dumb" && knowsEscapes(fileOf(stream))
+}
+
+// screenText is a text of several lines as a terminal may be sent it.
+func screenText(s string) string {
+	lines := strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func paint(text, colour string, on bool) string {
@@ -85,14 +127,10 @@ func (a *app) live() io.Writer {
 // terminalWidth is how many columns the terminal has that w is; 0 where w is
 // none, and lines may have any length.
 func terminalWidth(w io.Writer) int {
-	if t, ok := w.(*talk); ok {
-		w = t.to
-	}
-	f, ok := w.(*os.File)
-	if !ok || !isTerminal(f) {
+	if !isTerminal(w) {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, _, err := term.GetSize(int(fileOf(w).Fd()))
 	if err != nil {
 		return 0
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -40,13 +39,15 @@ func (d *daemon) reloadHolding(ctx context.Context, dryRun bool) (admin.Reload, 
 		return admin.Reload{}, f
 	}
 	done := admin.ShapeReload(d.hub.Config(), cfg)
-	if cfg.Listen != d.opts.config.Listen {
-		done.Warnings = append(done.Warnings, "the listen address changes only with a restart of everline")
-	}
+	restart := d.api.NeedsRestart(cfg)
+	done.Warnings = append(done.Warnings, restart...)
 	if dryRun {
 		return done, nil
 	}
 	logWarnings(d.opts.log, cfg)
+	for _, text := range restart {
+		d.opts.log.Warn(text)
+	}
 	if _, err := d.hub.Apply(ctx, cfg); err != nil {
 		d.refused(err)
 		return admin.Reload{}, err
@@ -61,7 +62,7 @@ func (d *daemon) reloadHolding(ctx context.Context, dryRun bool) (admin.Reload, 
 // refused tells log and status why the files are not applied.
 func (d *daemon) refused(err error) {
 	d.api.ConfigError(err)
-	d.opts.log.Error("the configuration is not reloaded; the old one stays", "cause", err)
+	d.opts.log.Error("the configuration is not reloaded; the old one stays", "cause", err, "remedy", fault.From("reload", err).Remedy)
 }
 
 // reloadLimit bounds a reload that nobody waits for.
@@ -87,7 +88,9 @@ func (d *daemon) reloadSeen(ctx context.Context) {
 		return
 	}
 	if cfg, err := d.opts.load(); err == nil && len(cfg.Servers) == 0 && len(d.hub.Config().Servers) > 0 {
-		d.refused(errors.New("the configuration has no server any more; if that is meant, run everline reload"))
+		f := fault.New(fault.Invalid, "reload", "the configuration has no server any more; it may be half saved")
+		f.Remedy = "if that is meant: everline reload"
+		d.refused(f)
 		return
 	}
 	_, _ = d.reloadHolding(ctx, false)

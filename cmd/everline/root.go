@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,9 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -72,6 +69,7 @@ func newRoot(s *streams) *cobra.Command {
 		newCall(a), newTools(a), newVersion(a),
 		newDoctor(a), newDrill(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
 	)
+	root.SetHelpCommand(newHelp())
 	a.completeNames(root)
 	return root
 }
@@ -85,21 +83,6 @@ func runE(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 		}
 		return nil
 	}
-}
-
-// flagError suggests the flag that was probably meant.
-func flagError(cmd *cobra.Command, err error) error {
-	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
-			help = fmt.Sprintf("\n  did you mean --%s?", near)
-		}
-	}
-	return fmt.Errorf("%w%s", err, help)
 }
 
 // client talks to the everline that runs on the state folder.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"everline":  main,
 		"mcpserver": mcpserver,
-		"npx":       mcpserver, // what the documents start
+		"npx":       npx,
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -86,7 +85,7 @@ func (f serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 type loaded struct {
 	cfg   *config.Config
 	files []string
-	print [sha256.Size]byte // of the files, from before they were read
+	seen  contents // that were parsed
 }
 
 // load finds and reads the configuration.
@@ -95,24 +94,37 @@ func (f serveFlags) load(stateDir string) (loaded, error) {
 	if err != nil {
 		return loaded{}, err
 	}
-	l := loaded{files: files, print: filesPrint(files)}
-	l.cfg, err = f.reload(stateDir, files)()
+	l := loaded{files: files, seen: contents{}}
+	l.cfg, err = f.read(l.seen.read, stateDir, files)
 	return l, err
 }
 
-// reload reads the same files again. What is read is what was trusted: a file
-// that changes in between is refused.
+// reload reads the same files again. What came through a pipe is gone, and to
+// open one would wait for a writer.
 func (f serveFlags) reload(stateDir string, files []string) func() (*config.Config, error) {
 	return func() (*config.Config, error) {
-		if err := checkTrust(stateDir, f.configs, files); err != nil {
-			return nil, err
+		for _, file := range files {
+			if readOnce(file) {
+				return nil, &fault.Fault{
+					Kind: fault.Invalid, Op: opConfig, Outcome: fault.NotSent, Err: errors.New(file + " is no regular file: it was read once, at the start"),
+					Remedy: "restart everline, or name a file with --config",
+				}
+			}
 		}
-		cfg, err := config.LoadAsking(f.ask, f.format, files...)
-		if err != nil {
-			return nil, err
-		}
-		return cfg, checkTrust(stateDir, f.configs, files)
+		return f.read(config.ReadFile, stateDir, files)
 	}
+}
+
+// read is what was trusted: a file that changes in between is refused.
+func (f serveFlags) read(read func(string) ([]byte, error), stateDir string, files []string) (*config.Config, error) {
+	if err := checkTrust(stateDir, f.configs, files); err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadFrom(read, f.ask, f.format, files...)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, checkTrust(stateDir, f.configs, files)
 }
 
 func configMissing(tried []string) error {
@@ -135,9 +147,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	cfg := found.cfg
-	address := cfg.Listen
-	if f.listen != "" {
-		address = f.listen
+	address, configured := f.listen, ""
+	if address == "" {
+		address, configured = cfg.Listen, cfg.Listen
 	}
 	if err := mayListen(address, f.allowRemote); err != nil {
 		return err
@@ -151,6 +163,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	joinChain(found.files) // itself among its servers would not get the address
 	stop, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(stop, stopSignals...)
 	if len(reloadSignals) > 0 {
@@ -158,16 +171,16 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	d, err := startDaemon(ctx, daemonOptions{
 		config: cfg, files: found.files, load: f.reload(a.stateDir, found.files), stateDir: a.stateDir, socket: socket, log: log,
-		endpoint: "http://" + listener.Addr().String() + "/mcp",
-		gateway:  gateway.Options{Version: buildVersion(), Hosts: f.hosts, Origins: f.origins},
+		endpoint: "http://" + listener.Addr().String() + "/mcp", listen: configured,
+		gateway: gateway.Options{Version: buildVersion(), Hosts: f.hosts, Origins: f.origins},
 	})
 	if err != nil {
 		listener.Close()
 		return err
 	}
-	d.serve(listener, d.endpoint(f.allowRemote))
+	d.serve(d.gateway.Listener(listener), d.endpoint())
 	if f.watch {
-		d.watchFiles(found.print)
+		d.watchFiles(found.seen)
 	}
 	a.greet(d, cfg)
 	logWarnings(log, cfg)
@@ -176,24 +189,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 }
 
 // endpoint is what clients reach: the gateway, and the health of everline.
-func (d *daemon) endpoint(remote bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", d.gateway.Handler())
-	mux.HandleFunc("GET /healthz", d.api.Healthz)
-	mux.HandleFunc("GET /readyz", local(remote, d.api.Readyz))
-	return mux
-}
-
-// local refuses requests that name another host than this machine, which a web
-// page can be made to send, unless remote ones are allowed.
-func local(remote bool, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !remote && !loopbackName(hostOf(r.Host)) {
-			http.Error(w, "this host name is not allowed", http.StatusForbidden)
-			return
-		}
-		next(w, r)
-	}
+func (d *daemon) endpoint() http.Handler {
+	return d.gateway.Handler(
+		gateway.Route{Pattern: "GET /healthz", Serve: d.api.Healthz},
+		gateway.Route{Pattern: "GET /readyz", Serve: d.api.Readyz},
+	)
 }
 
 func hostOf(address string) string {

@@ -44,7 +44,10 @@ func (p statusPrinter) life(s admin.Session) string {
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
 	}
-	if s.Since != nil {
+	switch {
+	case s.AwaySince != nil:
+		cells = append(cells, "away "+span(p.now.Sub(*s.AwaySince)))
+	case s.Since != nil:
 		cells = append(cells, span(p.now.Sub(*s.Since)))
 	}
 	if s.Out > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,18 +35,19 @@ func newStatus(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.printStatus(st); err != nil {
+			asked := only(st.Servers, name)
+			if err := a.printStatus(st, asked); err != nil {
 				return err
 			}
-			if code := health(st.Servers); check && code != exitOK {
+			if code := health(asked); check && code != exitOK {
 				return exit(code)
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&wait, "wait", "", "wait until the server, or every server, is in this state")
+	cmd.Flags().StringVar(&wait, "wait", "", "wait until the server, or every server that is not disabled or idle, is in this state")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most")
-	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if an enabled server is down, with 4 if one needs a login")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if an enabled server is down, with 4 if one needs a login; where some are required, only those count")
 	return cmd
 }
 
@@ -67,16 +69,22 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 	defer tick.Stop()
 	told := a.waitingLine()
 	defer told("")
-	var last admin.Status
+	var last []admin.Server
 	var absent error // it has not been there yet
 	for {
-		st, err := a.oneStatus(ctx, name)
+		st, err := a.statusWith(ctx, name)
+		asked := only(st.Servers, name)
+		if name == "" {
+			asked = awaited(asked, state)
+		}
 		switch {
-		case err == nil && (state == "" || allIn(st.Servers, state)):
+		case err == nil && (state == "" || allIn(asked, state)):
 			return st, nil
+		case err == nil && name != "" && isOff(asked[0]):
+			return st, offFault(asked[0]) // nobody but the user will bring it there
 		case err == nil:
-			last, absent = st, nil
-			told(lateOnes(st, state))
+			last, absent = asked, nil
+			told(lateOnes(asked, state))
 		case state != "" && errors.Is(err, admin.ErrNotRunning):
 			absent = err // it may be about to start
 			told("everline does not run yet")
@@ -94,6 +102,27 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 	}
 }
 
+// awaited leaves out the servers that come to a state only if somebody enables
+// or calls them first.
+func awaited(servers []admin.Server, state string) []admin.Server {
+	var left []admin.Server
+	for _, s := range servers {
+		unused := s.State == "idle" && s.CatalogAt != nil // one that was never listed is started by itself
+		if s.State == state || !isOff(s) && !unused {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+func isOff(s admin.Server) bool { return s.State == "disabled" || s.State == "disabling" }
+
+func offFault(s admin.Server) error {
+	f := awayFault(s)
+	f.Op = "wait"
+	return f
+}
+
 func unknownState(state string) error {
 	var states []string
 	for s := range looks {
@@ -106,20 +135,20 @@ func unknownState(state string) error {
 	return usage(remedy, "no state is called %q", state)
 }
 
-func notYet(st admin.Status, state string, timeout time.Duration) error {
+func notYet(servers []admin.Server, state string, timeout time.Duration) error {
 	return &fault.Fault{
 		Kind: fault.Deadline, Op: "wait", Remedy: "everline status",
-		Err: fmt.Errorf("not %s after %s: %s", state, timeout, lateOnes(st, state)),
+		Err: fmt.Errorf("not %s after %s: %s", state, timeout, lateOnes(servers, state)),
 	}
 }
 
 // lateOnes are the servers that are not in the wanted state, and what is.
-func lateOnes(st admin.Status, state string) string {
-	if len(st.Servers) == 0 {
+func lateOnes(servers []admin.Server, state string) string {
+	if len(servers) == 0 {
 		return "everline has told of no server yet"
 	}
 	var late []string
-	for _, s := range st.Servers {
+	for _, s := range servers {
 		if s.State != state {
 			late = append(late, s.Name+" is "+s.State)
 		}
@@ -147,18 +176,27 @@ func (a *app) waitingLine() func(text string) {
 	}
 }
 
-func (a *app) oneStatus(ctx context.Context, name string) (admin.Status, error) {
+// statusWith is the status of all, in which the named server must be; "" names
+// none.
+func (a *app) statusWith(ctx context.Context, name string) (admin.Status, error) {
 	st, err := a.client().Status(ctx)
-	if err != nil || name == "" {
-		return st, err
+	if err == nil && name != "" && len(only(st.Servers, name)) == 0 {
+		err = noServer(name, st.Servers)
 	}
-	for _, s := range st.Servers {
+	return st, err
+}
+
+// only is the named server, or all for "".
+func only(all []admin.Server, name string) []admin.Server {
+	for i, s := range all {
 		if s.Name == name {
-			st.Servers = []admin.Server{s}
-			return st, nil
+			return all[i : i+1]
 		}
 	}
-	return st, noServer(name, st.Servers)
+	if name != "" {
+		return nil
+	}
+	return all
 }
 
 func noServer(name string, servers []admin.Server) error {
@@ -183,16 +221,17 @@ func allIn(servers []admin.Server, state string) bool {
 	return true
 }
 
-// health is the exit code of --check.
+// health is the exit code of --check. Where some servers are required the
+// others do not count, as for /readyz; where none is, all do.
 func health(servers []admin.Server) int {
 	code := exitOK
+	some := slices.ContainsFunc(servers, func(s admin.Server) bool { return s.Required })
 	for _, s := range servers {
-		switch s.State {
-		case "connected", "idle", "disabled", "disabling":
-		case "auth_required":
-			if code == exitOK {
-				code = exitAuth
-			}
+		switch off := s.State == "disabled" || s.State == "disabling"; {
+		case some && !s.Required:
+		case s.State == "connected", s.State == "idle", off && !s.Required:
+		case s.State == "auth_required":
+			code = worse(code, exitAuth)
 		default:
 			code = exitDegraded
 		}
@@ -200,12 +239,13 @@ func health(servers []admin.Server) int {
 	return code
 }
 
-func (a *app) printStatus(st admin.Status) error {
+func (a *app) printStatus(st admin.Status, asked []admin.Server) error {
 	switch a.output {
 	case "json":
+		st.Servers = asked
 		return writeJSON(a.out, st)
 	case "jsonl":
-		for _, s := range st.Servers {
+		for _, s := range asked {
 			if err := writeLine(a.out, s); err != nil {
 				return err
 			}
@@ -213,7 +253,7 @@ func (a *app) printStatus(st admin.Status) error {
 		return nil
 	default:
 		p := a.statusPrinter()
-		_, err := fmt.Fprint(a.out, p.page(st))
+		_, err := fmt.Fprint(a.out, p.page(st, asked))
 		return err
 	}
 }
@@ -234,21 +274,20 @@ func (a *app) statusPrinter() statusPrinter {
 	return statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide", width: terminalWidth(a.out)}
 }
 
-func (p statusPrinter) page(st admin.Status) string {
+// page is everline as a whole and the servers that were asked for.
+func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 	var b strings.Builder
 	b.WriteString(strings.Join(show.Fold(top.HeadParts(st, p.now), gap, p.width), "\n  ") + "\n")
-	for _, s := range st.Servers {
+	for _, s := range asked {
 		p.name = max(p.name, show.Width(s.Name))
 		p.state = max(p.state, len(s.State))
 		p.tools = max(p.tools, len(p.offers(s)))
 		p.gen = max(p.gen, len(generation(s)))
 	}
-	for _, s := range st.Servers {
+	for _, s := range asked {
 		p.block(&b, s)
 	}
-	if st.ConfigError != nil {
-		p.wrapped(&b, "", "not reloaded: ", *st.ConfigError)
-	}
+	p.configError(&b, st)
 	for _, w := range st.Warnings {
 		p.wrapped(&b, "", "warning: ", w)
 	}
@@ -256,6 +295,21 @@ func (p statusPrinter) page(st admin.Status) string {
 		p.wrapped(&b, "", "", text)
 	}
 	return b.String()
+}
+
+// configError says why the files are not applied, since when, and what to do.
+func (p statusPrinter) configError(b *strings.Builder, st admin.Status) {
+	if st.ConfigError == nil {
+		return
+	}
+	label := "not reloaded"
+	if at := st.ConfigErrorSince; at != nil {
+		label += " for " + span(p.now.Sub(*at))
+	}
+	p.wrapped(b, "", label+": ", *st.ConfigError)
+	if st.ConfigRemedy != nil {
+		fmt.Fprintf(b, "%s%s\n", under, advice(*st.ConfigRemedy))
+	}
 }
 
 // wrapped writes a text behind a label, in as many lines of the terminal's
@@ -352,7 +406,10 @@ func (p statusPrinter) facts(s admin.Server) []string {
 	if s.Memory != nil {
 		cells = append(cells, show.Bytes(*s.Memory))
 	}
-	if s.Since != nil {
+	switch {
+	case s.AwaySince != nil: // over all attempts; the state's own time begins anew with each
+		cells = append(cells, "away "+span(p.now.Sub(*s.AwaySince)))
+	case s.Since != nil:
 		cells = append(cells, span(p.now.Sub(*s.Since)))
 	}
 	if !up && s.CatalogAt != nil {
@@ -399,15 +456,18 @@ func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
 		p.wrapped(b, under, "warning: ", w)
 	}
 	if p.wide {
-		for _, line := range show.Fold(details(s), gap, max(p.width-len(under), 0)) {
+		for _, line := range show.Fold(p.details(s), gap, max(p.width-len(under), 0)) {
 			b.WriteString(under + line + "\n")
 		}
 	}
 }
 
 // details are what only the wide table has.
-func details(s admin.Server) []string {
+func (p statusPrinter) details(s admin.Server) []string {
 	parts := []string{"from " + s.Origin}
+	if s.AwaySince != nil && s.Since != nil {
+		parts = append(parts, s.State+" for "+span(p.now.Sub(*s.Since)))
+	}
 	if s.URL != nil {
 		parts = append(parts, *s.URL)
 	}
@@ -416,6 +476,9 @@ func details(s admin.Server) []string {
 	}
 	parts = append(parts, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates),
 		fmt.Sprintf("tools cost about %d tokens (estimate)", s.ToolTokens))
+	if s.Ignored > 0 {
+		parts = append(parts, plural(int(s.Ignored), "message")+" ignored")
+	}
 	if s.P50 != nil && s.P95 != nil {
 		parts = append(parts, fmt.Sprintf("%d calls, p50 %s, p95 %s", s.Calls, show.Milliseconds(*s.P50), show.Milliseconds(*s.P95)))
 	}

@@ -44,6 +44,10 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if !joinChain(found.files) {
+		stop() // nothing is to be ended in order
+		return gateway.ServeLoop(a.in, a.out)
+	}
 	// Several clients may each start a gateway of their own on the same folder.
 	// The first one has it, socket and all; the others keep nothing on disk,
 	// because none may depend on another that ends with its client.
@@ -59,7 +63,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 		return err
 	}
 	logWarnings(log, found.cfg)
-	d.watchFiles(found.print)
+	d.watchFiles(found.seen)
 	served := d.gateway.ServeStdio(ctx, a.in, a.out)
 	hurry, now := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer now()

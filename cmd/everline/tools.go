@@ -24,7 +24,7 @@ func newTools(a *app) *cobra.Command {
 				}
 			}
 			if len(kept) == 0 {
-				if _, err := a.oneStatus(cmd.Context(), args[0]); err != nil {
+				if _, err := a.statusWith(cmd.Context(), args[0]); err != nil {
 					return err
 				}
 			}
@@ -32,7 +32,7 @@ func newTools(a *app) *cobra.Command {
 		}
 		return a.printTools(tools)
 	}
-	cmd := &cobra.Command{Use: "tools [ls|diff|approve]", Short: "What is published to clients", Args: cobra.NoArgs, RunE: runE(list)}
+	cmd := &cobra.Command{Use: "tools [ls|diff|approve]", Short: "What is published to clients", Args: subcommandOnly, RunE: runE(list)}
 	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), RunE: runE(list)})
 	cmd.AddCommand(newToolsDiff(a), newToolsApprove(a))
 	return cmd
@@ -70,7 +70,7 @@ func toolLine(t admin.Tool, width int, wide bool) string {
 	text, _, _ := strings.Cut(strings.TrimSpace(def.Description), "\n")
 	line := pad(printable(t.Server+"."+t.Tool), width)
 	if wide {
-		line += fmt.Sprintf("  %s  ~%d tokens", t.Name, t.Tokens)
+		line += fmt.Sprintf("  %s  ~%d tokens", printable(t.Name), t.Tokens)
 	}
 	for _, m := range []struct {
 		on   bool
@@ -91,6 +91,12 @@ func shorten(text string, width int) string {
 	return string(r[:width-3]) + "..."
 }
 
+// versions is the JSON of everline version.
+type versions struct {
+	Version string         `json:"version"`
+	Running *admin.Version `json:"running"`
+}
+
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -98,10 +104,7 @@ func newVersion(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
 			running, err := a.client().Version(cmd.Context())
-			v := struct {
-				Version string         `json:"version"`
-				Running *admin.Version `json:"running"`
-			}{Version: buildVersion()}
+			v := versions{Version: buildVersion()}
 			if err == nil {
 				v.Running = &running
 			}

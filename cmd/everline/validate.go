@@ -49,15 +49,20 @@ func (a *app) validate(named []string, format string, strict bool) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.LoadAsking(a.newAsker().ask, format, files...)
+	texts := map[string][]byte{} // a pipe gives its text once
+	read := func(path string) (text []byte, err error) {
+		texts[path], err = config.ReadFile(path)
+		return texts[path], err
+	}
+	cfg, err := config.LoadFrom(read, a.newAsker().ask, format, files...)
 	if err != nil {
 		return err
 	}
 	v := validation{OK: true, Servers: []validated{}, Warnings: []string{}}
 	for _, path := range files {
 		f := validatedFile{path, format}
-		if data, err := readEdited(path); err == nil && format == "" {
-			f.Format, _ = config.Detect(path, data) // it was read above
+		if format == "" {
+			f.Format, _ = config.Detect(path, texts[path]) // it was read above
 		}
 		v.Files = append(v.Files, f)
 	}

@@ -95,27 +95,58 @@ func newOperation(a *app, op, short string) *cobra.Command {
 			if !wait {
 				timeout = 0
 			}
+			worst := exitOK
 			for _, name := range args {
-				s, err := a.client().Operate(cmd.Context(), name, op, timeout)
+				code, err := a.operate(cmd.Context(), name, op, timeout)
 				if err != nil {
 					return err
 				}
-				if err := a.printOperated(s, op, wait); err != nil {
-					return err
-				}
+				worst = worse(worst, code)
+			}
+			if worst != exitOK {
+				return exit(worst)
 			}
 			return nil
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the server has settled; fail if it is then not as wanted")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most, for each server")
 	return cmd
+}
+
+// operate does it to one server and tells how that went, so that the others
+// have their turn. An error means that they would fail, too.
+func (a *app) operate(ctx context.Context, name, op string, wait time.Duration) (code int, err error) {
+	c := a.client()
+	p := a.progress(func() string { return serverText(ctx, c, name) })
+	s, err := c.Operate(ctx, name, op, wait)
+	p.stop() // before anything is printed
+	switch {
+	case errors.Is(err, admin.ErrNotRunning):
+		return exitOK, err
+	case err != nil:
+		return report(a.err, ran{err}), nil
+	}
+	return a.printOperated(s, op, wait > 0)
+}
+
+// worse is the exit code that tells of more harm: a login that is needed is
+// less than a server that is down, and that is less than what did not work.
+func worse(a, b int) int {
+	for _, code := range []int{exitOK, exitAuth, exitDegraded} {
+		switch code {
+		case a:
+			return b
+		case b:
+			return a
+		}
+	}
+	return a
 }
 
 // printOperated tells how the server is now. Who waited is told of a state
 // that is not the wanted one by the exit code.
-func (a *app) printOperated(s admin.Server, op string, waited bool) error {
-	var err error
+func (a *app) printOperated(s admin.Server, op string, waited bool) (code int, err error) {
 	switch a.output {
 	case "json", "jsonl":
 		err = writeLine(a.out, s)
@@ -124,10 +155,7 @@ func (a *app) printOperated(s admin.Server, op string, waited bool) error {
 		_, err = fmt.Fprint(a.out, p.lines(s))
 	}
 	if err != nil || !waited || op == "disable" {
-		return err
+		return exitOK, err
 	}
-	if code := health([]admin.Server{s}); code != exitOK {
-		return exit(code)
-	}
-	return nil
+	return health([]admin.Server{s}), nil
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/everline/everline/config"
 )
 
 // settleTime is how long files must be left alone before they are read: an
@@ -21,7 +24,7 @@ const settleTime = 200 * time.Millisecond
 // something else.
 type fileWatch struct {
 	files  []string
-	seen   [sha256.Size]byte // what was read last
+	seen   contents // what was read last
 	events <-chan fsnotify.Event
 	errors <-chan error
 	// follow is called with the folders to watch, again after each change; a
@@ -31,15 +34,18 @@ type fileWatch struct {
 }
 
 // watchFiles reloads when the configuration files change, until the daemon
-// ends. Where the system has no watches left, reload by hand still works.
-func (d *daemon) watchFiles(seen [sha256.Size]byte) {
+// ends. Where the system has no watches left, reload by hand still works; what
+// can be read only once is not watched.
+func (d *daemon) watchFiles(seen contents) {
+	files := slices.DeleteFunc(slices.Clone(d.opts.files), readOnce)
+	maps.DeleteFunc(seen, func(file string, _ [sha256.Size]byte) bool { return !slices.Contains(files, file) })
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		d.opts.log.Warn("the configuration files are not watched; everline reload takes changes up", "cause", err)
 		return
 	}
 	f := fileWatch{
-		files: d.opts.files, seen: seen, events: w.Events, errors: w.Errors,
+		files: files, seen: seen, events: w.Events, errors: w.Errors,
 		follow: func(folders []string) {
 			for _, folder := range folders {
 				if err := w.Add(folder); err != nil { // adding twice is fine
@@ -67,7 +73,7 @@ func (f fileWatch) run(ctx context.Context) {
 		case <-f.errors: //nolint:errcheck // an overflow: something may have been missed
 			timer.Reset(settleTime)
 		case <-timer.C:
-			if now := filesPrint(f.files); now != f.seen {
+			if now := contentsOf(f.files); !maps.Equal(now, f.seen) {
 				f.seen = now
 				f.follow(f.folders())
 				f.changed()
@@ -112,17 +118,31 @@ func (f fileWatch) folders() []string {
 	return all
 }
 
-// filesPrint is a digest of all contents. A file that cannot be read, which it
-// is for a moment while it is replaced, has one of its own.
-func filesPrint(files []string) [sha256.Size]byte {
-	h := sha256.New()
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			data = []byte("unreadable")
-		}
-		sum := sha256.Sum256(data)
-		h.Write(sum[:])
+// contents are digests by file. A file that cannot be read, which it is for a
+// moment while it is replaced, has none.
+type contents map[string][sha256.Size]byte
+
+// read reads a file and keeps the digest of what that gave.
+func (c contents) read(file string) ([]byte, error) {
+	data, err := config.ReadFile(file)
+	if err == nil {
+		c[file] = sha256.Sum256(data)
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return data, err
+}
+
+// contentsOf reads files that are not read once.
+func contentsOf(files []string) contents {
+	c := contents{}
+	for _, file := range files {
+		_, _ = c.read(file) // an error shows as a file without a digest
+	}
+	return c
+}
+
+// readOnce tells whether a file is a pipe or the like, which gives what it has
+// to one reader.
+func readOnce(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && !info.Mode().IsRegular()
 }

@@ -27,7 +27,7 @@ func TestFileWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events, told := make(chan fsnotify.Event), 0
 		f := fileWatch{
-			files: []string{file}, seen: filesPrint([]string{file}), events: events,
+			files: []string{file}, seen: contentsOf([]string{file}), events: events,
 			follow: func([]string) {}, changed: func() { told++ },
 		}
 		done := make(chan struct{})
@@ -78,7 +78,7 @@ func TestFileWatchMissesNothingAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		told := 0
-		f := fileWatch{files: []string{file}, follow: func([]string) {}, changed: func() { told++; cancel() }}
+		f := fileWatch{files: []string{file}, seen: contents{file: {}}, follow: func([]string) {}, changed: func() { told++; cancel() }}
 		f.run(ctx)
 		if told != 1 {
 			t.Errorf("told %d times", told)

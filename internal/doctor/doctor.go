@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
 )
 
 // A Verdict is how bad a finding is.
@@ -48,6 +49,8 @@ type Options struct {
 	Env       func(string) (string, bool)
 	Home      string
 	PortOwner func(port int) int
+	// Begin is told of each server before it is looked at; nil tells nobody.
+	Begin func(server string)
 	// Timeout bounds each wait; 15 s by default.
 	Timeout time.Duration
 }
@@ -74,6 +77,9 @@ func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
 	}
 	for _, s := range o.Config.Servers {
 		if o.Server == "" || o.Server == s.Name {
+			if o.Begin != nil {
+				o.Begin(s.Name)
+			}
 			e.server(ctx, s)
 		}
 	}
@@ -104,7 +110,14 @@ func (e *examination) gateway() {
 		e.say("gateway", "", Warn, "restart everline", "it runs version %s, and this program is %s", st.Version, e.Version)
 	}
 	if st.ConfigError != nil {
-		e.say("gateway", "", Fail, "mend the file, then: everline reload", "the files are not applied: %s", *st.ConfigError)
+		remedy, since := "mend the file, then: everline reload", ""
+		if st.ConfigRemedy != nil {
+			remedy = *st.ConfigRemedy
+		}
+		if st.ConfigErrorSince != nil {
+			since = " for " + show.Span(time.Since(*st.ConfigErrorSince))
+		}
+		e.say("gateway", "", Fail, remedy, "the files are not applied%s: %s", since, *st.ConfigError)
 	}
 	for _, l := range st.Leftovers {
 		if l.Ended {

@@ -33,7 +33,7 @@ func examine(t *testing.T, o Options) (map[string]Finding, bool) {
 		if was, twice := all[key]; !twice || was.Verdict == OK {
 			all[key] = f
 		}
-		if f.Verdict == Fail && f.Remedy == "" && f.Check != "handshake" {
+		if f.Verdict == Fail && f.Remedy == "" {
 			t.Errorf("%s has no remedy: %s", key, f.Text)
 		}
 	})
@@ -141,19 +141,19 @@ func TestWhatRunsIsRead(t *testing.T) {
 // TestHandshakeByPhases has a server that comes up, one that ends in a phase,
 // and one that never answers.
 func TestHandshakeByPhases(t *testing.T) {
-	up := handshake(everline.Status{State: "connected", Era: "legacy", Version: "2025-06-18", Handshake: []everline.HandshakePhase{
+	up := handshake(config.Server{Name: "a", Command: "run", Args: []string{"a b"}}, everline.Status{State: "connected", Era: "legacy", Version: "2025-06-18", Handshake: []everline.HandshakePhase{
 		{Name: "spawn", Took: 4 * time.Millisecond}, {Name: "first byte", Took: 310 * time.Millisecond}, {Name: "list", Took: 2300 * time.Microsecond},
 	}}, nil, time.Second)
 	if up.Verdict != OK || up.Text != "connected, legacy 2025-06-18: spawn 4 ms, first byte 310 ms, list 2 ms" || len(up.Phases) != 3 || up.Phases[2].MS != 2.3 {
 		t.Errorf("%+v", up)
 	}
-	ended := handshake(everline.Status{State: "disconnected", Cause: &fault.Fault{
+	ended := handshake(config.Server{Name: "a", Command: "run", Args: []string{"a b"}}, everline.Status{State: "disconnected", Cause: &fault.Fault{
 		Kind: fault.Exited, Op: "initialize", Err: errors.New("exit 1 after 0.4 s"), Stderr: []string{"no", "wrong key"}, Remedy: "x",
 	}}, context.DeadlineExceeded, time.Second)
 	if ended.Verdict != Fail || ended.Text != "in the phase initialize: exit 1 after 0.4 s; its last words: wrong key" || ended.Remedy != "x" {
 		t.Errorf("%+v", ended)
 	}
-	silent := handshake(everline.Status{State: "connecting"}, context.DeadlineExceeded, time.Second)
+	silent := handshake(config.Server{Name: "a", Command: "run", Args: []string{"a b"}}, everline.Status{State: "connecting"}, context.DeadlineExceeded, time.Second)
 	if silent.Verdict != Fail || silent.Text != "no answer within 1s" || silent.Remedy == "" {
 		t.Errorf("%+v", silent)
 	}

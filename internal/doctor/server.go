@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
 )
 
 // server makes the checks of one server, from the bottom up: what is above a
@@ -70,8 +73,11 @@ func (e *examination) state(st admin.Server) {
 	if st.Remedy != nil {
 		remedy = *st.Remedy
 	}
+	if st.AwaySince != nil {
+		cause = ", away " + show.Span(time.Since(*st.AwaySince))
+	}
 	if st.Cause != nil {
-		cause = ": " + *st.Cause
+		cause += ": " + *st.Cause
 	}
 	switch st.State {
 	case "connected":
@@ -86,15 +92,15 @@ func (e *examination) state(st admin.Server) {
 		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
 			e.say("server", st.Name, Warn, "everline logs "+st.Name, "it offers nothing at all")
 		}
-		if st.Noise > 0 {
-			e.noise(st.Name, st.Noise)
-		}
 	case "idle", "disabled", "disabling":
 		e.say("server", st.Name, OK, "", "%s", st.State)
 	case "connecting", "reconnecting":
 		e.say("server", st.Name, Warn, "everline status "+st.Name+" --wait connected", "%s%s", st.State, cause)
 	default:
 		e.say("server", st.Name, Fail, remedy, "%s%s", st.State, cause)
+	}
+	if st.Noise > 0 {
+		e.noise(st.Name, st.Noise)
 	}
 	for _, w := range st.Warnings {
 		e.say("server", st.Name, Warn, "", "%s", w)
@@ -177,7 +183,7 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	cfg.Servers = []config.Server{s}
 	hub, err := everline.Open(ctx, cfg, everline.Options{Name: "everline-doctor", Version: e.Version})
 	if err != nil {
-		e.say("handshake", s.Name, Fail, "", "%v", err)
+		e.say("handshake", s.Name, Fail, "everline validate", "%v", err)
 		return
 	}
 	defer func() {
@@ -189,7 +195,7 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	defer cancel()
 	began := time.Now()
 	st, err := hub.Await(ctx, s.Name, 0)
-	f := handshake(st, err, e.Timeout)
+	f := handshake(s, st, err, e.Timeout)
 	f.Server, f.TookMS = s.Name, ms(began)
 	hide := e.Config.Hider()
 	f.Text, f.Remedy = hide(f.Text), hide(f.Remedy)
@@ -201,17 +207,17 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 
 // handshake is what a probe came to: how long each phase took, or in which it
 // ended.
-func handshake(st everline.Status, err error, limit time.Duration) Finding {
-	f := Finding{Check: "handshake", Verdict: Fail}
+func handshake(s config.Server, st everline.Status, err error, limit time.Duration) Finding {
+	f := Finding{Check: "handshake", Verdict: Fail, Remedy: probeRemedy(s, st)}
 	switch {
 	case err == nil && st.State == "connected":
-		f.Verdict, f.Text = OK, "connected, "+st.Era+" "+st.Version
+		f.Verdict, f.Text, f.Remedy = OK, "connected, "+st.Era+" "+st.Version, ""
 		for _, p := range st.Handshake {
 			f.Phases = append(f.Phases, admin.Phase{Phase: p.Name, MS: float64(p.Took.Microseconds()) / 1000})
 		}
 		f.Text += phasesText(f.Phases)
 	case st.Cause != nil:
-		f.Text, f.Remedy = st.Cause.Text(), st.Cause.Remedy
+		f.Text = st.Cause.Text()
 		if st.Cause.Op != "" {
 			f.Text = "in the phase " + st.Cause.Op + ": " + f.Text
 		}
@@ -219,11 +225,43 @@ func handshake(st everline.Status, err error, limit time.Duration) Finding {
 			f.Text += "; its last words: " + st.Cause.Stderr[len(st.Cause.Stderr)-1]
 		}
 	case err != nil:
-		f.Text, f.Remedy = "no answer within "+limit.String(), `if it is still downloading, try again; else raise "startupTimeout"`
+		f.Text = "no answer within " + limit.String()
 	default:
 		f.Text = "it is " + st.State
 	}
 	return f
+}
+
+// probeRemedy is what helps where a probe has failed. Nobody keeps the logs of a
+// server that runs only for a probe, so it has to be run by hand.
+func probeRemedy(s config.Server, st everline.Status) string {
+	switch {
+	case st.Cause != nil && st.Cause.Remedy != "":
+		return st.Cause.Remedy
+	case st.Noise > 0:
+		return noiseRemedy
+	case st.Cause == nil:
+		return `if it is still downloading, try again with a longer --timeout; else raise "startupTimeout"`
+	case s.Command == "" && st.Remedy != "" && !strings.HasPrefix(st.Remedy, "everline "): // which needs one that runs
+		return st.Remedy
+	case s.Command == "":
+		return `check "url", and look into the server's own log`
+	case st.Cause.Kind == fault.Spawn:
+		return `check "command": it is there, but this machine cannot run it`
+	default:
+		return "run it by hand and read what it says: " + shellWords(append([]string{s.Command}, s.Args...))
+	}
+}
+
+// shellWords is a command as it is typed into a shell.
+func shellWords(words []string) string {
+	typed := make([]string, len(words))
+	for i, w := range words {
+		if typed[i] = w; w == "" || strings.ContainsAny(w, " \t\n\"'\\$`&|;<>(){}[]*?!#~") {
+			typed[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(typed, " ")
 }
 
 // phasesText reads ": spawn 4 ms, first byte 310 ms, ...".
@@ -235,6 +273,8 @@ func phasesText(phases []admin.Phase) string {
 	return text
 }
 
+const noiseRemedy = "make the server log to stderr, and write nothing but messages of MCP to stdout"
+
 func (e *examination) noise(server string, lines uint64) {
-	e.say("noise", server, Warn, "make the server log to stderr", "%d lines on its stdout were no messages", lines)
+	e.say("noise", server, Warn, noiseRemedy, "%d lines on its stdout were no messages", lines)
 }

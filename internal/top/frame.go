@@ -85,16 +85,28 @@ func HeadParts(st admin.Status, now time.Time) []string {
 		files = append(files, filepath.Base(f))
 	}
 	if len(files) > 0 {
-		verdict := "ok"
-		switch n := len(st.Warnings); {
-		case st.ConfigError != nil:
-			verdict = "not reloaded"
-		case n > 0:
-			verdict = show.Plural(n, "warning")
-		}
-		parts = append(parts, strings.Join(files, ", ")+" "+verdict)
+		parts = append(parts, strings.Join(files, ", ")+" "+configVerdict(st))
 	}
 	return append(parts, summary(st.Servers))
+}
+
+// configVerdict says how the configuration is in a word or two.
+func configVerdict(st admin.Status) string {
+	bad := 0
+	for _, s := range st.Servers {
+		if s.State == "misconfigured" {
+			bad++
+		}
+	}
+	switch n := len(st.Warnings); {
+	case st.ConfigError != nil:
+		return "not reloaded"
+	case bad > 0:
+		return show.Plural(bad, "unusable server")
+	case n > 0:
+		return show.Plural(n, "warning")
+	}
+	return "ok"
 }
 
 // head is HeadParts, or that everline does not answer.

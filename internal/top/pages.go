@@ -21,7 +21,7 @@ func (m *model) details() []line {
 		return []line{text(" "+m.selected+" is not configured any more", warn)}
 	}
 	look := show.Looks[s.State]
-	first := fmt.Sprintf("%s   for %s   generation %s", s.State, since(m, s), count(s.Generation))
+	first := fmt.Sprintf("%s   %s %s   generation %s", s.State, map[bool]string{true: "away", false: "for"}[s.AwaySince != nil], since(m, s), count(s.Generation))
 	out := []line{nil, {{" " + look.Symbol + " ", tones[look.Colour]}, {s.Name + "   ", strong}, {first, tones[look.Colour]}}}
 	for _, f := range m.facts(s) {
 		out = append(out, m.labelled(f.label, f.text, f.tone)...)
@@ -162,7 +162,7 @@ func (m *model) help() []line {
 	for _, t := range []string{
 		"OUT/WAIT: calls that the server has, and calls that wait for it. CALLS/S: calls that ended, over the last five seconds.",
 		"P50, P95: how long the newest 256 answers took, waiting included. MEMORY: of its process and all that it has started.",
-		"NEXT TRY, CAUSE: when it is tried again, which attempt that is, and why the last life ended.",
+		"SINCE: how long in its state, or away over all attempts. NEXT TRY, CAUSE: when, which attempt; why the last life ended.",
 		"A narrow window leaves columns out; the page of a server has everything.",
 	} {
 		for _, l := range show.Wrap(t, max(m.width-4, 20)) {

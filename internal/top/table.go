@@ -155,11 +155,17 @@ func tools(_ *model, s admin.Server) string {
 	return strconv.Itoa(s.Tools)
 }
 
+// since is how long a server has been away, over all attempts, or else in its
+// state.
 func since(m *model, s admin.Server) string {
-	if s.Since == nil {
+	began := s.Since
+	if s.AwaySince != nil {
+		began = s.AwaySince
+	}
+	if began == nil {
 		return "-"
 	}
-	return show.Span(m.asOf().Sub(*s.Since))
+	return show.Span(m.asOf().Sub(*began))
 }
 
 func outWaiting(_ *model, s admin.Server) string { return fmt.Sprintf("%d/%d", s.Out, s.Waiting) }

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+)
+
+// TestEditsAtTheSameTime adds a line from many sides; all of them are there.
+func TestEditsAtTheSameTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "f")
+	const sides = 16
+	var all sync.WaitGroup
+	for i := range sides {
+		all.Go(func() { // is waited for below
+			_, err := edit{path: path, change: func(was []byte) ([]byte, error) {
+				return fmt.Appendf(bytes.Clone(was), "line %d\n", i), nil
+			}}.run()
+			if err != nil {
+				t.Errorf("side %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	text, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(text), "\n") != sides {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestEditIsMadeAnew has another program that writes the file in between, once
+// while the edit is thought out and once while it is written.
+func TestEditIsMadeAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	theirs := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs("0")
+	tries := 0
+	made, err := edit{
+		path: path, backup: true,
+		change: func(was []byte) ([]byte, error) {
+			if tries++; tries == 1 {
+				theirs("1")
+			}
+			return append(bytes.Clone(was), "+ours"...), nil
+		},
+		before: func(was, _ []byte) {
+			if string(was) == "1" {
+				theirs("2")
+			}
+		},
+	}.run()
+	if err != nil || tries != 3 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != "2+ours" {
+		t.Errorf("the file has %q", text)
+	}
+	all, _ := filepath.Glob(path + ".before-*")
+	if text, _ := os.ReadFile(made.backup); string(text) != "2" || len(all) != 1 {
+		t.Errorf("the backup has %q; there are %v", text, all)
+	}
+}
+
+// TestEditWaitsForAnother holds the folder for a while.
+func TestEditWaitsForAnother(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, busy := tryLockFolder(dir); !busy {
+		t.Error("two have the folder")
+	}
+	done := make(chan error, 1)
+	go func() { // ends once the folder is free
+		_, err := edit{path: filepath.Join(dir, "f"), change: func([]byte) ([]byte, error) { return []byte("x"), nil }}.run()
+		done <- err
+	}()
+	unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLargeFilesAreNotCut has a file that is too large to be a configuration.
+func TestLargeFilesAreNotCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, config.MaxFile+1); err != nil { // takes no space on the disk
+		t.Fatal(err)
+	}
+	_, err := edit{path: path, change: func(was []byte) ([]byte, error) { return append(was, 'x'), nil }}.run()
+	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "64 MiB") {
+		t.Errorf("%v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != config.MaxFile+1 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestEditFollowsLinks writes where a link leads, also to what is not there yet.
+func TestEditFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join("real", "f"), link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (edit{path: link, change: func([]byte) ([]byte, error) { return []byte("x"), nil }}).run(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "real", "f")); err != nil || string(text) != "x" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link is %v, %v", info, err)
+	}
+}
+
+// TestBackupsHaveTheirOwnNames makes two in one second.
+func TestBackupsHaveTheirOwnNames(t *testing.T) {
+	path, now := filepath.Join(t.TempDir(), "f"), time.Unix(1, 0)
+	first := backupName(path, now)
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if second := backupName(path, now); second == first || !strings.HasPrefix(second, first) {
+		t.Errorf("%s, then %s", first, second)
+	}
+}
+
+// TestEditLeavesWhatItCannotMake keeps the file where the edit fails.
+func TestEditLeavesWhatItCannotMake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "f")
+	failed := errors.New("no")
+	if _, err := (edit{path: path, change: func([]byte) ([]byte, error) { return nil, failed }}).run(); !errors.Is(err, failed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err == nil {
+		t.Error("a folder was made for nothing")
+	}
+}

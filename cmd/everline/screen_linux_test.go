@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/everline/everline/fault"
+)
+
+// TestScreenTakesNoOrders: a server's escape codes do not reach a terminal, and
+// a program gets them as they are.
+func TestScreenTakesNoOrders(t *testing.T) {
+	const raw = `{"content":[{"type":"text","text":"a\u001b[2Jb\nnext"}]}`
+	person, program := terminal(t)
+	a := &app{streams: &streams{out: &checked{to: program}}}
+	if err := a.printResult([]byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readScreen(t, person, "next"); strings.Contains(got, "\x1b") || !strings.Contains(got, "\ufffd[2Jb\r\nnext") {
+		t.Errorf("the terminal got %q", got)
+	}
+	var piped bytes.Buffer
+	a.out = &piped
+	if err := a.printResult([]byte(raw)); err != nil || piped.String() != "a\x1b[2Jb\nnext\n" {
+		t.Errorf("a program got %q, %v", piped.String(), err)
+	}
+	var talk bytes.Buffer
+	report(&talk, ran{&fault.Fault{Kind: fault.RPC, Server: "a", Err: errors.New("no\x1b[2J")}})
+	if strings.Contains(talk.String(), "\x1b") {
+		t.Errorf("an error reads %q", talk.String())
+	}
+}
+
+// TestProgressOnATerminal: the line is shown where there is one.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	person, program := terminal(t)
+	talk := newTalk(program)
+	defer talk.close()
+	a := &app{streams: &streams{err: talk}}
+	p := a.progress(func() string { return "one is connecting" })
+	defer p.stop()
+	if got := readScreen(t, person, "one is connecting"); !strings.HasPrefix(got, "\r1.") {
+		t.Errorf("the terminal got %q", got)
+	}
+}
+
+// readScreen reads what came to the terminal, until a text is there. A pair
+// that says nothing fails at the test's own deadline.
+func readScreen(t *testing.T, person *os.File, until string) string {
+	t.Helper()
+	var got []byte
+	buf := make([]byte, 4096)
+	for !strings.Contains(string(got), until) {
+		n, err := person.Read(buf)
+		if err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		got = append(got, buf[:n]...)
+	}
+	return string(got)
+}

@@ -207,7 +207,11 @@ func TestStatusOfTheFiles(t *testing.T) {
 	if st := status(); len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "from 127.0.0.1:1 to 127.0.0.1:2 only with a restart") || st.ConfigErrorSince != nil {
 		t.Errorf("%q, %v", st.Warnings, st.ConfigErrorSince)
 	}
-	h.cfg.Listen = "127.0.0.1:1"
+	h.cfg.Listen, h.cfg.MaxStarting = "127.0.0.1:1", h.cfg.MaxStarting+1
+	if st := status(); len(st.Warnings) != 1 || !strings.HasPrefix(st.Warnings[0], "maxStarting changes from") {
+		t.Errorf("%q", st.Warnings)
+	}
+	h.cfg.MaxStarting--
 	a.ConfigError(&fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("secret-value is not trusted"), Remedy: "everline trust x"})
 	first := status()
 	if *first.ConfigError != "read configuration: *** is not trusted" || *first.ConfigRemedy != "everline trust x" || first.ConfigErrorSince == nil || len(first.Warnings) != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -57,6 +58,7 @@ type Options struct {
 type API struct {
 	opts    Options
 	started time.Time
+	places  int // maxStarting, which the hub was opened with
 	hider   atomic.Pointer[hider]
 	broken  atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory  memory
@@ -80,7 +82,7 @@ type hider struct {
 // New returns an API on the hub; the process counts as started now.
 func New(o Options) *API {
 	stop := make(chan struct{})
-	return &API{opts: o, started: time.Now(), stop: stop, end: sync.OnceFunc(func() { close(stop) })}
+	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
 }
 
 // EndStreams ends everything that follows events or logs, so that a server
@@ -118,10 +120,14 @@ func (a *API) ConfigError(err error) {
 // NeedsRestart says what of a configuration takes effect only in an everline
 // that is started anew.
 func (a *API) NeedsRestart(cfg *config.Config) []string {
-	if a.opts.Listen == "" || cfg.Listen == a.opts.Listen {
-		return nil
+	var needs []string
+	if a.opts.Listen != "" && cfg.Listen != a.opts.Listen {
+		needs = append(needs, "the listen address changes from "+a.opts.Listen+" to "+cfg.Listen+" only with a restart of everline")
 	}
-	return []string{"the listen address changes from " + a.opts.Listen + " to " + cfg.Listen + " only with a restart of everline"}
+	if cfg.MaxStarting != a.places {
+		needs = append(needs, fmt.Sprintf("maxStarting changes from %d to %d only with a restart of everline", a.places, cfg.MaxStarting))
+	}
+	return needs
 }
 
 // Handler serves the API. It checks no identity: whoever can open the socket

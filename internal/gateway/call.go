@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
@@ -58,7 +60,42 @@ func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
 	if !rq.modern {
 		return g.serveLegacy(ctx, rq)
 	}
-	return rq.noMethod()
+	return g.extend(ctx, rq)
+}
+
+// metaServer names the server that an extension method is meant for.
+const metaServer = "everline/server"
+
+// families are the first parts of the names of all methods that some revision
+// defines; what is not served of them is served by nobody.
+var families = []string{
+	"completion", "elicitation", "everline", "initialize", "logging", "notifications", "ping", "prompts", "resources",
+	"roots", "sampling", "server", "subscriptions", "tasks", "tools",
+}
+
+// extend hands a request that no revision defines to the server that it is for:
+// the one that its _meta names, or the only one.
+func (g *Gateway) extend(ctx context.Context, rq *request) answer {
+	family, _, _ := strings.Cut(rq.msg.Method, "/")
+	server, named := wire.Text(wire.Get(rq.msg.Params, "_meta", metaServer))
+	if !named {
+		server, named = g.backend.Catalog().Server("") // by form every name is the only server's
+	}
+	if !named || slices.Contains(families, family) {
+		return rq.noMethod()
+	}
+	if !rq.introduce() {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+	}
+	c := &everline.Call{Method: rq.msg.Method, Server: server, Params: rq.msg.Params, LogLevel: severities[rq.level]}
+	if rq.fields.meta.progressToken != nil && rq.emit != nil {
+		c.Progress = rq.progress
+	}
+	a, _, f := g.send(ctx, rq, c)
+	if f != nil && f.Kind == fault.NotFound {
+		return *rq.errorAnswer(codeInvalidParams, "Invalid params: no server is called "+server, nil)
+	}
+	return a
 }
 
 func (rq *request) noMethod() answer {

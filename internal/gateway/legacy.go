@@ -83,7 +83,7 @@ func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 		}
 		return rq.result(nil)
 	default:
-		return rq.noMethod()
+		return g.extend(ctx, rq)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestSessionRules(t *testing.T) {
 	want(t, s.post(ping, "Mcp-Session-Id: made-up"), 404, `"id":null`)
 	want(t, s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, id), 202)
 	want(t, s.post(`{"jsonrpc":"2.0","id":9,"result":{}}`, id), 202)
-	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"no/such"}`, id), 200, `-32601`)
+	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"tools/such"}`, id), 200, `-32601`)
 	want(t, s.do("GET", "/mcp", ""), 400)
 	want(t, s.do("GET", "/mcp", "", id, "Accept: application/json"), 406)
 	want(t, s.do("PUT", "/mcp", ""), 405)

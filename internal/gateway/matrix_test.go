@@ -328,10 +328,11 @@ gets the error -32021, which names the capability.
 
 ## Methods and notifications
 
-A request goes to the server that its name, URI or task belongs to. A method that no revision defines has none of these:
-it is answered with -32601, whichever servers there are. What is served beyond the revisions is tasks, everline/result and
-everline/session; other extensions are not. A server's requests other than ping, elicitation, sampling and roots are
-answered with -32601 as well.
+A request goes to the server that its name, URI or task belongs to. One of a method that no revision defines goes, byte
+for byte, to the server that its _meta["everline/server"] names, or to the only one; where there are several and none is
+named it is answered with -32601. So is what a revision defines and everline does not serve, and a server's request other
+than ping, elicitation, sampling and roots. Extension methods are sent again only where it is proven that they were not
+executed.
 
 Of a client's notifications, cancelled has an effect; the others are read, and go to no server. A server's go where they
 belong: progress, log messages, list_changed, resource updates, the news of tasks, the end of a URL elicitation. Those that

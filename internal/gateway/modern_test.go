@@ -47,7 +47,7 @@ func TestModernVersionAndMeta(t *testing.T) {
 	r := s.post(body(v+`"1900-01-01",`+caps), "MCP-Protocol-Version: 1900-01-01", method)
 	want(t, r, 400)
 	wantJSON(t, r.body, `{"jsonrpc":"2.0","id":4,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900-01-01"}}}`)
-	for _, gone := range []string{"ping", "initialize", "logging/setLevel", "resources/subscribe", "no/such"} {
+	for _, gone := range []string{"ping", "initialize", "logging/setLevel", "resources/subscribe", "tools/such"} {
 		want(t, s.modern("5", gone, "", `,"uri":"file:///a","level":"info"`), 404, `"id":5`, `-32601`)
 	}
 	want(t, s.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, modernHeader), 202)

@@ -123,14 +123,12 @@ func TestOldNamesAreFound(t *testing.T) {
 		entries    []Entry
 		name, want string // server/tool; "" if it is not found
 	}{
-		{"from before there was another server", []Entry{entry("a", "echo"), entry("b", "say")}, "echo", "a/echo"},
-		{"of two servers", []Entry{entry("a", "echo"), entry("b", "echo")}, "echo", ""},
+		{"without the label of one of two servers", []Entry{entry("a", "echo"), entry("b", "say")}, "echo", ""},
 		{"from when there was another server", []Entry{entry("a", "echo")}, "a__echo", "a/echo"},
 		{"the same, of an odd name", []Entry{entry("a b", "echo")}, Naming{}.filled().label("a b") + "__echo", "a b/echo"},
 		{"of a server that is gone", []Entry{entry("a", "echo")}, "b__echo", ""},
 		{"from before the rename", []Entry{renamed}, "old", "a/old"},
 		{"the same, with a label", []Entry{renamed, entry("b", "x")}, "a__old", "a/old"},
-		{"a new name without its label", []Entry{renamed, entry("b", "x")}, "new", "a/old"},
 		{"of a denied tool", []Entry{withheld}, "a__secret", ""},
 		{"with the label of another server", []Entry{entry("a", "x"), entry("b", "a__echo")}, "a__echo", ""},
 		{"of a server that is disabled", []Entry{entry("a", "x"), off}, "b__a__echo", ""},

@@ -96,38 +96,31 @@ func (t *Table) named(k Kind, exposed string) (Target, bool) {
 	return t.alias(k, exposed, i)
 }
 
-// alias finds what a name that nothing is published under can only mean: the
-// name without its label, or with the label of the only server, or from before
-// a rename. Clients keep names over a change of the configuration. A name that
-// begins with the label of entry owner means that server alone; one that fits
-// several items means none.
-func (t *Table) alias(k Kind, name string, owner int) (found Target, ok bool) {
-	among, first := t.fragments, 0
+// alias finds what a name that nothing is published under means all the same:
+// the only server's, with the label that it would have beside others, or one
+// from before a rename. Clients keep names over a change of the configuration. A
+// name without a label means none of several servers, whoever is up just now.
+func (t *Table) alias(k Kind, name string, owner int) (Target, bool) {
+	label := ""
 	switch {
 	case owner >= 0:
-		among, first, name = t.fragments[owner:owner+1], owner, strings.TrimPrefix(name, t.labels[owner]+t.naming.Separator)
+		label = t.labels[owner]
 	case len(t.entries) == 1:
-		name = strings.TrimPrefix(name, t.naming.label(t.entries[0].Server)+t.naming.Separator)
+		owner, label = 0, t.naming.label(t.entries[0].Server)
+	default:
+		return Target{}, false
 	}
-	for i, f := range among {
-		if f == nil || f.pieces[k] == nil {
-			continue
-		}
-		for _, l := range f.pieces[k].all {
-			bare := l.Exposed
-			if label := t.labels[first+i]; label != "" {
-				bare = strings.TrimPrefix(bare, label+t.naming.Separator)
-			}
-			if l.Item.Name != name && bare != name {
-				continue
-			}
-			if ok {
-				return Target{}, false
-			}
-			found, ok = f.pieces[k].targets[l.Exposed], true
+	f := t.fragments[owner]
+	if f == nil || f.pieces[k] == nil {
+		return Target{}, false
+	}
+	own := strings.TrimPrefix(name, label+t.naming.Separator)
+	for _, l := range f.pieces[k].all {
+		if l.Item.Name == own || l.Exposed == own {
+			return f.pieces[k].targets[l.Exposed], true
 		}
 	}
-	return found, ok
+	return Target{}, false
 }
 
 // owner is the entry whose label the name begins with; -1 if there is none.

@@ -235,11 +235,14 @@ func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, err
 	f.roster.Store(next)
 	for _, name := range plan.Change {
 		errs = append(errs, f.applyOwn(ctx, next.byName[name]))
-		f.unused.add(old.byName[name].spec.Identity())
+		next.byName[name].replaced.add(old.byName[name].spec.Identity())
 	}
 	for _, name := range plan.Remove {
 		f.retire(ctx, old.byName[name])
 		f.unused.add(old.byName[name].spec.Identity())
+		for _, key := range old.byName[name].replaced.take() {
+			f.unused.add(key)
+		}
 	}
 	errs = append(errs, f.Flush(ctx))
 	return plan, errors.Join(errs...)

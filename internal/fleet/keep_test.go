@@ -122,3 +122,55 @@ func TestNothingIsKeptOfServersThatAreGone(t *testing.T) {
 		}
 	})
 }
+
+// What another server has listed is not the last good list of the one in its
+// place, whatever that one's own listing is worth.
+func TestAnotherServersListIsNobodysLastGood(t *testing.T) {
+	endless := func(*mcptest.Request) *mcptest.Reply {
+		return &mcptest.Reply{Result: `{"tools":[` + tool("z", "") + `],"nextCursor":"again"}`}
+	}
+	failing := func(*mcptest.Request) *mcptest.Reply {
+		return &mcptest.Reply{Error: `{"code":-32603,"message":"warming up"}`}
+	}
+	for name, c := range map[string]struct {
+		cfg  mcptest.Config
+		list func(*mcptest.Request) *mcptest.Reply
+		want []string
+	}{
+		"endless":    {mcptest.Config{}, endless, []string{"z"}},
+		"undeclared": {mcptest.Config{Capabilities: "{}"}, failing, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keptIn(t, t.TempDir(), withArgs(), true, func(t *testing.T, f *Fleet, p *park) {
+				time.Sleep(time.Second)
+				next := mcptest.New(c.cfg)
+				next.On("tools/list", c.list)
+				p.replaceBy("a", next)
+				if _, err := f.Apply(t.Context(), withArgs("new")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if got := listed(f); !slices.Equal(got, c.want) {
+					t.Errorf("it lists %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A change that never came up costs nothing of what was kept before it.
+func TestWhatWasKeptOutlivesAChangeThatFails(t *testing.T) {
+	dir := t.TempDir()
+	keptIn(t, dir, withArgs(), true, func(*testing.T, *Fleet, *park) { time.Sleep(time.Second) })
+	keptIn(t, dir, withArgs(), false, func(t *testing.T, f *Fleet, _ *park) {
+		if _, err := f.Apply(t.Context(), withArgs("typo")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+	})
+	keptIn(t, dir, withArgs(), false, func(t *testing.T, f *Fleet, _ *park) {
+		if got := listed(f); !slices.Equal(got, []string{"drop_table"}) {
+			t.Errorf("after the change was taken back it lists %q", got)
+		}
+	})
+}

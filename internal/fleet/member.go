@@ -33,6 +33,8 @@ type memory struct {
 	told   atomic.Uint64          // the newest life that was told of the clients' wishes
 	level  atomic.Pointer[string] // the log level that the newest life was told before it served; nil if it was not
 
+	replaced names // keys of the store under earlier definitions, kept until the present one has listed something
+
 	digest atomic.Pointer[digest]  // of the catalog that was pinned last
 	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
 }
@@ -116,7 +118,7 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 			m.of.hook(&h)
 		}
 		up, err := real(ctx, s, gen, h)
-		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(fault.From("start", err)))
+		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(m.known(), fault.From("start", err)))
 		if err == nil {
 			era := up.Info().Era // at once: the next life may be due in a moment
 			m.era.Store(&era)
@@ -130,18 +132,25 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 // one that failed with it finds the era anew: the server may be another one. If
 // that fails too, it was not the era, and the next goes by it again.
 func (m *member) known() slot.Era {
-	if e := m.era.Load(); e != nil && !m.doubt.Load() {
+	e := m.era.Load()
+	switch {
+	case e == nil:
+		return slot.Era{}
+	case m.doubt.Load():
+		return slot.Era{Modern: e.Modern} // no more than how long its silence means nothing
+	default:
 		return *e
 	}
-	return slot.Era{}
 }
 
 // perhapsChanged tells whether a start may have failed because the server is
 // not of the era that it was. Not so where none answered, or one that asks for
-// something else first.
-func perhapsChanged(f *fault.Fault) bool {
+// something else first, or one ended that was asked nothing but initialize.
+func perhapsChanged(was slot.Era, f *fault.Fault) bool {
 	switch f.Kind {
-	case fault.Deadline, fault.Exited, fault.Broken, fault.Wedged, fault.Protocol, fault.RPC, fault.NoVersion, fault.SessionSuspect:
+	case fault.Exited, fault.Broken:
+		return was.Modern
+	case fault.Deadline, fault.Wedged, fault.Protocol, fault.RPC, fault.NoVersion, fault.SessionSuspect:
 		return true
 	case fault.HTTPStatus:
 		return f.Status != http.StatusUnauthorized && (f.Status < http.StatusBadGateway || f.Status > http.StatusGatewayTimeout)

@@ -257,6 +257,11 @@ func (f *Fleet) saveOne(written map[string]kept, m *member) {
 		return
 	}
 	written[m.name] = now
+	if now.Catalog != nil {
+		for _, key := range m.replaced.take() {
+			f.unused.add(key)
+		}
+	}
 }
 
 // dropUnused forgets what is kept of servers that are not configured any more.

@@ -162,10 +162,14 @@ func (f *Fleet) newOwn(shared *member, of *Session) *member {
 	}
 	m.digest.Store(shared.digest.Load())
 	m.spec = ownSpec(shared.spec)
+	var last *catalog.Catalog
+	if v := shared.slot.View(); v.CatalogOf == m.spec.Identity() {
+		last = v.Catalog
+	}
 	m.slot = slot.New(slot.Options{
 		Server:    m.spec,
 		Dial:      f.dial(m, nil),
-		Last:      shared.slot.View().Catalog,
+		Last:      last,
 		Gen:       of.gens[m.name],
 		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,

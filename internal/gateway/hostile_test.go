@@ -60,10 +60,11 @@ func TestFramesAreUTF8(t *testing.T) {
 	s := serve(t, h, Options{})
 	session := s.initialize(batchVersion)
 	bad := strings.Replace(call("1", "echo", ""), `{}`, `{"a":"`+"\xff"+`"}`, 1)
-	want(t, s.post(bad, session), http.StatusBadRequest, "-32700")
+	want(t, s.post(bad, session), http.StatusBadRequest, `"id":1,`, "-32700")
+	want(t, s.post(strings.Replace(bad, `"id":1`, `"id":"`+"\xff"+`"`, 1), session), http.StatusBadRequest, `"id":null`, "-32700")
 	want(t, s.modern("1", "tools/call", "echo", `,"name":"echo","x":"`+"\xc3("+`"`), http.StatusBadRequest, "-32700")
 	r := s.post("["+bad+","+call("2", "echo", "")+"]", session)
-	want(t, r, http.StatusOK, "-32700", `"id":2,"result":`)
+	want(t, r, http.StatusOK, `"id":1,"error":{"code":-32700`, `"id":2,"result":`)
 	if !utf8.ValidString(r.body) {
 		t.Errorf("answered with %q", r.body)
 	}

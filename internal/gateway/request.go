@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/everline/everline/internal/wire"
 )
@@ -136,6 +137,8 @@ func parse(frame []byte) (*request, *answer) {
 		return nil, refuse(nil, codeInvalidRequest, "Invalid request: "+err.Error())
 	}
 	switch {
+	case msg.Mended && msg.IsRequest() && !bytes.Contains(msg.ID, []byte(string(utf8.RuneError))):
+		return nil, refuse(msg.ID, codeParse, "Parse error: not UTF-8") // who waits for an answer on a stream gets it
 	case msg.Mended:
 		return nil, refuse(nil, codeParse, "Parse error: not UTF-8")
 	case msg.Method == "" && !msg.IsResponse():

@@ -28,6 +28,9 @@ func (s *Slot) startLife(gen uint64) {
 	l := newLife(gen, s.loop.spec, s.hard, s.wake)
 	s.keep(l)
 	old := s.loop.catalog
+	if s.loop.catalogOf != l.spec.Identity() {
+		old = nil // what another server has listed stays published, and says nothing of this one
+	}
 	s.emit(Connecting{Head: s.head(gen)})
 	s.workers.Go(func() { s.start(l, old) }) // ends by its life's context or startupTimeout; quit waits
 }

@@ -96,7 +96,7 @@ func TestFaultA3NotFoundAtFirstIsNoStream(t *testing.T) {
 // B4: what changed before the first stream was open was told to nobody. One
 // that opens late is followed by a listing, one that opens at once is not.
 func TestFaultB4AFirstStreamThatOpensLate(t *testing.T) {
-	for late, want := range map[time.Duration]int{0: 0, 80 * time.Millisecond: 1, time.Second: 1} {
+	for late, want := range map[time.Duration]int{0: 0, 200 * time.Millisecond: 1, time.Second: 1} {
 		standing(t, func(w http.ResponseWriter, r *http.Request, _ httpSeen, _ int) {
 			<-time.After(late)
 			httpStartEvents(w)

@@ -18,7 +18,7 @@ const (
 	httpMaxDelay    = 30 * time.Second // where doubling stops
 	httpProven      = 30 * time.Second // a standing stream that lived so long was worth opening
 	httpMinRetry    = 100 * time.Millisecond
-	httpGapless     = 50 * time.Millisecond // a first stream that opens later may have missed a change
+	httpGapless     = 100 * time.Millisecond // a first stream that opens later may have missed a change
 )
 
 // httpReadAll reads a body of at most limit bytes into memory of just its size.

@@ -49,6 +49,16 @@ func TestFaultR1_RememberedModernIsSilentNow(t *testing.T) {
 			t.Errorf("era %+v after %v", e, time.Since(begun))
 		}
 	})
+	t.Run("a server of both eras that is slow once nothing else is known of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := mcptest.New(mcptest.Config{Era: mcptest.Dual})
+			s.Next("server/discover", 1, mcptest.Reply{Delay: 2 * silenceMeansLegacy})
+			u, _ := inMemory(t, s, func(o *Options) { o.Era = Era{Modern: true} })
+			if e := u.Info().Era; !e.Modern || s.Count("initialize") != 0 {
+				t.Errorf("era %+v, %d initializes", e, s.Count("initialize"))
+			}
+		})
+	})
 	t.Run("a modern server that starts slowly", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := mcptest.New(mcptest.Config{Era: mcptest.Modern})

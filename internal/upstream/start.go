@@ -18,7 +18,7 @@ const (
 	silenceMeansLegacy = 2 * time.Second
 	// httpSilence is the same for a URL, where a server may be far.
 	httpSilence = 10 * time.Second
-	// knownSilence is the same for a server that was modern in its last life,
+	// knownSilence is the same for a server that was modern in an earlier life,
 	// over any transport.
 	knownSilence = 10 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
@@ -137,7 +137,11 @@ func (u *Upstream) findStdio(ctx context.Context) *fault.Fault {
 	if f := u.dial(ctx, u.kind()); f != nil {
 		return f
 	}
-	found := u.probeFor(ctx, silenceMeansLegacy)
+	silence := silenceMeansLegacy
+	if u.opts.Era.Modern {
+		silence = knownSilence
+	}
+	found := u.probeFor(ctx, silence)
 	if found.verdict != notModern {
 		return u.settle(ctx, found)
 	}

@@ -71,7 +71,7 @@ func Breakages() []string { return transport.Breakages() }
 type Era struct {
 	Transport transport.Kind
 	Version   string // the protocol version; "" if unknown
-	Modern    bool
+	Modern    bool   // without a version: it was once
 }
 
 // A Call is one request to the server. Params are the client's; where they

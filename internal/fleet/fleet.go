@@ -266,9 +266,8 @@ func (f *Fleet) enter(ctx context.Context, op string) (leave func(), err error) 
 	}
 }
 
-// seal lets nobody enter any more, and waits for who has entered.
+// seal waits for who has entered before the fleet was sealed.
 func (f *Fleet) seal(ctx context.Context) error {
-	f.sealing.Do(func() { close(f.sealed) })
 	select {
 	case f.gate <- struct{}{}:
 		<-f.gate
@@ -319,16 +318,11 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.lead.stop()
-	late := f.seal(ctx)
+	f.sealing.Do(func() { close(f.sealed) })
 	defer context.AfterFunc(ctx, f.give)() // then workers wait no longer for what would not stop; it only ends a context
-	members := slices.Concat(f.owns.close(), f.roster.Load().order, f.retiring())
-	errs := make([]error, len(members), len(members)+1)
-	var wg sync.WaitGroup
-	for i, m := range members {
-		wg.Go(func() { errs[i] = m.slot.Close(ctx) })
-	}
-	wg.Wait()
-	errs = append(errs, late)
+	_ = f.closeMembers(ctx)                // at once: a change that goes on holds nobody up
+	late := f.seal(ctx)
+	errs := append(f.closeMembers(ctx), late) // with those that the change has brought
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
@@ -338,6 +332,19 @@ func (f *Fleet) Close(ctx context.Context) error {
 	f.spares.Close()
 	f.closeLedger(errors.Join(errs...))
 	return errors.Join(errs...)
+}
+
+// closeMembers ends every server that there is, side by side, and returns which
+// would not stop. Those that are gone cost nothing.
+func (f *Fleet) closeMembers(ctx context.Context) []error {
+	members := slices.Concat(f.owns.close(), f.roster.Load().order, f.retiring())
+	errs := make([]error, len(members), len(members)+1)
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() { errs[i] = m.slot.Close(ctx) })
+	}
+	wg.Wait()
+	return errs
 }
 
 // spawn runs fn in a worker that Close waits for; after Close it does nothing.

@@ -89,8 +89,10 @@ var faults = []mcptest.Reply{
 	{Exit: true},
 }
 
-// step lets one thing happen.
+// step lets one thing happen, between listings: what a server lists while it
+// changes may be a part of each, and everline cannot tell.
 func (c *chaos) step() {
+	synctest.Wait()
 	i := c.rand.IntN(chaosServers)
 	s := c.server(i)
 	switch c.rand.IntN(8) {

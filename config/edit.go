@@ -249,6 +249,11 @@ func (e Entry) jsonText(indent, unit string) string {
 	return b.String()
 }
 
+// jsonLine writes an entry in one line: no string in it holds a line end.
+func (e Entry) jsonLine() string {
+	return strings.NewReplacer(",\n", ", ", "\n", "").Replace(e.jsonText("", ""))
+}
+
 // jsonValue writes a value in one line, in a form that TOML and YAML read as well.
 func jsonValue(v any) string {
 	if list, ok := v.([]string); ok {
@@ -279,7 +284,7 @@ func quoted(s string) string {
 type jsonEditor struct{ data []byte }
 
 func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
-	root, err := hujson.Parse(w.data)
+	root, err := parseHuJSON(w.data)
 	if err != nil {
 		return nil, err
 	}
@@ -319,35 +324,33 @@ func memberOf(o *hujson.Object, name string) *hujson.Value {
 }
 
 // insert puts the entry behind the last member of an object, in objects of
-// its own where the path goes further, with the indentation that is there.
+// its own where the path goes further, written as the object is: in a line of
+// its own, or in one line with what is there.
 func (w jsonEditor) insert(at *hujson.Value, o *hujson.Object, path []string, e Entry) []byte {
 	brace := at.EndOffset - 1
-	outer := lineIndent(w.data, brace)
-	unit := w.unit()
+	end := len(bytes.TrimRight(w.data[:brace], " \t\r\n"))
+	outer, unit := lineIndent(w.data, brace), w.unit()
 	for i := len(path) - 1; i > 0; i-- {
 		e = Entry{{path[i], e}}
 	}
-	text := "\n" + outer + unit + quoted(path[0]) + ": " + e.jsonText(outer+unit, unit)
-	end := len(bytes.TrimRight(w.data[:brace], " \t\r\n"))
-	if !bytes.Contains(w.data[end:brace], []byte("\n")) {
-		text += "\n" + outer
+	ownLine := bytes.Contains(w.data[end:brace], []byte("\n"))
+	text, after := "\n"+outer+unit+quoted(path[0])+": "+e.jsonText(outer+unit, unit), ""
+	switch {
+	case ownLine:
+	case w.data[end-1] == '{':
+		after = "\n" + outer
+	default:
+		text = " " + quoted(path[0]) + ": " + e.jsonLine()
 	}
 	if len(o.Members) == 0 {
-		return splice(w.data, end, end, text)
+		return splice(w.data, end, end, text+after)
 	}
 	last := o.Members[len(o.Members)-1].Value
 	if last.AfterExtra != nil { // a trailing comma is there, and stays one
-		return splice(w.data, end, end, strings.TrimSuffix(text, "\n"+outer)+","+trailing(text, outer))
+		return splice(w.data, end, end, text+","+after)
 	}
-	withNew := splice(w.data, end, end, text)
+	withNew := splice(w.data, end, end, text+after)
 	return splice(withNew, last.EndOffset, last.EndOffset, ",")
-}
-
-func trailing(text, outer string) string {
-	if strings.HasSuffix(text, "}\n"+outer) {
-		return "\n" + outer
-	}
-	return ""
 }
 
 func splice(data []byte, from, to int, text string) []byte {
@@ -363,7 +366,7 @@ func lineIndent(data []byte, offset int) string {
 
 // remove cuts the member out of the text, so that every comment around it stays.
 func (w jsonEditor) remove(in []string, name string) ([]byte, error) {
-	root, err := hujson.Parse(w.data)
+	root, err := parseHuJSON(w.data)
 	if err != nil {
 		return nil, err
 	}
@@ -401,18 +404,31 @@ func cutMember(data []byte, all []hujson.ObjectMember, i int) []byte {
 		data = splice(data, comma, comma+1, "")
 		from, to = from-1, to-1
 	}
+	if text, ok := cutInserted(data, all, from, to); ok {
+		return text
+	}
 	start := bytes.LastIndexByte(data[:from], '\n') + 1
 	rest := bytes.TrimLeft(data[to:], " \t\r")
 	end := len(data) - len(rest)
-	switch {
-	case len(bytes.TrimSpace(data[start:from])) > 0:
-		if bytes.HasPrefix(rest, []byte("}")) {
-			from = len(bytes.TrimRight(data[:from], " \t"))
-		}
-		return splice(data, from, end, "")
-	case start > 0 && bytes.HasPrefix(rest, []byte("\n")):
+	if len(bytes.TrimSpace(data[start:from])) == 0 && start > 0 && bytes.HasPrefix(rest, []byte("\n")) {
 		return splice(data, start, end+1, "")
-	default:
-		return splice(data, from, end, "")
 	}
+	return splice(data, from, end, "")
+}
+
+// cutInserted cuts what insert has put there: all from the end of what is
+// before the member, and none of the white space behind it, but for the line
+// end that an empty object got.
+func cutInserted(data []byte, all []hujson.ObjectMember, from, to int) ([]byte, bool) {
+	rest := bytes.TrimLeft(data[to:], " \t\r\n")
+	behind := data[to : len(data)-len(rest)]
+	cut := len(bytes.TrimRight(data[:from], " \t\r\n"))
+	lineEnds := bytes.Count(behind, []byte("\n"))
+	if !bytes.HasPrefix(rest, []byte("}")) || lineEnds == 0 && bytes.Contains(data[cut:from], []byte("\n")) {
+		return nil, false // what is before may be a comment that needs its line end
+	}
+	if empty := len(all) == 1 && len(bytes.TrimSpace(all[0].Name.BeforeExtra)) == 0; empty && lineEnds == 1 {
+		to = len(data) - len(rest) - len(bytes.TrimPrefix(behind, []byte("\n"+lineIndent(data, cut-1))))
+	}
+	return splice(data, cut, to, ""), true
 }

@@ -34,10 +34,15 @@ func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
 		return nil, errors.New("the servers are not in a table of their own")
 	}
 	header := in[0] + "." + tomlKey(name)
-	rest := strings.TrimRight(w.without(in[0], name), "\n")
+	rest := w.without(in[0], name)
+	ended := rest == "" || strings.HasSuffix(rest, "\n")
 	var b strings.Builder
+	b.WriteString(rest)
+	if !ended {
+		b.WriteString("\n")
+	}
 	if rest != "" {
-		b.WriteString(rest + "\n\n")
+		b.WriteString("\n")
 	}
 	b.WriteString("[" + header + "]\n")
 	for _, m := range e {
@@ -55,7 +60,16 @@ func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
 			b.WriteString(tomlKey(v.Key) + " = " + jsonValue(v.Value) + "\n")
 		}
 	}
-	return []byte(b.String()), nil
+	return []byte(endAs(b.String(), ended)), nil
+}
+
+// endAs takes the last line end away where the text it is put behind had none:
+// the file ends as before, and remove can tell.
+func endAs(text string, ended bool) string {
+	if ended {
+		return text
+	}
+	return strings.TrimSuffix(text, "\n")
 }
 
 func (w tomlEditor) remove(in []string, name string) ([]byte, error) {
@@ -102,10 +116,14 @@ func (w tomlEditor) without(in, name string) string {
 		}
 		s.line(line, drop)
 	}
-	if drop && s.held.Len() == 0 && s.kept.Len() > 0 { // with the empty line that set puts before a server
-		return strings.TrimRight(s.kept.String(), "\n") + "\n"
+	if !drop || s.held.Len() > 0 {
+		return s.text()
 	}
-	return s.text()
+	before, ok := strings.CutSuffix(s.kept.String(), "\n") // the empty line that set puts before a server
+	if !ok || before != "" && !strings.HasSuffix(before, "\n") {
+		return s.text()
+	}
+	return endAs(before, strings.HasSuffix(w.text, "\n"))
 }
 
 func isTableOf(header, name string) bool {
@@ -122,23 +140,30 @@ func (w yamlEditor) set(in []string, name string, e Entry) ([]byte, error) {
 	}
 	rest, indent := w.without(in[0], name)
 	block := indent + yamlKey(name) + ":\n" + e.yamlText(indent+"  ")
-	var b strings.Builder
-	done := false
+	key := in[0] + ":"
+	at, ended := 0, rest == "" || strings.HasSuffix(rest, "\n")
+	first := -1
 	for line := range strings.Lines(rest) {
-		if !strings.HasSuffix(line, "\n") {
-			line += "\n"
+		if bare := strings.TrimRight(line, " \r\n"); bare == key || bare == key+" {}" {
+			head := key + strings.TrimPrefix(line[len(key):], " {}")
+			if !strings.HasSuffix(head, "\n") {
+				head, block = head+"\n", endAs(block, false)
+			}
+			return []byte(rest[:at] + head + block + rest[at+len(line):]), nil
 		}
-		if bare := strings.TrimRight(line, " \r\n"); !done && (bare == in[0]+":" || bare == in[0]+": {}") {
-			b.WriteString(in[0] + ":\n" + block)
-			done = true
-			continue
+		if first < 0 && !isBlank(line) && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "%") {
+			first = at
 		}
-		b.WriteString(line)
+		at += len(line)
 	}
-	if !done {
-		b.WriteString(in[0] + ":\n" + block)
+	switch {
+	case ended:
+		return []byte(rest + key + "\n" + block), nil
+	case first < 0:
+		return []byte(rest + "\n" + key + "\n" + block), nil
+	default: // a line end may be one too many for a text in the last line
+		return []byte(rest[:first] + key + "\n" + block + rest[first:]), nil
 	}
-	return []byte(b.String()), nil
 }
 
 func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
@@ -154,13 +179,15 @@ func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
 		return []byte(rest), nil
 	}
 	var b strings.Builder
+	last := false
 	for line := range strings.Lines(rest) { // a key without a value is null, and no empty map
-		if strings.TrimRight(line, " \n") == in[0]+":" {
-			line = in[0] + ": {}\n"
+		last = strings.TrimRight(line, " \r\n") == in[0]+":"
+		if last {
+			line = in[0] + ": {}" + line[len(in[0])+1:]
 		}
 		b.WriteString(line)
 	}
-	return []byte(b.String()), nil
+	return []byte(endAs(b.String(), !last || strings.HasSuffix(w.text, "\n"))), nil
 }
 
 func yamlKey(name string) string {

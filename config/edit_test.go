@@ -88,7 +88,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 		},
 		{
 			"one line", "e.json", `{"mcpServers": {"a": {"command": "y"}}}`,
-			"{\"mcpServers\": {\"a\": {\"command\": \"y\"},\n  \"n\": {\n    \"command\": \"x\",\n    \"args\": [\"-y\", \"a b\"]\n  }\n}}",
+			`{"mcpServers": {"a": {"command": "y"}, "n": {"command": "x", "args": ["-y", "a b"]}}}`,
 		},
 		{
 			"replaced", "e.json", "{\"mcpServers\": {\"n\": {\"command\": \"old\"}, \"b\": {\"command\": \"y\"}}}",
@@ -147,8 +147,18 @@ func FuzzEdit(f *testing.F) {
 		if !HasServer(FormatEverline, file, set, "new-one") {
 			t.Fatalf("not there:\n%s", set)
 		}
-		if back, err := RemoveServer(FormatEverline, file, set, "new-one"); err == nil && HasServer(FormatEverline, file, back, "new-one") {
+		back, err := RemoveServer(FormatEverline, file, set, "new-one")
+		if err != nil {
+			return
+		}
+		if HasServer(FormatEverline, file, back, "new-one") {
 			t.Fatalf("still there:\n%s", back)
+		}
+		if set, err = SetServer(FormatEverline, file, back, "new-one", Entry{{"command", "x"}}); err != nil {
+			return
+		}
+		if again, err := RemoveServer(FormatEverline, file, set, "new-one"); err != nil || string(again) != string(back) {
+			t.Fatalf("%v:\nbefore %q\nset    %q\nafter  %q", err, back, set, again)
 		}
 	})
 }
@@ -163,7 +173,7 @@ func TestLinkAndUnlinkKeepComments(t *testing.T) {
 			"{\n  \"mcpServers\": {\n    // only a comment\n  }\n}\n",
 		},
 		{
-			"in one line", FormatCursor, "m.json", "{\"mcpServers\": {/*e*/}}\n", "{\"mcpServers\": {/*e*/\n}}\n",
+			"in one line", FormatCursor, "m.json", "{\"mcpServers\": {/*e*/}}\n", "{\"mcpServers\": {/*e*/}}\n",
 		},
 		{
 			"behind the last", FormatCursor, "m.json",

@@ -16,7 +16,7 @@ func parseJSON(file string, data []byte) (*node, *fault.Fault) {
 	if deep(data) {
 		return nil, invalid(file, pos{}, remedy, "the JSON is nested too deeply")
 	}
-	root, err := hujson.Parse(data)
+	root, err := parseHuJSON(data)
 	if err != nil {
 		cause := err
 		if inner := errors.Unwrap(err); inner != nil {
@@ -30,6 +30,19 @@ func parseJSON(file string, data []byte) (*node, *fault.Fault) {
 	}
 	r := jsonReader{file: file, lines: newLines(data)}
 	return r.node(root, 0)
+}
+
+// parseHuJSON also takes a last line that is a comment without a line end,
+// which the parser refuses. Errors are those of the text as it is.
+func parseHuJSON(data []byte) (hujson.Value, error) {
+	root, err := hujson.Parse(data)
+	if err == nil {
+		return root, nil
+	}
+	if ended, endedErr := hujson.Parse(append(data[:len(data):len(data)], '\n')); endedErr == nil {
+		return ended, nil
+	}
+	return root, err
 }
 
 // jsonErrorPlace reads the place out of the parser's error, which carries it

@@ -70,7 +70,7 @@ func (d *dialect) expand(r *reader, n *node, found func(string)) (string, error)
 // expand replaces the references in a scalar by the rules of the file's format.
 func (r *reader) expand(p *interpolator, n *node) (string, error) {
 	switch {
-	case n.literal, r.client != nil && r.client.dialect == nil:
+	case n.literal, r.written, r.client != nil && r.client.dialect == nil:
 		return n.text, nil
 	case r.client != nil:
 		return r.client.dialect.expand(r, n, p.value)

@@ -13,7 +13,7 @@ import (
 // configuration. What "env" says itself counts more.
 func (d *draft) envFile(r *reader, n *node) *fault.Fault {
 	var path string
-	if err := d.interpolated(&path)(r, n); err != nil || path == "" {
+	if err := d.interpolated(&path)(r, n); err != nil || path == "" || r.written {
 		return err
 	}
 	if r.keeping {

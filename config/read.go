@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -123,6 +124,8 @@ type builder struct {
 	envFiles map[string]string // where keeping: the path of each server's envFile, which is not read
 
 	ask Ask // answers the inputs of VS Code files; nil answers none
+
+	written bool // references stay as they are written, and nothing is read for them
 }
 
 func newBuilder(env func(string) (string, bool)) *builder {
@@ -147,7 +150,11 @@ type reader struct {
 func (r *reader) env(name string) (string, bool) { return r.builder.env(name) }
 
 func (r *reader) readFile(path string) (string, error) {
-	return r.builder.readFile(filepath.Dir(r.file), path)
+	text, err := r.builder.readFile(filepath.Dir(r.file), path)
+	if err == nil {
+		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Digest: sha256.Sum256([]byte(text))})
+	}
+	return text, err
 }
 
 func (r *reader) warn(at pos, format string, args ...any) {

@@ -27,6 +27,8 @@ type Config struct {
 	PinsFile  string        // where they are kept; set where Pins is not "off"
 	Expose    string        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
 	Groups    []Group       // further endpoints, /mcp/<name>, by name
+
+	sides []SideFile
 }
 
 // Outage, Pins, Expose and Isolation as words of a configuration.

@@ -125,9 +125,13 @@ func (a *app) call(ctx context.Context, target string, arguments json.RawMessage
 	defer p.stop()
 	req, err := resolveWithin(ctx, c, target, timeout)
 	if err != nil {
-		f := *fault.From("call", err)
-		f.Outcome = fault.NotSent
-		return called{&f}
+		f := fault.From("call", err)
+		if errors.Is(err, context.DeadlineExceeded) { // nothing better is known
+			f = inTime(err, timeout)
+		}
+		late := *f
+		late.Outcome = fault.NotSent
+		return called{&late}
 	}
 	req.Arguments = arguments
 	asked := ctx
@@ -144,18 +148,18 @@ func (a *app) call(ctx context.Context, target string, arguments json.RawMessage
 	case err != nil && ctx.Err() != nil:
 		return called{&fault.Fault{Kind: fault.Canceled, Op: "call", Server: req.Server, Err: errors.New("interrupted")}}
 	case err != nil:
-		return called{inTime(err, req.TimeoutMS)}
+		return called{inTime(err, timeout)}
 	}
 	return a.printResult(result)
 }
 
 // inTime words a deadline that was given on the command line.
-func inTime(err error, timeoutMS int64) error {
+func inTime(err error, timeout time.Duration) *fault.Fault {
 	f := *fault.From("call", err)
-	if f.Kind == fault.Deadline && timeoutMS > 0 {
+	if f.Kind == fault.Deadline && timeout > 0 {
 		f.Err = errors.New("no answer within the --timeout")
-		if f.Remedy == "" && f.Server != "" {
-			f.Remedy = "everline status " + f.Server
+		if f.Remedy == "" {
+			f.Remedy = strings.TrimSpace("everline status " + f.Server)
 		}
 	}
 	return &f

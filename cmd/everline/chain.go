@@ -5,12 +5,19 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // chainVar is what the servers of an everline inherit from it: which
-// configurations the everlines above them serve.
+// configurations the everlines above them serve, each with the process that
+// does. What a server has started may keep it for longer than that lives.
 const chainVar = "EVERLINE_CHAIN"
+
+// maxEnded is how often a configuration may be in the chain with processes that
+// are not seen: where each level hides those above from the next, as containers
+// do, this is what ends it.
+const maxEnded = 4
 
 // joinChain adds files to the chain of this process. It is false where they are
 // in it: whoever served them again would start itself as a server without end.
@@ -20,9 +27,18 @@ func joinChain(files []string) bool {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(absolute(files), "\x00")))
 	own, above := hex.EncodeToString(sum[:8]), strings.Fields(os.Getenv(chainVar))
-	if slices.Contains(above, own) {
-		return false
+	ended := 0
+	for _, entry := range above {
+		served, by, _ := strings.Cut(entry, ":")
+		if served != own {
+			continue
+		}
+		pid, err := strconv.Atoi(by)
+		if ended++; ended > maxEnded || err == nil && pid > 0 && pid != os.Getpid() && isAlive(pid) {
+			return false
+		}
 	}
-	_ = os.Setenv(chainVar, strings.Join(append(above, own), " ")) // cannot fail with such a name
+	above = append(above, own+":"+strconv.Itoa(os.Getpid()))
+	_ = os.Setenv(chainVar, strings.Join(above, " ")) // cannot fail with such a name
 	return true
 }

@@ -64,7 +64,7 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 		return err
 	}
 	if o.Running == nil { // servers are going to be started
-		if err := checkTrust(a.stateDir, f.configs, o.Files); err != nil {
+		if err := checkTrust(a.stateDir, f.configs, o.Files, o.Config); err != nil {
 			return err
 		}
 	}

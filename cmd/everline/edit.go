@@ -53,6 +53,7 @@ type edit struct {
 	// before, if not nil, is called before the file gets its new text, while no
 	// other everline writes it.
 	before func(was, text []byte)
+	held   string // a folder that this process has locked; "" for none
 }
 
 // edited is what became of an edit.
@@ -110,11 +111,13 @@ func (e edit) write(was, text []byte) (backup string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fileFault("write", path, err)
 	}
-	unlock, err := lockFolder(filepath.Dir(path))
-	if err != nil {
-		return "", err
+	if !isSameFolder(e.held, filepath.Dir(path)) {
+		unlock, err := lockFolder(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		defer unlock()
 	}
-	defer unlock()
 	same := func() error {
 		if now, err := readEdited(path); err != nil || !bytes.Equal(now, was) {
 			return errOvertaken
@@ -141,6 +144,12 @@ func (e edit) write(was, text []byte) (backup string, err error) {
 		err = fileFault("write", path, err)
 	}
 	return backup, err
+}
+
+func isSameFolder(a, b string) bool {
+	first, err := os.Stat(a)
+	second, secondErr := os.Stat(b)
+	return err == nil && secondErr == nil && os.SameFile(first, second)
 }
 
 // followed is where a path leads if it is a link, also where nothing is there

@@ -117,14 +117,14 @@ func (f serveFlags) reload(stateDir string, files []string) func() (*config.Conf
 
 // read is what was trusted: a file that changes in between is refused.
 func (f serveFlags) read(read func(string) ([]byte, error), stateDir string, files []string) (*config.Config, error) {
-	if err := checkTrust(stateDir, f.configs, files); err != nil {
+	if err := checkTrust(stateDir, f.configs, files, nil); err != nil {
 		return nil, err
 	}
 	cfg, err := config.LoadFrom(read, f.ask, f.format, files...)
 	if err != nil {
 		return nil, err
 	}
-	return cfg, checkTrust(stateDir, f.configs, files)
+	return cfg, checkTrust(stateDir, f.configs, files, cfg)
 }
 
 func configMissing(tried []string) error {

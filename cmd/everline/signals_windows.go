@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -13,3 +14,14 @@ var (
 
 // errInUse is what listening on a taken address fails with.
 const errInUse = windows.WSAEADDRINUSE
+
+// isAlive tells whether there is a process of this id, whoever has started it.
+func isAlive(pid int) bool {
+	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(pid))
+	if err != nil {
+		return errors.Is(err, windows.ERROR_ACCESS_DENIED)
+	}
+	defer func() { _ = windows.CloseHandle(h) }() // nothing was written
+	state, err := windows.WaitForSingleObject(h, 0)
+	return err != nil || state == uint32(windows.WAIT_TIMEOUT)
+}

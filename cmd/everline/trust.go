@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,26 +24,55 @@ import (
 const trustName = "trusted.json"
 
 // mustTrust tells whether a file needs the user's word before a command of it
-// is started: it was come across in the working folder, not named, and the
-// folder belongs to a repository, so that anybody may have written it.
+// is started: it was come across in the working folder, not named, and belongs
+// to a repository, so that anybody may have written it.
 func mustTrust(named []string, path string) bool {
-	if len(named) > 0 {
+	if len(named) > 0 || inUserFolder(path) {
 		return false
 	}
-	dir, err := filepath.Abs(filepath.Dir(path))
-	if err == nil && dir == userFolder() {
-		return false
+	found, err := repositories(path)
+	return err != nil || len(found) > 0
+}
+
+// repositories are the folders of those that a file belongs to: above the path
+// to it, which may have links in it, and above the place where these lead.
+func repositories(path string) ([]string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
 	}
-	for err == nil {
-		if _, statErr := os.Stat(filepath.Join(dir, ".git")); statErr == nil {
-			return true
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir)
+	starts := []string{filepath.Dir(abs)}
+	key, err := trustKey(path)
+	switch {
+	case err == nil:
+		starts = append(starts, filepath.Dir(key))
+	case !errors.Is(err, fs.ErrNotExist): // in a folder that is not there yet
+		return nil, err
 	}
-	return err != nil
+	var found []string
+	for _, dir := range starts {
+		for up := ""; up != dir; up, dir = dir, filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+				found = append(found, dir)
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// inUserFolder tells whether the user has put a file where the own ones are, be
+// it as a link to somewhere else.
+func inUserFolder(path string) bool {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err == nil { // the working folder may have been come to through a link
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	own, ownErr := filepath.EvalSymlinks(userFolder())
+	return err == nil && ownErr == nil && dir == own
 }
 
 // userFolder is where the user's own configuration is; "" if that is nowhere.
@@ -55,8 +85,9 @@ func userFolder() string {
 }
 
 // checkTrust refuses files that need trust and have none, or have changed
-// since they were trusted.
-func checkTrust(stateDir string, named, files []string) error {
+// since they were trusted. Once they are read, as cfg, it looks at what was read
+// beside them, too.
+func checkTrust(stateDir string, named, files []string, cfg *config.Config) error {
 	for _, path := range files {
 		if !mustTrust(named, path) {
 			continue
@@ -73,23 +104,90 @@ func checkTrust(stateDir string, named, files []string) error {
 		if err != nil {
 			return err
 		}
-		why := "it came with a repository, and nobody has said yet that its commands may be started"
-		if was, ok := known[key]; ok {
-			if isTrusted(was, data) {
-				continue
-			}
+		was, ok := known[key]
+		why := ""
+		switch {
+		case !ok:
+			why = "it came with a repository, and nobody has said yet that its commands may be started"
+		case !isTrusted(was, digest(data)):
 			why = "it has changed since it was trusted"
+		default:
+			for _, side := range sidesOf(cfg, path) {
+				if !isTrusted(was, side.digest) {
+					why = side.named + ", which it reads, has changed since it was trusted"
+				}
+			}
 		}
-		return &fault.Fault{
-			Kind: fault.Invalid, Op: opConfig, Outcome: fault.NotSent, Err: fmt.Errorf("%s is not trusted: %s", path, why),
-			Remedy: "look at it, then: everline trust " + path,
+		if why != "" {
+			return &fault.Fault{
+				Kind: fault.Invalid, Op: opConfig, Outcome: fault.NotSent, Err: fmt.Errorf("%s is not trusted: %s", path, why),
+				Remedy: "look at it, then: everline trust " + path,
+			}
 		}
 	}
 	return nil
 }
 
+// A side is a file of a repository that was read with a configuration file of it.
+type side struct{ named, digest string }
+
+// sidesOf are the files of a repository that cfg took from beside the
+// configuration file: what is elsewhere, such as a secret, does not come with it.
+func sidesOf(cfg *config.Config, path string) []side {
+	if cfg == nil {
+		return nil
+	}
+	roots, err := repositories(path)
+	var all []side
+	for _, f := range cfg.SideFiles() {
+		if f.File == path && (err != nil || isBelow(roots, f)) {
+			all = append(all, side{f.Named, digest(append([]byte(f.Named+"\x00"), f.Digest[:]...))})
+		}
+	}
+	return all
+}
+
+// isBelow tells whether a file is in one of the folders, by its path or by
+// where that leads.
+func isBelow(roots []string, f config.SideFile) bool {
+	path := f.Named
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(f.File), path)
+	}
+	abs, err := filepath.Abs(path)
+	real, realErr := trustKey(path)
+	if err != nil || realErr != nil {
+		return true
+	}
+	for _, root := range roots {
+		for _, p := range []string{abs, real} {
+			if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// digests are what is trusted where a text is, read as cfg.
+func digests(text []byte, cfg *config.Config, path string) []string {
+	all := []string{digest(text)}
+	for _, side := range sidesOf(cfg, path) {
+		all = append(all, side.digest)
+	}
+	return all
+}
+
+// parsed reads a text as serve would read the file.
+func parsed(path string, text []byte) (*config.Config, error) {
+	return config.LoadFrom(func(string) ([]byte, error) { return text, nil }, nil, "", path)
+}
+
 // trustKey is the path under which a file is trusted, which may be new.
 func trustKey(path string) (string, error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
 	key, err := filepath.Abs(followed(path))
 	dir := ""
 	if err == nil {
@@ -106,11 +204,10 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// isTrusted tells whether a text is one of those that are trusted: the one that
-// the user looked at, and what an edit of ours made of it.
-func isTrusted(digests string, text []byte) bool {
-	return slices.Contains(strings.Fields(digests), digest(text))
-}
+// isTrusted tells whether a digest is one of those that are trusted: of the text
+// that the user looked at, of what is read with it, and of what an edit of ours
+// made of it.
+func isTrusted(known, digest string) bool { return slices.Contains(strings.Fields(known), digest) }
 
 func readTrust(stateDir string) (map[string]string, error) {
 	path := filepath.Join(stateDir, trustName)
@@ -132,13 +229,14 @@ func parseTrust(path string, data []byte) (map[string]string, error) {
 	return known, nil
 }
 
-// editTrust changes what is trusted; an error of change leaves it as it is.
-func editTrust(stateDir string, change func(known map[string]string) error) error {
+// editTrust changes what is trusted; an error of change leaves it as it is. The
+// folder held, if any, is one that this process has locked.
+func editTrust(stateDir, held string, change func(known map[string]string) error) error {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return fileFault("write", stateDir, err)
 	}
 	path := filepath.Join(stateDir, trustName)
-	_, err := edit{path: path, change: func(was []byte) ([]byte, error) {
+	_, err := edit{path: path, held: held, change: func(was []byte) ([]byte, error) {
 		known, err := parseTrust(path, was)
 		if err != nil {
 			return nil, err
@@ -164,33 +262,56 @@ func untrusted(path string) string {
 	return "everline trust " + path
 }
 
+var errNotTrusted = errors.New("it was not trusted")
+
 // editTrusted makes an edit of the user's own. Of what was trusted the result
 // is trusted, too, and so is a file that is new: nobody else has written in it.
 func (a *app) editTrusted(path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
-	remedy := untrusted(path)
-	keep := func(was, text []byte) {
+	remedy, failed := untrusted(path), error(nil)
+	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) {
 		if untrusted(path) == "" {
 			return
 		}
-		key, err := trustKey(path)
-		if err == nil {
-			err = editTrust(a.stateDir, func(known map[string]string) error {
-				if len(was) > 0 && !isTrusted(known[key], was) {
-					return errors.New("it was not trusted")
-				}
-				known[key] = digest(text)
-				if len(was) > 0 { // is there until the edit is made
-					known[key] = digest(was) + " " + known[key]
-				}
-				return nil
-			})
-		}
-		if err == nil {
+		if failed = a.keepTrust(path, was, text); failed == nil {
 			remedy = ""
 		}
+	}}
+	err := a.finishEdit(e, func() string { return done }, func() string { return remedy })
+	if err == nil && failed != nil && !errors.Is(failed, errNotTrusted) {
+		fmt.Fprintf(a.err, "%s could not be trusted: %v\n", path, failed)
 	}
-	e := edit{path: path, dryRun: dryRun, change: change, before: keep}
-	return a.finishEdit(e, func() string { return done }, func() string { return remedy })
+	return err
+}
+
+// keepTrust trusts what an edit makes of a text that is trusted, or new.
+func (a *app) keepTrust(path string, was, text []byte) error {
+	key, err := trustKey(path)
+	if err != nil {
+		return err
+	}
+	var before []string
+	if len(was) > 0 {
+		cfg, err := parsed(path, was)
+		if err != nil {
+			return err
+		}
+		before = digests(was, cfg, path)
+	}
+	cfg, err := parsed(path, text)
+	if err != nil {
+		return err
+	}
+	return editTrust(a.stateDir, filepath.Dir(followed(path)), func(known map[string]string) error {
+		for _, d := range before {
+			if !isTrusted(known[key], d) {
+				return errNotTrusted
+			}
+		}
+		all := append(slices.Clone(before), digests(text, cfg, path)...) // what was there is there until the edit is made
+		slices.Sort(all)
+		known[key] = strings.Join(slices.Compact(all), " ")
+		return nil
+	})
 }
 
 func newTrust(a *app) *cobra.Command {
@@ -214,6 +335,7 @@ type trusting struct {
 	File    string    `json:"file"`
 	Trusted bool      `json:"trusted"`
 	Servers []reached `json:"servers"` // what the file names; empty with --revoke
+	Reads   []string  `json:"reads"`   // files of the repository that are read with it, and trusted with it
 }
 
 // reached is what a server starts, or where it is.
@@ -243,13 +365,13 @@ func (a *app) trust(named []string, revoke bool) error {
 
 // trustFile trusts the text that it shows.
 func (a *app) trustFile(path string, revoke bool) (trusting, error) {
-	t := trusting{File: path, Trusted: !revoke, Servers: []reached{}}
+	t := trusting{File: path, Trusted: !revoke, Servers: []reached{}, Reads: []string{}}
 	key, err := trustKey(path)
 	if err != nil {
 		return t, err
 	}
 	if revoke {
-		return t, editTrust(a.stateDir, func(known map[string]string) error {
+		return t, editTrust(a.stateDir, "", func(known map[string]string) error {
 			delete(known, key)
 			return nil
 		})
@@ -258,25 +380,48 @@ func (a *app) trustFile(path string, revoke bool) (trusting, error) {
 	if err != nil {
 		return t, fileFault("read", path, err)
 	}
-	cfg, err := config.Parse(path, data, os.LookupEnv)
+	cfg, err := parsed(path, data)
 	if err != nil {
 		return t, err
 	}
-	for _, s := range cfg.Redacted().Servers {
-		r, gets := reached{Name: s.Name, Command: []string{}}, s.Env
+	if t.Servers, err = reaches(path, data, cfg); err != nil {
+		return t, err
+	}
+	for _, side := range sidesOf(cfg, path) {
+		if !slices.Contains(t.Reads, side.named) {
+			t.Reads = append(t.Reads, side.named)
+		}
+	}
+	return t, editTrust(a.stateDir, "", func(known map[string]string) error {
+		known[key] = strings.Join(digests(data, cfg, path), " ")
+		return nil
+	})
+}
+
+// reaches shows commands and URLs as they are written: a hidden part of them
+// could be what matters. What is in variables stays there.
+func reaches(path string, data []byte, cfg *config.Config) ([]reached, error) {
+	written, err := config.Written(path, data)
+	if err != nil {
+		return nil, err
+	}
+	all := []reached{}
+	for _, s := range written.Servers {
+		r, gets := reached{Name: s.Name, Command: []string{}}, s.Headers
 		if s.URL != "" {
-			r.URL, gets = &s.URL, s.Headers
+			r.URL = &s.URL
 		} else {
 			r.Command = append([]string{s.Command}, s.Args...)
+			gets = s.Env
+			if is, ok := cfg.Server(s.Name); ok && len(is.Env) > 0 {
+				gets = is.Env // with the names of its envFile
+			}
 		}
 		r.Sends = slices.AppendSeq([]string{}, maps.Keys(gets))
 		slices.Sort(r.Sends)
-		t.Servers = append(t.Servers, r)
+		all = append(all, r)
 	}
-	return t, editTrust(a.stateDir, func(known map[string]string) error {
-		known[key] = digest(data)
-		return nil
-	})
+	return all, nil
 }
 
 func (a *app) printTrust(t trusting) error {
@@ -297,6 +442,9 @@ func (a *app) printTrust(t trusting) error {
 			where += "  (" + what + ": " + strings.Join(r.Sends, ", ") + ")"
 		}
 		fmt.Fprintf(a.out, "  %s: %s\n", printable(r.Name), printable(where))
+	}
+	if len(t.Reads) > 0 {
+		fmt.Fprintf(a.out, "with what is in: %s\n", printable(strings.Join(t.Reads, ", ")))
 	}
 	return nil
 }

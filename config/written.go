@@ -1,0 +1,37 @@
+package config
+
+import (
+	"crypto/sha256"
+	"os"
+)
+
+// Written reads a text as Load does the file, but leaves every reference as it
+// stands there: for people who judge what the file starts. No other file is
+// read and no variable looked up. Only credentials in URLs and the values of
+// their queries are replaced by "***"; nothing hides a part of a command.
+func Written(file string, data []byte) (*Config, error) {
+	b := newBuilder(nil)
+	b.written = true
+	if dir, err := os.Getwd(); err == nil {
+		b.workspace = dir
+	}
+	if f := b.add(file, data); f != nil {
+		return nil, f
+	}
+	for i := range b.cfg.Servers {
+		s := &b.cfg.Servers[i]
+		s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
+	}
+	return b.cfg, nil
+}
+
+// A SideFile is a file that was read because a configuration file names it: as
+// an envFile, or by ${file:path}.
+type SideFile struct {
+	File   string            // the configuration file
+	Named  string            // the path as it stands there, from the folder of File
+	Digest [sha256.Size]byte // of the text that was taken
+}
+
+// SideFiles are those that were read for this Config, in the order of reading.
+func (c *Config) SideFiles() []SideFile { return c.sides }

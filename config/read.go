@@ -36,7 +36,7 @@ func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
 // LoadFrom is LoadAsking where read gives the text of each file, once.
 func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, paths ...string) (*Config, error) {
 	if len(paths) == 0 {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: "read configuration", Err: errors.New("no file was named"), Remedy: "name a file with --config"}
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: opRead, Err: errors.New("no file was named"), Remedy: "name a file with --config"}
 	}
 	b := newBuilder(os.LookupEnv)
 	b.ask = ask
@@ -50,7 +50,7 @@ func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, pa
 		data, err := read(path)
 		if err != nil {
 			return nil, &fault.Fault{
-				Kind: fault.Invalid, Op: "read configuration", Outcome: fault.NotSent,
+				Kind: fault.Invalid, Op: opRead, Outcome: fault.NotSent,
 				Err: err, Remedy: "check the path, or name another file with --config",
 			}
 		}
@@ -65,7 +65,7 @@ func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, pa
 func (b *builder) choose(format string) error {
 	if format != "" && !slices.Contains(Formats(), format) {
 		return &fault.Fault{
-			Kind: fault.Invalid, Op: "read configuration", Outcome: fault.NotSent,
+			Kind: fault.Invalid, Op: opRead, Outcome: fault.NotSent,
 			Err:    fmt.Errorf("unknown format %q%s", format, meant(format, Formats())),
 			Remedy: "write one of " + strings.Join(Formats(), ", "),
 		}

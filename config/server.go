@@ -232,7 +232,7 @@ func Breaks(old, next *Config) *fault.Fault {
 	for _, s := range next.Servers {
 		if was, ok := old.Server(s.Name); ok && was.Err == nil && s.Err != nil && !s.Disabled {
 			return &fault.Fault{
-				Kind: fault.Invalid, Op: "read configuration", Server: s.Name, Outcome: fault.NotSent,
+				Kind: fault.Invalid, Op: opRead, Server: s.Name, Outcome: fault.NotSent,
 				Err: fmt.Errorf("%w; as configured before it is usable, and it stays so", s.Err.Cause()), Remedy: s.Err.Remedy,
 			}
 		}

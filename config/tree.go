@@ -13,6 +13,9 @@ import (
 	"github.com/everline/everline/fault"
 )
 
+// opRead is the Op of every fault of this package that refuses a configuration.
+const opRead = "read configuration"
+
 // kind is what a node is, in any of the three formats.
 type kind uint8
 
@@ -83,7 +86,7 @@ const (
 func invalid(file string, at pos, remedy, format string, args ...any) *fault.Fault {
 	return &fault.Fault{
 		Kind:    fault.Invalid,
-		Op:      "read configuration",
+		Op:      opRead,
 		Outcome: fault.NotSent,
 		Remedy:  remedy,
 		Err:     errors.New(place(file, at) + ": " + fmt.Sprintf(format, args...)),

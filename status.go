@@ -84,18 +84,7 @@ func (h *Hub) status(v *fleet.View) Status {
 		st.Handshake = v.Info.Phases
 	}
 	st.wire(v.Link())
-	if c := v.Catalog; c != nil {
-		for _, k := range catalog.Kinds {
-			st.Counts[k] = len(c.Items[k])
-		}
-		st.CatalogAt = c.At
-		if v.Checked.After(c.At) {
-			st.CatalogAt = v.Checked
-		}
-		for _, of := range c.Warnings {
-			st.Warnings = append(st.Warnings, of...)
-		}
-	}
+	st.lists(v)
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()
 		st.Out, st.Waiting, st.Calls = n.Out, n.Waiting, n.Ended
@@ -121,6 +110,22 @@ func (h *Hub) status(v *fleet.View) Status {
 		}
 	}
 	return st
+}
+
+// lists fills in what is known of the lists that the server offers.
+func (st *Status) lists(v *fleet.View) {
+	c := v.Catalog
+	if c == nil {
+		return
+	}
+	for _, k := range catalog.Kinds {
+		st.Counts[k] = len(c.Items[k])
+		st.Warnings = append(st.Warnings, c.Warnings[k]...)
+	}
+	st.CatalogAt = c.At
+	if v.Checked.After(c.At) {
+		st.CatalogAt = v.Checked
+	}
 }
 
 func sessionStatus(o fleet.Own) SessionStatus {

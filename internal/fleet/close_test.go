@@ -94,6 +94,32 @@ func TestCloseIsBoundedWhileARemovedServerDrains(t *testing.T) {
 	})
 }
 
+// A change of the configuration that goes on, such as one that waits for a disk,
+// keeps no server alive; Close says that it was there.
+func TestCloseEndsServersBesideAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		p.add("a", mcptest.Config{Tools: []string{tool("send", "")}})
+		f := start(t, configOf("a"), p.options())
+		leave, err := f.enter(t.Context(), "apply")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		closed := make(chan error, 1)
+		go func() { closed <- f.Close(ctx) }() // ends with ctx
+		time.Sleep(time.Second)
+		if got := f.Slot("a").View().State.Serving; got != 0 {
+			t.Errorf("a second later generation %d serves", got)
+		}
+		if err := <-closed; fault.KindOf(err) != fault.Closed {
+			t.Errorf("Close says %v", err)
+		}
+		leave()
+	})
+}
+
 // A server that was removed and comes back goes on counting its generations.
 func TestGenerationsOutliveARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/slot"
 )
 
 // keptIn runs a fleet over a state folder in a bubble of its own.
@@ -173,4 +175,28 @@ func TestWhatWasKeptOutlivesAChangeThatFails(t *testing.T) {
 			t.Errorf("after the change was taken back it lists %q", got)
 		}
 	})
+}
+
+// The end of a process says something of its era only where it was asked for
+// that: a legacy server in a crash loop is not probed, which would cost it a
+// second process.
+func TestWhatMakesAnEraDoubtful(t *testing.T) {
+	modern, legacy := slot.Era{Version: "2026-07-28", Modern: true}, slot.Era{Version: "2025-11-25"}
+	for _, c := range []struct {
+		was  slot.Era
+		f    fault.Fault
+		want bool
+	}{
+		{modern, fault.Fault{Kind: fault.Exited}, true},
+		{legacy, fault.Fault{Kind: fault.Exited}, false},
+		{legacy, fault.Fault{Kind: fault.Broken}, false},
+		{legacy, fault.Fault{Kind: fault.Deadline}, true},
+		{modern, fault.Fault{Kind: fault.Dial}, false},
+		{modern, fault.Fault{Kind: fault.HTTPStatus, Status: 500}, true},
+		{modern, fault.Fault{Kind: fault.HTTPStatus, Status: 503}, false},
+	} {
+		if got := perhapsChanged(c.was, &c.f); got != c.want {
+			t.Errorf("%+v after %s %d: %v", c.was, c.f.Kind, c.f.Status, got)
+		}
+	}
 }

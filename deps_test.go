@@ -20,14 +20,15 @@ var mayImport = map[string][]string{
 	"internal/lifecycle": {},
 	"internal/wire":      {},
 	"config":             {"fault"},
+	"event":              {"fault"},
 	"internal/catalog":   {"config", "fault"},
 	"internal/transport": {"internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
-	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "config", "fault"},
-	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "config", "fault"},
-	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "config", "fault"},
+	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
+	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "event", "config", "fault"},
+	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "event", "config", "fault"},
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
-	"internal/admin":     {".", "config", "fault"},
+	"internal/admin":     {".", "event", "config", "fault"},
 	"internal/doctor":    {".", "internal/admin", "internal/show", "config", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {},
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 	// The scripted servers and the built-in servers of the demo: peers of
 	// everline on the wire, and no part of a request's path.
 	"internal/mcptest": {"internal/wire"},
-	"internal/demo":    {".", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
+	"internal/demo":    {".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
 
 // mayImportForeign names the packages outside the standard library that a

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
 )
 
 // drilled runs a drill while clients call and probes ping, and checks that it
@@ -114,7 +114,7 @@ func TestDrillRecoveryIsThatOfTheNextLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	for e := range events {
-		if up, ok := e.(slot.Connected); ok && up.Gen == r.Before+1 {
+		if up, ok := e.(event.Connected); ok && up.Gen == r.Before+1 {
 			// It serves a moment before the event is made, but not in half of
 			// the time that its start has taken.
 			if r.Recovery < up.Took/2 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
@@ -22,7 +23,7 @@ type Options struct {
 	// module's version by default.
 	Name, Version string
 	// Emit receives every event, in order per server; it must not block. May be nil.
-	Emit func(Event)
+	Emit func(event.Event)
 	// Warn hears of state files that could not be read or written; may be nil.
 	Warn func(server, text string)
 }
@@ -135,34 +136,6 @@ const (
 	Prompts   = catalog.Prompts
 	Resources = catalog.Resources
 	Templates = catalog.Templates
-)
-
-// Event is one thing that happened to one server. About is when, to which
-// server and which of its lives; String is one line for people. The set is
-// closed: Connecting, Connected, StartFailed and the others below.
-type Event = fleet.Event
-
-// The events. All have a Head (Time, Server, Gen, Session), Cause is a
-// *fault.Fault, and Next the time of the next attempt, zero if none is due.
-type (
-	Connecting     = fleet.Connecting     // a life is being started
-	Connected      = fleet.Connected      // a life serves: Took, After (the outage before), Items by Kind
-	StartFailed    = fleet.StartFailed    // a life did not come to serve: Cause, Next
-	Lost           = fleet.Lost           // the serving life ended: Cause, Next
-	Parked         = fleet.Parked         // no fast attempt is due any more: Reason, Cause, Remedy, Next
-	Idled          = fleet.Idled          // a lazy server was stopped until the next call
-	Disabled       = fleet.Disabled       // the server is not wanted any more
-	Enabled        = fleet.Enabled        // the server is wanted
-	Reconfigured   = fleet.Reconfigured   // another configuration applies: NewLife
-	CatalogChanged = fleet.CatalogChanged // it offers something else: Change (Added, Removed, Changed names by Kind)
-	ListFailed     = fleet.ListFailed     // a listing failed, the last good catalog stays: Cause
-	Pinned         = fleet.Pinned         // the definitions of a server without pins are approved: Tools
-	Unapproved     = fleet.Unapproved     // definitions are not as approved: Changed, New, Instructions, Withheld
-	CloseFailed    = fleet.CloseFailed    // a life would not end in order: Cause
-	DrillBegan     = fleet.DrillBegan     // it is broken on purpose: Fault, For
-	DrillEnded     = fleet.DrillEnded     // the drill is over: Fault, Well, Took
-	CallReplayed   = fleet.CallReplayed   // a call is sent again: Method, Name, Cause
-	CallFailed     = fleet.CallFailed     // a call failed for good: Method, Name, Cause
 )
 
 // A Status is what is known about one server now.

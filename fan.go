@@ -3,12 +3,14 @@ package everline
 import (
 	"context"
 	"sync"
+
+	"github.com/everline/everline/event"
 )
 
 // A fan hands what happens to everybody who listens. Nothing in it blocks:
 // func listeners must not, and a channel that is full is closed.
 type fan struct {
-	emit func(Event)
+	emit func(event.Event)
 
 	mu      sync.Mutex // guards the rest; listeners are called after it is released
 	closed  bool
@@ -16,7 +18,7 @@ type fan struct {
 	changes map[int]func([]Kind)
 	applies map[int]func()
 	logs    map[int]func(server string, params []byte)
-	watches map[int]chan Event
+	watches map[int]chan event.Event
 }
 
 func (f *fan) changed(kinds []Kind) {
@@ -53,7 +55,7 @@ func snapshot[F any](f *fan, get func() map[int]F) []F {
 	return fns
 }
 
-func (f *fan) event(e Event) {
+func (f *fan) event(e event.Event) {
 	if f.emit != nil {
 		f.emit(e)
 	}
@@ -115,8 +117,8 @@ const watchBuffer = 1024
 // Watch returns the events from now on, until ctx ends or the hub is closed;
 // then the channel is closed. A reader that falls 1,024 events behind is cut
 // off: its channel is closed.
-func (h *Hub) Watch(ctx context.Context) <-chan Event {
-	ch := make(chan Event, watchBuffer)
+func (h *Hub) Watch(ctx context.Context) <-chan event.Event {
+	ch := make(chan event.Event, watchBuffer)
 	f := &h.fan
 	f.mu.Lock()
 	if f.closed {
@@ -125,7 +127,7 @@ func (h *Hub) Watch(ctx context.Context) <-chan Event {
 		return ch
 	}
 	if f.watches == nil {
-		f.watches = map[int]chan Event{}
+		f.watches = map[int]chan event.Event{}
 	}
 	id := f.next
 	f.next++

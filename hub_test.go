@@ -16,6 +16,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -419,7 +420,7 @@ func TestWatchTellsWhatHappens(t *testing.T) {
 	if err := hub.Close(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	var last everline.Event
+	var last event.Event
 	for e := range events {
 		if e.About().Server != "a" {
 			t.Errorf("event of server %q: %s", e.About().Server, e)

@@ -120,7 +120,7 @@ var eventLevels = map[string]slog.Level{
 	"connecting":    slog.LevelDebug,
 	"start_failed":  slog.LevelWarn,
 	"lost":          slog.LevelWarn,
-	"parked":        slog.LevelError,
+	"stopped":       slog.LevelError,
 	"list_failed":   slog.LevelWarn,
 	"unapproved":    slog.LevelWarn,
 	"close_failed":  slog.LevelWarn,

@@ -128,7 +128,7 @@ func typeName(t reflect.Type) string {
 
 // TestEventKindsPage compares the table of event kinds with the types of events.
 func TestEventKindsPage(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../internal/slot/events.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../event/event.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/slot"
 )
 
 // fakeHub answers from fields and notes what was asked of it.
@@ -274,8 +274,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-func connected(server string, gen uint64) everline.Event {
-	e := slot.Connected{}
+func connected(server string, gen uint64) event.Event {
+	e := event.Connected{}
 	e.Server, e.Gen, e.Time = server, gen, since
 	return e
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 )
 
 // journalSize is how many events are kept.
@@ -25,7 +25,7 @@ type Journal struct {
 func NewJournal() *Journal { return &Journal{changed: make(chan struct{})} }
 
 // Record keeps an event. It does not block, and so can be a hub's Emit.
-func (j *Journal) Record(e everline.Event) {
+func (j *Journal) Record(e event.Event) {
 	head := e.About()
 	shaped := Event{Time: head.Time, Server: head.Server, Generation: head.Gen, Session: head.Session, Kind: EventKind(e), Text: e.String()}
 	j.mu.Lock()
@@ -57,7 +57,7 @@ func (j *Journal) After(seq uint64) ([]Event, <-chan struct{}) {
 }
 
 // EventKind is the stable name of an event's type: StartFailed is "start_failed".
-func EventKind(e everline.Event) string {
+func EventKind(e event.Event) string {
 	t := reflect.TypeOf(e)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

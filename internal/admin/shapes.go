@@ -109,7 +109,7 @@ type Event struct {
 	Server     string    `json:"server"`
 	Generation uint64    `json:"generation"`
 	Session    uint64    `json:"session,omitempty"` // the client whose own life it is about
-	Kind       string    `json:"kind"`              // connecting, connected, start_failed, lost, parked, …
+	Kind       string    `json:"kind"`              // connecting, connected, start_failed, lost, stopped, …
 	Text       string    `json:"text"`
 }
 

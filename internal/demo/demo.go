@@ -17,17 +17,18 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/gateway"
 )
 
 // Options say how the demo runs.
 type Options struct {
-	For     time.Duration        // how long calls are made and servers broken
-	Every   time.Duration        // time between two faults; 1.5 s
-	Listen  string               // address of the endpoint; "127.0.0.1:0"
-	Command []string             // starts the built-in stdio server; "NAME LEDGER" is added
-	Live    func(Report)         // called about five times a second; may be nil
-	Emit    func(everline.Event) // of the gateway's hub; may be nil
+	For     time.Duration     // how long calls are made and servers broken
+	Every   time.Duration     // time between two faults; 1.5 s
+	Listen  string            // address of the endpoint; "127.0.0.1:0"
+	Command []string          // starts the built-in stdio server; "NAME LEDGER" is added
+	Live    func(Report)      // called about five times a second; may be nil
+	Emit    func(event.Event) // of the gateway's hub; may be nil
 }
 
 // The names of the two servers.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"github.com/everline/everline/event"
 
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
@@ -11,7 +12,7 @@ import (
 type (
 	Slot    = slot.Slot
 	View    = slot.View
-	Event   = slot.Event
+	Event   = event.Event
 	Line    = slot.Line
 	Request = slot.Request
 	Client  = slot.Client
@@ -24,28 +25,6 @@ type (
 	Drill   = slot.Drill
 	Drilled = slot.Drilled
 	Tally   = slot.Tally
-)
-
-// The events; see package slot.
-type (
-	Connecting     = slot.Connecting
-	Connected      = slot.Connected
-	StartFailed    = slot.StartFailed
-	Lost           = slot.Lost
-	Parked         = slot.Parked
-	Idled          = slot.Idled
-	Disabled       = slot.Disabled
-	Enabled        = slot.Enabled
-	Reconfigured   = slot.Reconfigured
-	CatalogChanged = slot.CatalogChanged
-	ListFailed     = slot.ListFailed
-	Pinned         = slot.Pinned
-	Unapproved     = slot.Unapproved
-	CloseFailed    = slot.CloseFailed
-	DrillBegan     = slot.DrillBegan
-	DrillEnded     = slot.DrillEnded
-	CallReplayed   = slot.CallReplayed
-	CallFailed     = slot.CallFailed
 )
 
 // DrillFaults are the words for the faults of a Drill.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
@@ -26,7 +27,7 @@ type Options struct {
 
 	Pins *catalog.Lock // as ReadPins gives it
 
-	Emit    func(slot.Event)                           // every event of every slot
+	Emit    func(event.Event)                          // every event of every slot
 	Changed func([]catalog.Kind)                       // after a new table is out: the kinds that differ
 	Log     func(server string, params []byte)         // notifications/message of a server
 	Warn    func(server, text string)                  // a state file that could not be read or written

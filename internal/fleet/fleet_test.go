@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
 )
 
 // A server that is away stays listed with a mark; with outage "hide" it is
@@ -72,7 +72,7 @@ func TestFaultG14_ChangedDefinitions(t *testing.T) {
 				if lock, err := catalog.ReadLock(cfg.PinsFile); err != nil || lock.Server("a") == nil {
 					t.Fatalf("the first use is not kept: %v", err)
 				}
-				unapproved := func(e slot.Event) bool { _, ok := e.(slot.Unapproved); return ok }
+				unapproved := func(e event.Event) bool { _, ok := e.(event.Unapproved); return ok }
 
 				// The same in another order and form is the same.
 				s.SetTools(`{ "inputSchema":{"type":"object"}, "description" : "\u0053ends.", "name":"send"}`, tool("other", ""))
@@ -199,8 +199,8 @@ func TestDiskAndWhatComesAfter(t *testing.T) {
 		if got := listed(f); !slices.Equal(got, []string{"new"}) || p.changes()[catalog.Tools] != before+1 {
 			t.Errorf("once it is there: %v, changes %v", got, p.changes())
 		}
-		named := func(e slot.Event) bool {
-			c, ok := e.(slot.CatalogChanged)
+		named := func(e event.Event) bool {
+			c, ok := e.(event.CatalogChanged)
 			return ok && strings.Contains(c.String(), "tools +new; tools -old")
 		}
 		if p.count(named) != 1 {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
@@ -28,7 +29,7 @@ type park struct {
 	mu      sync.Mutex
 	servers map[string]*mcptest.Server
 	down    map[string]bool
-	events  []slot.Event
+	events  []event.Event
 	changed [4]int
 	warned  []string
 }
@@ -79,7 +80,7 @@ func (p *park) dial(string, slot.Dial) slot.Dial {
 func (p *park) options() Options {
 	return Options{
 		Name: "everline", Version: "test", Dial: p.dial,
-		Emit: func(e slot.Event) {
+		Emit: func(e event.Event) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.events = append(p.events, e)
@@ -100,7 +101,7 @@ func (p *park) options() Options {
 }
 
 // count tells how many events f says yes to.
-func (p *park) count(f func(slot.Event) bool) int {
+func (p *park) count(f func(event.Event) bool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
@@ -199,8 +200,8 @@ func TestOneSessionsReconnectLeavesTheOtherAlone(t *testing.T) {
 		time.Sleep(time.Minute)
 		wantCount(t, f, a, "1")
 		wantCount(t, f, b, "2")
-		of := func(c uint64) func(slot.Event) bool {
-			return func(e slot.Event) bool { _, ok := e.(slot.Connected); return ok && e.About().Session == c }
+		of := func(c uint64) func(event.Event) bool {
+			return func(e event.Event) bool { _, ok := e.(event.Connected); return ok && e.About().Session == c }
 		}
 		if m.count(of(a.Client.ID())) != 2 || m.count(of(b.Client.ID())) != 1 || m.count(of(0)) != 1 {
 			t.Error("the lives that connected are not two of the first session and one each of the other and the shared")

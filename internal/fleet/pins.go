@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
@@ -129,7 +130,7 @@ func (f *Fleet) pinned(r *roster, m *member, c *catalog.Catalog, gen uint64) *ca
 	if by == nil && c.Pinnable() {
 		by = now
 		r.pins.adopt(m.name, now)
-		f.emit(slot.Pinned{Head: slot.Head{Time: time.Now(), Server: m.name, Gen: gen}, Tools: len(now.Tools)})
+		f.emit(event.Pinned{Head: event.Head{Time: time.Now(), Server: m.name, Gen: gen}, Tools: len(now.Tools)})
 	}
 	next := &pinView{digest: digest{c, now}, by: by, mode: mode, out: c, changes: by.Compare(now)}
 	if mode == config.PinsEnforce {
@@ -202,7 +203,7 @@ func (f *Fleet) tellPins(server string, gen uint64, last, next *pinView) {
 	if last != nil && last.mode == next.mode && slices.EqualFunc(last.changes, next.changes, samePin) {
 		return
 	}
-	e := slot.Unapproved{Head: slot.Head{Time: time.Now(), Server: server, Gen: gen}, Withheld: next.mode == config.PinsEnforce}
+	e := event.Unapproved{Head: event.Head{Time: time.Now(), Server: server, Gen: gen}, Withheld: next.mode == config.PinsEnforce}
 	for _, c := range next.changes {
 		switch {
 		case c.What == catalog.PinNew:
@@ -222,7 +223,7 @@ func samePin(a, b catalog.PinChange) bool {
 	return a.Tool == b.Tool && a.What == b.What && string(a.Now) == string(b.Now)
 }
 
-func (f *Fleet) emit(e slot.Event) {
+func (f *Fleet) emit(e event.Event) {
 	if f.opts.Emit != nil {
 		f.opts.Emit(e)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
@@ -107,7 +108,7 @@ func TestFaultG14_PinsHoldForOwnLives(t *testing.T) {
 			if _, err := f.Approve(t.Context(), "srv", "count"); fault.KindOf(err) != fault.Conflict {
 				t.Errorf("approving what the shared life does not offer: %v", err)
 			}
-			told := func(e slot.Event) bool { _, ok := e.(slot.Unapproved); return ok }
+			told := func(e event.Event) bool { _, ok := e.(event.Unapproved); return ok }
 			if n := p.count(told); n != 1 {
 				t.Errorf("%s: told of it %d times", mode, n)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 )
@@ -262,6 +263,6 @@ func (s *Slot) pauseEnd(now time.Time) time.Time {
 func (s *Slot) rateLimited(left time.Duration) *fault.Fault {
 	return &fault.Fault{
 		Kind: fault.RateLimited, Op: "call", Server: s.name, Outcome: fault.NotSent, RetryAfter: left,
-		Err: fmt.Errorf("the server asked for no calls for another %s", short(left)),
+		Err: fmt.Errorf("the server asked for no calls for another %s", event.Short(left)),
 	}
 }

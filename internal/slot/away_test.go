@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -44,7 +45,7 @@ func TestAwaySince(t *testing.T) {
 		b.must(b.Reconnect(b.within(second)))
 		b.seen("connected")
 		since(time.Time{})
-		if e := lastOf[Connected](b); e.After != 20*second {
+		if e := lastOf[event.Connected](b); e.After != 20*second {
 			t.Errorf("it is told to have been away for %s", e.After)
 		}
 		b.must(b.Disable(b.within(second)))

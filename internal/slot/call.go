@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
@@ -230,7 +231,7 @@ func (s *Slot) again(ctx context.Context, l *life, t *attempts, f *fault.Fault, 
 	}
 	s.resent.Add(1)
 	s.drill.Load().count(ctx, ofResends)
-	s.say(CallReplayed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
+	s.say(event.CallReplayed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextLife {
 		s.move(ctx, l, t)
 	}
@@ -245,11 +246,11 @@ func (s *Slot) gaveUp(l *life, f *fault.Fault, c *upstream.Call) {
 	}
 	s.failed.Add(1)
 	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
-		s.say(CallFailed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
+		s.say(event.CallFailed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
 	}
 }
 
-func (s *Slot) headNow(l *life) Head { return s.head(l.gen) }
+func (s *Slot) headNow(l *life) event.Head { return s.head(l.gen) }
 
 // obey pauses the server's calls as it asked; false if this call cannot wait
 // so long.

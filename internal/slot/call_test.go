@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -159,7 +160,7 @@ func TestFaultJ1(t *testing.T) {
 				t.Errorf("it ran %d times", ran)
 			}
 			b.seen("connected")
-			if c := lastOf[CallFailed](b); c.Gen != 1 {
+			if c := lastOf[event.CallFailed](b); c.Gen != 1 {
 				t.Errorf("told %v", c)
 			}
 		})
@@ -171,7 +172,7 @@ func TestFaultJ1(t *testing.T) {
 				t.Errorf("it ran %d times: %s", ran, describe(f))
 			}
 			synctest.Wait()
-			if count[CallReplayed](b) != 1 || b.Counts().Replayed != 1 {
+			if count[event.CallReplayed](b) != 1 || b.Counts().Replayed != 1 {
 				t.Error("the replay was not told")
 			}
 		})
@@ -363,7 +364,7 @@ func TestFaultE4(t *testing.T) {
 		srv.life(1).end(errDied)
 		wg.Wait()
 		b.seen("connected")
-		if c := lastOf[Connected](b); c.After != 100*time.Millisecond || c.Took != 100*time.Millisecond {
+		if c := lastOf[event.Connected](b); c.After != 100*time.Millisecond || c.Took != 100*time.Millisecond {
 			t.Errorf("told %v", c)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 	"github.com/everline/everline/internal/upstream"
@@ -228,7 +229,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 		return Drilled{}, fault.From("drill", begin).At(s.name, r.Before)
 	}
 	defer s.restore(trouble)
-	s.say(DrillBegan{Head: s.headOf(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
+	s.say(event.DrillBegan{Head: s.headOf(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
 	d.tell(d.Broken)
 	r.Began = run.began
 	select {
@@ -246,7 +247,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	r.Clients, r.Probes, r.After = run.clients.result(), run.probes.result(), s.view.Load().State.Gen
-	s.say(DrillEnded{Head: s.headOf(r.After), Fault: d.Fault, Well: r.Well, Took: r.Recovery})
+	s.say(event.DrillEnded{Head: s.headOf(r.After), Fault: d.Fault, Recovered: r.Well, Took: r.Recovery})
 	return r, nil
 }
 
@@ -395,6 +396,6 @@ func (s *Slot) wakeAfterDrill() error {
 	return nil
 }
 
-func (s *Slot) headOf(gen uint64) Head {
-	return Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
+func (s *Slot) headOf(gen uint64) event.Head {
+	return event.Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
 }

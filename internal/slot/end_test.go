@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -105,7 +106,7 @@ func TestCauseSaysWhatTheProcessSaid(t *testing.T) {
 		srv.with(func() { srv.dial = func(context.Context, int) error { return errRefused } })
 		srv.life(1).end(errDied)
 		synctest.Wait()
-		l := lastOf[Lost](b)
+		l := lastOf[event.Lost](b)
 		if len(l.Cause.Stderr) != lastSaid || l.Cause.Stderr[lastSaid-1] != "line 299" || l.Cause.Exit != "exit 1" {
 			t.Errorf("cause %+v", l.Cause)
 		}
@@ -129,7 +130,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		if got := b.Logs()[0].Text; got != "bad token ***!" {
 			t.Errorf("the log says %q", got)
 		}
-		if got := lastOf[Lost](b).Cause.Stderr; len(got) != 1 || got[0] != "with ***" {
+		if got := lastOf[event.Lost](b).Cause.Stderr; len(got) != 1 || got[0] != "with ***" {
 			t.Errorf("the cause says %q", got)
 		}
 	})
@@ -166,8 +167,8 @@ func TestSecretsAreHiddenInFailures(t *testing.T) {
 				t.Errorf("an event says %s", e)
 			}
 		}
-		if count[ListFailed](b) == 0 || count[StartFailed](b) == 0 || count[CallFailed](b) == 0 {
-			t.Errorf("%d listings, %d starts and %d calls failed", count[ListFailed](b), count[StartFailed](b), count[CallFailed](b))
+		if count[event.ListFailed](b) == 0 || count[event.StartFailed](b) == 0 || count[event.CallFailed](b) == 0 {
+			t.Errorf("%d listings, %d starts and %d calls failed", count[event.ListFailed](b), count[event.StartFailed](b), count[event.CallFailed](b))
 		}
 	})
 }
@@ -222,7 +223,7 @@ func TestFaultD3(t *testing.T) {
 	srv.dial = func(ctx context.Context, n int) error { <-ctx.Done(); return ctx.Err() }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		b.at(time.Minute)
-		f := lastOf[StartFailed](b)
+		f := lastOf[event.StartFailed](b)
 		if f.Time.Sub(b.t0) != time.Minute || f.Cause.Kind != fault.Deadline {
 			t.Errorf("at %s: %s", f.Time.Sub(b.t0), describe(f.Cause))
 		}
@@ -290,45 +291,5 @@ func TestPolicy(t *testing.T) {
 	want.Restart, want.FastTries, want.SlowProbe = lifecycle.Never, 2, time.Hour
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-func TestEventText(t *testing.T) {
-	h := Head{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Server: "db", Gen: 3}
-	exit := &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Err: fmt.Errorf("exit 1")}
-	many := make([]string, 12)
-	for i := range many {
-		many[i] = fmt.Sprint("t", i)
-	}
-	for _, c := range []struct {
-		e    Event
-		want string
-	}{
-		{Connecting{h}, "connecting (generation 3)"},
-		{Connected{Head: h, Took: 412 * time.Millisecond, After: 61 * second, Items: [4]int{7}}, "connected (generation 3) in 412ms, 7 tools, 1m1s after the link was lost"},
-		{StartFailed{Head: h, Cause: exit, Next: h.Time.Add(1500 * time.Millisecond)}, "start failed (generation 3): exit 1, next attempt in 1.5s"},
-		{Lost{Head: h, Cause: exit}, "lost (generation 3): exit 1"},
-		{Parked{Head: h, Reason: lifecycle.Auth, Remedy: "run: everline auth login db"}, "parked: a login is needed; run: everline auth login db"},
-		{Parked{Head: h, Reason: lifecycle.Budget, Cause: exit, Next: h.Time.Add(200 * second)}, "parked: the fast attempts are used up: exit 1, next attempt in 3m20s"},
-		{Idled{h}, "stopped after idling (generation 3)"},
-		{Disabled{h}, "disabled"},
-		{Enabled{h}, "enabled"},
-		{Reconfigured{Head: h, NewLife: true}, "reconfigured: a new life is needed"},
-		{Reconfigured{Head: h}, "reconfigured without a restart"},
-		{ListFailed{h, exit}, "listing failed (generation 3), the last good catalog stays: exit 1"},
-		{CloseFailed{h, exit}, "generation 3 would not end in order: exit 1"},
-		{CallReplayed{h, "tools/call", "q", exit}, "tools/call q is sent again (failed on generation 3: exit 1)"},
-		{CallFailed{h, "resources/list", "", exit}, "resources/list failed (generation 3, outcome unknown): exit 1"},
-		{
-			CatalogChanged{h, catalog.Change{Added: [4][]string{many}, Removed: [4][]string{0: {"x"}, 2: {"y"}}, Instructions: true}},
-			"catalog changed (generation 3): tools +t0, t1, t2, t3, t4, t5, t6, t7 and 4 more; tools -x; resources -y; instructions",
-		},
-	} {
-		if got := c.e.String(); got != c.want {
-			t.Errorf("%T: %q, want %q", c.e, got, c.want)
-		}
-		if c.e.About() != h {
-			t.Errorf("%T is about %+v", c.e, c.e.About())
-		}
 	}
 }

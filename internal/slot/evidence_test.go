@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
@@ -211,7 +212,7 @@ func TestDeadlinesAreNoStrikes(t *testing.T) {
 		if st := b.View().State; st.Gen != 1 || st.CallStrikes != 0 {
 			t.Errorf("%+v", st)
 		}
-		if n := count[CallFailed](b); n != 10 || b.Counts().Failed != 10 {
+		if n := count[event.CallFailed](b); n != 10 || b.Counts().Failed != 10 {
 			t.Errorf("%d failures told, %d counted", n, b.Counts().Failed)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
@@ -177,17 +178,17 @@ type bench struct {
 	srv    *server
 	t0     time.Time
 	mu     sync.Mutex
-	events []Event
+	events []event.Event
 	views  []*View
 }
 
-func (b *bench) said() []Event {
+func (b *bench) said() []event.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.events)
 }
 
-func count[E Event](b *bench) int {
+func count[E event.Event](b *bench) int {
 	n := 0
 	for _, e := range b.said() {
 		if _, ok := e.(E); ok {
@@ -197,7 +198,7 @@ func count[E Event](b *bench) int {
 	return n
 }
 
-func lastOf[E Event](b *bench) E {
+func lastOf[E event.Event](b *bench) E {
 	b.t.Helper()
 	for _, e := range slices.Backward(b.said()) {
 		if e, ok := e.(E); ok {
@@ -225,7 +226,7 @@ func play(t *testing.T, o Options, srv *server, chance float64, story func(b *be
 		}
 		o.Dial = srv.Dial
 		o.Rand = func() float64 { return chance }
-		o.Emit = func(e Event) { b.mu.Lock(); defer b.mu.Unlock(); b.events = append(b.events, e) }
+		o.Emit = func(e event.Event) { b.mu.Lock(); defer b.mu.Unlock(); b.events = append(b.events, e) }
 		var running atomic.Pointer[Slot]
 		o.Published = func(v *View) {
 			b.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -59,7 +60,7 @@ func TestParking(t *testing.T) {
 				if got := b.View().Remedy(); got != c.remedy {
 					t.Errorf("remedy %q, want %q", got, c.remedy)
 				}
-				if p := lastOf[Parked](b); p.Remedy != c.remedy || p.Cause == nil {
+				if p := lastOf[event.Stopped](b); p.Remedy != c.remedy || p.Cause == nil {
 					t.Errorf("told %+v", p)
 				}
 				b.at(10 * time.Minute)
@@ -167,7 +168,7 @@ func TestFaultO3(t *testing.T) {
 		}
 		b.at(3 * second)
 		b.seen("disabled")
-		if srv.living() != 0 || b.View().Catalog != nil || count[Connected](b) != 0 {
+		if srv.living() != 0 || b.View().Catalog != nil || count[event.Connected](b) != 0 {
 			t.Errorf("the start was not discarded: %d alive, catalog %v", srv.living(), b.View().Catalog)
 		}
 		b.must(b.Disable(b.within(second)))
@@ -183,7 +184,7 @@ func TestDisableWhileStarting(t *testing.T) {
 		b.at(second)
 		b.must(b.Disable(b.within(second)))
 		b.seen("disabled") // the start ended with its context
-		if count[StartFailed](b) != 0 || b.View().Cause != nil {
+		if count[event.StartFailed](b) != 0 || b.View().Cause != nil {
 			t.Errorf("a start that was not wanted any more is told as failed: %v", b.View().Cause)
 		}
 		b.must(b.Enable(b.within(second)))
@@ -218,7 +219,7 @@ func TestCloseFailure(t *testing.T) {
 		if st := b.View().State; st.Attempt != 0 || st.Gen != 2 {
 			t.Errorf("the failed close cost %d attempts (generation %d)", st.Attempt, st.Gen)
 		}
-		if c := lastOf[CloseFailed](b); c.Gen != 1 || b.View().CloseCause == nil {
+		if c := lastOf[event.CloseFailed](b); c.Gen != 1 || b.View().CloseCause == nil {
 			t.Errorf("told %v, view says %v", c, b.View().CloseCause)
 		}
 		b.must(b.Disable(b.within(second)))
@@ -305,7 +306,7 @@ func TestLossOfADrainingLife(t *testing.T) {
 		b.post(lost{lease.life, errSession})
 		srv.life(1).end(errDied)
 		synctest.Wait()
-		if count[Lost](b) != 0 || b.View().Cause != nil || b.View().State.Gen != 2 {
+		if count[event.Lost](b) != 0 || b.View().Cause != nil || b.View().State.Gen != 2 {
 			t.Errorf("%v, %+v", b.View().Cause, b.View().State)
 		}
 		lease.Release(nil)
@@ -484,7 +485,7 @@ func TestIdle(t *testing.T) {
 		b.at(6 * time.Minute)
 		b.seen("idle")
 		b.wantTools("a")
-		if count[Idled](b) != 1 || count[Lost](b) != 0 {
+		if count[event.Idled](b) != 1 || count[event.Lost](b) != 0 {
 			t.Error("idling is told as what it is")
 		}
 		b.at(7 * time.Minute)

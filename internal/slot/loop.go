@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -45,7 +46,7 @@ type loop struct {
 
 	dirty   bool // the view that is out is not true any more
 	changed chan struct{}
-	events  []Event         // to be emitted once the next view is out
+	events  []event.Event   // to be emitted once the next view is out
 	replies []chan struct{} // closed after that
 }
 
@@ -273,7 +274,7 @@ func (s *Slot) struck(l *life, list bool, cause *fault.Fault) {
 	mark := len(s.loop.events)
 	s.step(lifecycle.Struck{Gen: l.gen, List: list, Recent: s.startsInMinute()})
 	if s.loop.state.Serving != l.gen {
-		s.emitAt(mark, Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+		s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 	}
 }
 
@@ -289,7 +290,7 @@ func (s *Slot) exit(l *life, cause *fault.Fault) {
 	s.step(lifecycle.Exited{
 		Gen: l.gen, Verdict: verdictOf(cause), After: wishOf(cause), Recent: s.startsInMinute(),
 	})
-	s.emitAt(mark, Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 }
 
 // blame remembers why there is trouble.
@@ -439,7 +440,7 @@ func (s *Slot) checkIdle() {
 	}
 	s.step(lifecycle.Idled{Gen: l.gen})
 	if s.loop.state.Serving != l.gen {
-		s.emit(Idled{Head: s.head(l.gen)})
+		s.emit(event.Idled{Head: s.head(l.gen)})
 	}
 }
 

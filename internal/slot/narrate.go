@@ -1,25 +1,31 @@
 package slot
 
 import (
+	"github.com/everline/everline/event"
 	"slices"
 	"time"
 
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-func (s *Slot) head(gen uint64) Head {
-	return Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
+// saidMax is how many events of calls may wait for the loop; more are dropped,
+// the counters of Counts are exact.
+const saidMax = 64
+
+func (s *Slot) head(gen uint64) event.Head {
+	return event.Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
 }
 
 // emit tells of something once the view that shows it is out. It is called by
 // the loop alone, as is emitAt, which puts e before what followed from it.
-func (s *Slot) emit(e Event) { s.loop.events = append(s.loop.events, e) }
+func (s *Slot) emit(e event.Event) { s.loop.events = append(s.loop.events, e) }
 
-func (s *Slot) emitAt(i int, e Event) { s.loop.events = slices.Insert(s.loop.events, i, e) }
+func (s *Slot) emitAt(i int, e event.Event) { s.loop.events = slices.Insert(s.loop.events, i, e) }
 
 // say has the loop emit an event of a call. It never waits: what does not fit
 // is dropped.
-func (s *Slot) say(e Event) {
+func (s *Slot) say(e event.Event) {
 	select {
 	case s.said <- e:
 	default:
@@ -31,16 +37,37 @@ func (s *Slot) narrate(before, after lifecycle.State) {
 	head := s.head(after.Gen)
 	if before.Want != after.Want {
 		if after.Want {
-			s.emit(Enabled{head})
+			s.emit(event.Enabled{Head: head})
 		} else {
 			s.loop.cause = nil
-			s.emit(Disabled{head})
+			s.emit(event.Disabled{Head: head})
 		}
 	}
 	if after.Phase == lifecycle.Parked && (before.Phase != lifecycle.Parked || before.Parked != after.Parked) {
-		s.emit(Parked{
-			Head: head, Reason: after.Parked, Cause: s.loop.cause, Next: s.loop.next,
+		s.emit(event.Stopped{
+			Head: head, Reason: event.Reason(after.Parked.String()), Cause: s.loop.cause, Next: s.loop.next,
 			Remedy: remedyOf(s.name, after.Parked, s.loop.cause),
 		})
 	}
+}
+
+// countsOf is how many items a catalog has.
+func countsOf(c *catalog.Catalog) event.Counts {
+	return event.Counts{
+		Tools:     len(c.Items[catalog.Tools]),
+		Prompts:   len(c.Items[catalog.Prompts]),
+		Resources: len(c.Items[catalog.Resources]),
+		Templates: len(c.Items[catalog.Templates]),
+	}
+}
+
+// changeOf is a difference of catalogs as it is told to people.
+func changeOf(diff catalog.Change) event.Change {
+	c := event.Change{Instructions: diff.Instructions}
+	for _, k := range diff.Kinds() {
+		c.Lists = append(c.Lists, event.ListChange{
+			Kind: k.String(), Added: diff.Added[k], Removed: diff.Removed[k], Changed: diff.Changed[k], Reordered: diff.Reordered[k],
+		})
+	}
+	return c
 }

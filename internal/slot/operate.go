@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 )
@@ -47,7 +48,7 @@ func (s *Slot) Apply(ctx context.Context, server config.Server) error {
 		}
 		spec := lp.state.Spec
 		s.adopt(server)
-		s.emit(Reconfigured{Head: s.head(lp.state.Gen), NewLife: server.Revision() != spec})
+		s.emit(event.Reconfigured{Head: s.head(lp.state.Gen), NewGeneration: server.Revision() != spec})
 		s.want()
 		s.watchIdle()
 		s.plan()

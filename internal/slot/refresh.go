@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -244,7 +245,7 @@ func (s *Slot) listFailed(n listed) {
 		s.pause(time.Now().Add(wait))
 	}
 	r.hold = time.Now().Add(wait)
-	s.emit(ListFailed{Head: s.head(n.l.gen), Cause: n.err})
+	s.emit(event.ListFailed{Head: s.head(n.l.gen), Cause: n.err})
 	switch {
 	case ends(n.err.Kind):
 		s.exit(n.l, n.err)
@@ -275,7 +276,7 @@ func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
 	lp.catalog = cat
 	lp.dirty = true
 	if changed {
-		s.emit(CatalogChanged{Head: s.head(l.gen), Change: diff})
+		s.emit(event.CatalogChanged{Head: s.head(l.gen), Change: changeOf(diff)})
 	}
 	return changed
 }

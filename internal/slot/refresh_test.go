@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/upstream"
@@ -78,7 +79,7 @@ func TestFaultG6(t *testing.T) {
 				if _, lists, _ := srv.count(); lists > c.most || lists < 5 {
 					t.Errorf("%d listings in three minutes", lists)
 				}
-				if n := count[CatalogChanged](b); !c.alternate && n != 1 {
+				if n := count[event.CatalogChanged](b); !c.alternate && n != 1 {
 					t.Errorf("%d changes told", n)
 				}
 				srv.with(func() { srv.list = nil })
@@ -191,7 +192,7 @@ func TestFaultG9(t *testing.T) {
 			if n := len(srv.gone()); n != 1 {
 				t.Errorf("%d lives closed, want the one that could not list", n)
 			}
-			if f := lastOf[StartFailed](b); f.Cause.Kind != fault.RPC {
+			if f := lastOf[event.StartFailed](b); f.Cause.Kind != fault.RPC {
 				t.Errorf("told %v", f)
 			}
 			if b.View().Seen() == "connected" {
@@ -297,7 +298,7 @@ func TestFaultG12(t *testing.T) {
 		})
 		srv.life(1).hooks.Changed(catalog.Tools)
 		b.at(239 * second)
-		if n := count[ListFailed](b); n != 3 || b.View().State.Gen != 1 {
+		if n := count[event.ListFailed](b); n != 3 || b.View().State.Gen != 1 {
 			t.Errorf("%d listings failed, generation %d", n, b.View().State.Gen)
 		}
 		b.wantTools("a")
@@ -351,15 +352,15 @@ func TestFaultG2(t *testing.T) {
 		srv.with(func() { srv.catalog = tools2catalog("a", "b") })
 		srv.life(1).end(errDied)
 		b.seen("connected")
-		if b.View().Catalog != was || count[CatalogChanged](b) != 1 {
+		if b.View().Catalog != was || count[event.CatalogChanged](b) != 1 {
 			t.Error("an identical catalog was published anew")
 		}
 		srv.with(func() { srv.catalog = tools2catalog("b", "c") })
 		b.at(time.Minute)
 		srv.life(2).end(errDied)
 		b.wantTools("b", "c")
-		c := lastOf[CatalogChanged](b)
-		if count[CatalogChanged](b) != 2 || !slices.Equal(c.Change.Added[0], []string{"c"}) || !slices.Equal(c.Change.Removed[0], []string{"a"}) {
+		c := lastOf[event.CatalogChanged](b)
+		if count[event.CatalogChanged](b) != 2 || c.Change.String() != "tools +c; tools -a" {
 			t.Errorf("told %v", c)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -79,7 +80,7 @@ type Options struct {
 	// Published is called by the loop after each new view is out; it must not block. May be nil.
 	Published func(*View)
 	// Emit receives events, from the loop; it must not block. May be nil.
-	Emit func(Event)
+	Emit func(event.Event)
 	// Rand returns a number in [0,1) for jitter; nil: math/rand.
 	Rand func() float64
 }
@@ -160,11 +161,11 @@ type Slot struct {
 	born    time.Time // base of the atomic times below, which count from here
 	view    atomic.Pointer[View]
 	logs    ring
-	gate    gate          // bounds calls at a time
-	paused  atomic.Int64  // the server asked for no calls until then; 0 if it did not
-	probeAt atomic.Int64  // a call may bring a slow probe forward from then on
-	wake    chan struct{} // one slot: the loop has something to do
-	said    chan Event    // what calls have to tell; events that find it full are dropped
+	gate    gate             // bounds calls at a time
+	paused  atomic.Int64     // the server asked for no calls until then; 0 if it did not
+	probeAt atomic.Int64     // a call may bring a slow probe forward from then on
+	wake    chan struct{}    // one slot: the loop has something to do
+	said    chan event.Event // what calls have to tell; events that find it full are dropped
 	starts  atomic.Uint64
 	waiting atomic.Int64
 	resent  atomic.Uint64
@@ -199,7 +200,7 @@ func New(o Options) *Slot {
 		name:  o.Server.Name,
 		born:  time.Now(),
 		wake:  make(chan struct{}, 1),
-		said:  make(chan Event, saidMax),
+		said:  make(chan event.Event, saidMax),
 		hurry: make(chan struct{}),
 		ended: make(chan struct{}),
 	}

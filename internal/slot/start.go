@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -31,7 +32,7 @@ func (s *Slot) startLife(gen uint64) {
 	if s.loop.catalogOf != l.spec.Identity() {
 		old = nil // what another server has listed stays published, and says nothing of this one
 	}
-	s.emit(Connecting{Head: s.head(gen)})
+	s.emit(event.Connecting{Head: s.head(gen)})
 	s.workers.Go(func() { s.start(l, old) }) // ends by its life's context or startupTimeout; quit waits
 }
 
@@ -114,7 +115,7 @@ func lateStart(ctx context.Context, err error, limit time.Duration) error {
 		return err
 	}
 	f := *fault.From("start", err)
-	f.Err = fmt.Errorf("it was not up within its startupTimeout of %s: %w", short(limit), err)
+	f.Err = fmt.Errorf("it was not up within its startupTimeout of %s: %w", event.Short(limit), err)
 	return &f
 }
 
@@ -240,7 +241,7 @@ func (s *Slot) ready(l *life) {
 	}
 	lp := &s.loop
 	mark := len(lp.events)
-	c := Connected{Head: s.head(l.gen), Took: time.Since(l.begun)}
+	c := event.Connected{Head: s.head(l.gen), Took: time.Since(l.begun)}
 	if lp.fell && !lp.awayAt.IsZero() {
 		c.After = time.Since(lp.awayAt)
 	}
@@ -250,9 +251,7 @@ func (s *Slot) ready(l *life) {
 	}
 	lp.dirty = true
 	s.take(l, l.cat)
-	for k := range lp.catalog.Items {
-		c.Items[k] = len(lp.catalog.Items[k])
-	}
+	c.Items = countsOf(lp.catalog)
 	s.emitAt(mark, c)
 }
 
@@ -271,7 +270,7 @@ func (s *Slot) startFailed(l *life, cause *fault.Fault) {
 	}
 	mark := len(s.loop.events)
 	s.step(lifecycle.Failed{Gen: l.gen, Verdict: verdict, After: wishOf(cause), Recent: s.startsInMinute()})
-	s.emitAt(mark, StartFailed{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	s.emitAt(mark, event.StartFailed{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 }
 
 // endLife ends life gen in a worker: refuse new leases now, close it there.
@@ -328,7 +327,7 @@ func (s *Slot) lifeEnded(gen uint64, err error) {
 	lp.closeBy = nil
 	if err != nil {
 		lp.closeBy = fault.From("close", err).At(s.name, gen)
-		s.emit(CloseFailed{Head: s.head(gen), Cause: lp.closeBy})
+		s.emit(event.CloseFailed{Head: s.head(gen), Cause: lp.closeBy})
 	}
 	s.step(lifecycle.Closed{Gen: gen, Err: err != nil})
 	lp.dirty = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -90,7 +91,7 @@ func TestFaultC5(t *testing.T) {
 		if st := b.View().State; st.Gen != 2 || st.ListStrikes != 0 {
 			t.Errorf("generation %d with %d strikes", st.Gen, st.ListStrikes)
 		}
-		if n := count[ListFailed](b); n != 3 {
+		if n := count[event.ListFailed](b); n != 3 {
 			t.Errorf("%d listings failed, want 3", n)
 		}
 		b.wantTools("a")
@@ -205,7 +206,7 @@ func TestCallStrikes(t *testing.T) {
 		if b.View().State.Gen != 2 {
 			t.Fatal("three in a row did not recycle the life")
 		}
-		if l := lastOf[Lost](b); l.Gen != 1 || l.Cause.Kind != fault.Broken {
+		if l := lastOf[event.Lost](b); l.Gen != 1 || l.Cause.Kind != fault.Broken {
 			t.Errorf("told %v", l)
 		}
 	})

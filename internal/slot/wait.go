@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 )
@@ -86,7 +87,7 @@ func (v *View) away(next time.Duration) error {
 		text = "the link was lost, and no new one came in time"
 	}
 	if next > 0 {
-		text += ", next attempt in " + short(next)
+		text += ", next attempt in " + event.Short(next)
 	}
 	if v.Cause == nil {
 		return errors.New(text)

@@ -1,0 +1,177 @@
+// Package event holds what a hub says happened to its servers: one struct per
+// kind of event, with documented fields. It decides nothing and sends nothing.
+package event
+
+import (
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// An Event is one thing that happened to one server. The set is closed: it is
+// the types of this package. A type switch tells them apart.
+type Event interface {
+	// About says when it happened, to which server, and to which generation.
+	About() Head
+	// String is one line for people, without the time and the server.
+	String() string
+	event()
+}
+
+// A Head is what all events have.
+type Head struct {
+	Time   time.Time
+	Server string // its name in the configuration
+	Gen    uint64 // the generation that the event is about; 0 if none
+	// Session is the ID of the client that has this generation for itself; 0
+	// where all clients share it. Generations count within a session.
+	Session uint64
+}
+
+// About returns the head itself; events inherit it.
+func (h Head) About() Head { return h }
+func (h Head) event()      {}
+
+// A Reason says why a server is stopped.
+type Reason string
+
+// The reasons.
+const (
+	Budget  Reason = "budget"  // the fast retries are over; a slow retry is due
+	Auth    Reason = "auth"    // a login is needed
+	Config  Reason = "config"  // it cannot run as configured
+	Missing Reason = "missing" // its command is not there; a slow retry is due
+	Ended   Reason = "ended"   // it ended, and restart lets nothing follow
+)
+
+// Counts are how many items a server offers.
+type Counts struct{ Tools, Prompts, Resources, Templates int }
+
+// A Change is the difference between two catalogs of one server.
+type Change struct {
+	Lists        []ListChange // those that differ, in the order tools, prompts, resources, templates
+	Instructions bool         // the instructions differ
+}
+
+// A ListChange is the difference between two lists, by the server's own names.
+type ListChange struct {
+	Kind                    string // tools, prompts, resources, templates
+	Added, Removed, Changed []string
+	Reordered               bool // the same items stand in another order
+}
+
+type (
+	// Connecting: a generation is being started.
+	Connecting struct{ Head }
+
+	// Connected: a generation serves.
+	Connected struct {
+		Head
+		Took  time.Duration // from its start to its first complete listing
+		After time.Duration // how long no generation served before it; 0 if none was lost
+		Items Counts
+	}
+
+	// StartFailed: a generation did not come to serve.
+	StartFailed struct {
+		Head
+		Cause *fault.Fault // never nil
+		Next  time.Time    // when the next attempt is due; zero if none is
+	}
+
+	// Lost: the link of the serving generation ended, or it was given up for
+	// its strikes.
+	Lost struct {
+		Head
+		Cause *fault.Fault // never nil
+		Next  time.Time    // when the next attempt is due; zero if it begins immediately or none is
+	}
+
+	// Stopped: no fast attempt is due any more.
+	Stopped struct {
+		Head
+		Reason Reason
+		Cause  *fault.Fault // may be nil
+		Remedy string       // a command or a sentence; "" if waiting is all there is to do
+		Next   time.Time    // when the slow retry is due; zero if none is
+	}
+
+	// Idled: a lazy server was stopped until the next call.
+	Idled struct{ Head }
+
+	// Disabled: the server is not wanted any more.
+	Disabled struct{ Head }
+
+	// Enabled: the server is wanted.
+	Enabled struct{ Head }
+
+	// Reconfigured: another configuration applies.
+	Reconfigured struct {
+		Head
+		NewGeneration bool // it applies with the next generation, which is started
+	}
+
+	// CatalogChanged: what the server offers is not what it offered before.
+	CatalogChanged struct {
+		Head
+		Change Change
+	}
+
+	// ListFailed: a listing failed; the last good catalog stays.
+	ListFailed struct {
+		Head
+		Cause *fault.Fault // never nil
+	}
+
+	// Pinned: the definitions of a server without pins are approved as they are.
+	Pinned struct {
+		Head
+		Tools int // how many
+	}
+
+	// Unapproved: definitions are not as they were approved.
+	Unapproved struct {
+		Head
+		Changed, New []string // the server's own names of tools
+		Instructions bool     // the instructions differ from the approved ones
+		Withheld     bool     // they are not published until they are approved
+	}
+
+	// CloseFailed: a generation would not end in order.
+	CloseFailed struct {
+		Head
+		Cause *fault.Fault // never nil
+	}
+
+	// DrillBegan: a drill breaks the server on purpose.
+	DrillBegan struct {
+		Head
+		Fault string        // the word for it, as in everline drill --list
+		For   time.Duration // 0 for a fault that happens once
+	}
+
+	// DrillEnded: a drill is over.
+	DrillEnded struct {
+		Head
+		Fault     string
+		Recovered bool          // the server answered again
+		Took      time.Duration // from the fault's end until then
+	}
+
+	// CallReplayed: a call is sent again after it failed on generation Gen.
+	CallReplayed struct {
+		Head
+		Method string
+		Name   string // the server's own name of the tool or prompt, or a URI
+		Cause  *fault.Fault
+	}
+
+	// CallFailed: a call failed for good, in a way that blames the link or
+	// because no answer came in time.
+	CallFailed struct {
+		Head
+		Method string
+		Name   string // as in CallReplayed
+		Cause  *fault.Fault
+	}
+)

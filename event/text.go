@@ -1,0 +1,169 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+func (e Connecting) String() string { return fmt.Sprintf("connecting (generation %d)", e.Gen) }
+
+func (e Connected) String() string {
+	text := fmt.Sprintf("connected (generation %d) in %s, %d tools", e.Gen, Short(e.Took), e.Items.Tools)
+	if e.After > 0 {
+		text += ", " + Short(e.After) + " after the link was lost"
+	}
+	return text
+}
+
+func (e StartFailed) String() string {
+	return fmt.Sprintf("start failed (generation %d): %s%s", e.Gen, e.Cause.Text(), e.next(e.Next))
+}
+
+func (e Lost) String() string {
+	return fmt.Sprintf("lost (generation %d): %s%s", e.Gen, e.Cause.Text(), e.next(e.Next))
+}
+
+func (e Stopped) String() string {
+	text := "stopped: " + reasonWords[e.Reason]
+	if e.Cause != nil {
+		text += ": " + e.Cause.Text()
+	}
+	text += e.next(e.Next)
+	if e.Remedy != "" {
+		text += "; " + e.Remedy
+	}
+	return text
+}
+
+func (e Idled) String() string    { return fmt.Sprintf("stopped after idling (generation %d)", e.Gen) }
+func (e Disabled) String() string { return "disabled" }
+func (e Enabled) String() string  { return "enabled" }
+
+func (e Reconfigured) String() string {
+	if e.NewGeneration {
+		return "reconfigured: a new generation is needed"
+	}
+	return "reconfigured without a restart"
+}
+
+func (e CatalogChanged) String() string {
+	return fmt.Sprintf("catalog changed (generation %d): %s", e.Gen, e.Change)
+}
+
+func (e ListFailed) String() string {
+	return fmt.Sprintf("listing failed (generation %d), the last good catalog stays: %s", e.Gen, e.Cause.Text())
+}
+
+func (e Pinned) String() string {
+	return fmt.Sprintf("first seen: %d tools are pinned as they are", e.Tools)
+}
+
+func (e Unapproved) String() string {
+	var parts []string
+	if len(e.Changed) > 0 {
+		parts = append(parts, "changed since approved: "+nameList(e.Changed))
+	}
+	if len(e.New) > 0 {
+		parts = append(parts, "never approved: "+nameList(e.New))
+	}
+	if e.Instructions {
+		parts = append(parts, "the instructions have changed since approved")
+	}
+	if e.Withheld {
+		parts = append(parts, "withheld")
+	}
+	return strings.Join(parts, "; ") + "; everline tools diff " + e.Server
+}
+
+func (e CloseFailed) String() string {
+	return fmt.Sprintf("generation %d would not end in order: %s", e.Gen, e.Cause.Text())
+}
+
+func (e DrillBegan) String() string {
+	text := "a drill breaks it on purpose: " + e.Fault
+	if e.For > 0 {
+		text += " for " + Short(e.For)
+	}
+	return text
+}
+
+func (e DrillEnded) String() string {
+	if !e.Recovered {
+		return "the drill is over (" + e.Fault + "), and the server does not answer"
+	}
+	return fmt.Sprintf("the drill is over (%s): the server answered %s after it", e.Fault, Short(e.Took))
+}
+
+func (e CallReplayed) String() string {
+	return fmt.Sprintf("%s is sent again (failed on generation %d: %s)", callWords(e.Method, e.Name), e.Gen, e.Cause.Text())
+}
+
+func (e CallFailed) String() string {
+	return fmt.Sprintf("%s failed (generation %d, outcome %s): %s", callWords(e.Method, e.Name), e.Gen, outcomeWords(e.Cause), e.Cause.Text())
+}
+
+var reasonWords = map[Reason]string{
+	"":      "no reason",
+	Budget:  "the fast attempts are used up",
+	Auth:    "a login is needed",
+	Config:  "it cannot run as configured",
+	Missing: "the command is not there",
+	Ended:   "it ended, and is not started again by itself",
+}
+
+// String names what changed, list by list.
+func (c Change) String() string {
+	var parts []string
+	for _, l := range c.Lists {
+		for _, d := range []struct {
+			sign  string
+			names []string
+		}{{"+", l.Added}, {"-", l.Removed}, {"~", l.Changed}} {
+			if len(d.names) > 0 {
+				parts = append(parts, l.Kind+" "+d.sign+nameList(d.names))
+			}
+		}
+		if l.Reordered {
+			parts = append(parts, l.Kind+" in another order")
+		}
+	}
+	if c.Instructions {
+		parts = append(parts, "instructions")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (h Head) next(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return ", next attempt in " + Short(at.Sub(h.Time))
+}
+
+// Short writes a duration as the texts of events do: rounded for reading.
+func Short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Millisecond).String()
+	}
+}
+
+func callWords(method, name string) string { return strings.TrimSpace(method + " " + name) }
+
+func outcomeWords(f *fault.Fault) string { return strings.ReplaceAll(f.Outcome.String(), "_", " ") }
+
+// nameList is a list of names, short enough for a line.
+func nameList(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

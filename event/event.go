@@ -99,8 +99,13 @@ type (
 	// Idled: a lazy server was stopped until the next call.
 	Idled struct{ Head }
 
-	// Disabled: the server is not wanted any more.
+	// Disabled: the configuration or an operator has disabled the server.
 	Disabled struct{ Head }
+	// Ending: the server ends without having been disabled.
+	Ending struct {
+		Head
+		Why string // a sentence
+	}
 
 	// Enabled: the server is wanted.
 	Enabled struct{ Head }

@@ -27,6 +27,7 @@ func TestEventText(t *testing.T) {
 		{Stopped{Head: h, Reason: Budget, Cause: exit, Next: h.Time.Add(200 * time.Second)}, "stopped: the fast attempts are used up: exit 1, next attempt in 3m20s"},
 		{Idled{h}, "stopped after idling (generation 3)"},
 		{Disabled{h}, "disabled"},
+		{Ending{h, "everline shuts down"}, "ending: everline shuts down"},
 		{Enabled{h}, "enabled"},
 		{Reconfigured{Head: h, NewGeneration: true}, "reconfigured: a new generation is needed"},
 		{Reconfigured{Head: h}, "reconfigured without a restart"},

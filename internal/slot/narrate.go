@@ -40,7 +40,7 @@ func (s *Slot) narrate(before, after lifecycle.State) {
 			s.emit(event.Enabled{Head: head})
 		} else {
 			s.loop.cause = nil
-			s.emit(event.Disabled{Head: head})
+			s.emit(s.unwanted(head))
 		}
 	}
 	if after.Phase == lifecycle.Parked && (before.Phase != lifecycle.Parked || before.Parked != after.Parked) {
@@ -70,4 +70,19 @@ func changeOf(diff catalog.Change) event.Change {
 		})
 	}
 	return c
+}
+
+// unwanted tells why the server does not run any more: somebody has disabled
+// it, or it ends together with something else.
+func (s *Slot) unwanted(head event.Head) event.Event {
+	switch lp := &s.loop; {
+	case !lp.owned:
+		return event.Ending{Head: head, Why: "it is not configured any more"}
+	case lp.closing && head.Session != 0:
+		return event.Ending{Head: head, Why: "its client's session is over"}
+	case lp.closing:
+		return event.Ending{Head: head, Why: "everline shuts down"}
+	default:
+		return event.Disabled{Head: head}
+	}
 }

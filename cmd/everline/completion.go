@@ -42,7 +42,7 @@ func (a *app) completeNames(root *cobra.Command) {
 		return append(a.serverNames(cmd.Context()), a.toolNames(cmd.Context())...), cobra.ShellCompDirectiveNoFileComp
 	}
 	for name, f := range map[string]cobra.CompletionFunc{
-		"status": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
+		"status": one(running), "events": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
 		"call": one(tools), "doctor": one(configured), "remove": configured,
 		"tools ls": one(running), "tools diff": one(pinned), "tools approve": one(pinned),
 	} {

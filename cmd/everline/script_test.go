@@ -45,9 +45,19 @@ func mcpserver() {
 
 // TestScripts runs the user stories. -rewrite is not needed: they match, they
 // do not compare whole outputs.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+func TestScripts(t *testing.T) { testscript.Run(t, stories("testdata/script")) }
+
+// tell runs one story of testdata/faults.
+func tell(t *testing.T, name string) {
+	t.Helper()
+	p := stories("")
+	p.Files = []string{"testdata/faults/" + name + ".txtar"}
+	testscript.Run(t, p)
+}
+
+func stories(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
@@ -63,7 +73,7 @@ func TestScripts(t *testing.T) {
 			"hup":    hup,
 			"web":    web,
 		},
-	})
+	}
 }
 
 // exits CODE program args... runs a program that must exit with the code.

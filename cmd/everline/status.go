@@ -36,7 +36,7 @@ func newStatus(a *app) *cobra.Command {
 				return err
 			}
 			asked := only(st.Servers, name)
-			if err := a.printStatus(st, asked); err != nil {
+			if err := a.printStatus(st, name); err != nil {
 				return err
 			}
 			if code := health(asked); check && code != exitOK {
@@ -199,6 +199,25 @@ func only(all []admin.Server, name string) []admin.Server {
 	return all
 }
 
+// about leaves out what is about other servers than the named one; "" leaves
+// out nothing. The servers stay, to be counted.
+func about(st admin.Status, name string) admin.Status {
+	if name == "" {
+		return st
+	}
+	left := st.Leftovers
+	st.Warnings, st.Leftovers = []string{}, []admin.Leftover{}
+	for _, s := range only(st.Servers, name) { // one at most
+		st.Warnings = append(st.Warnings, s.ConfigWarnings...)
+	}
+	for _, l := range left {
+		if l.Server == name {
+			st.Leftovers = append(st.Leftovers, l)
+		}
+	}
+	return st
+}
+
 func noServer(name string, servers []admin.Server) error {
 	var names []string
 	for _, s := range servers {
@@ -239,9 +258,12 @@ func health(servers []admin.Server) int {
 	return code
 }
 
-func (a *app) printStatus(st admin.Status, asked []admin.Server) error {
+// printStatus prints what is known of the named server, or of all for "".
+func (a *app) printStatus(st admin.Status, name string) error {
+	asked := only(st.Servers, name)
 	switch a.output {
 	case "json":
+		st = about(st, name)
 		st.Servers = asked
 		return writeJSON(a.out, st)
 	case "jsonl":
@@ -253,6 +275,7 @@ func (a *app) printStatus(st admin.Status, asked []admin.Server) error {
 		return nil
 	default:
 		p := a.statusPrinter()
+		p.server = name
 		_, err := fmt.Fprint(a.out, p.page(st, asked))
 		return err
 	}
@@ -263,8 +286,9 @@ type statusPrinter struct {
 	now    time.Time
 	colour bool
 	wide   bool
-	width  int // of the terminal; 0: lines may have any length
-	name   int // widths
+	server string // what is about other servers is left out; "": nothing is
+	width  int    // of the terminal; 0: lines may have any length
+	name   int    // widths
 	state  int
 	tools  int
 	gen    int
@@ -287,6 +311,7 @@ func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 	for _, s := range asked {
 		p.block(&b, s)
 	}
+	st = about(st, p.server) // the head is of everline as a whole
 	p.configError(&b, st)
 	for _, w := range st.Warnings {
 		p.wrapped(&b, "", "warning: ", w)

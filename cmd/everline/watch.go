@@ -57,17 +57,43 @@ func (a *app) printLog(l admin.LogLine) error {
 func newEvents(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "events",
+		Use:   "events [server]",
 		Short: "What happened, when, to which server, and why",
-		Args:  cobra.NoArgs,
-		RunE: runE(func(cmd *cobra.Command, _ []string) error {
+		Args:  cobra.MaximumNArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			return untilInterrupt(cmd.Context(), func(ctx context.Context) error {
-				return a.client().Events(ctx, follow, a.printEvent)
+				if len(args) == 0 {
+					return a.client().Events(ctx, follow, a.printEvent)
+				}
+				return a.eventsOf(ctx, args[0], follow)
 			})
 		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the events to come")
 	return cmd
+}
+
+// eventsOf prints the events of one server, which may be one that was removed.
+func (a *app) eventsOf(ctx context.Context, name string, follow bool) error {
+	_, unknown := a.statusWith(ctx, name)
+	if unknown != nil && fault.KindOf(unknown) != fault.NotFound {
+		return unknown
+	}
+	if unknown != nil && follow {
+		return unknown // nothing more will happen to it
+	}
+	found := false
+	err := a.client().Events(ctx, follow, func(e admin.Event) error {
+		if e.Server != name {
+			return nil
+		}
+		found = true
+		return a.printEvent(e)
+	})
+	if err == nil && !found {
+		return unknown
+	}
+	return err
 }
 
 func (a *app) printEvent(e admin.Event) error {

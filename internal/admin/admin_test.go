@@ -178,7 +178,7 @@ func TestStatus(t *testing.T) {
 	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":1073741824,"era":"legacy",` +
 		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"toolTokensEstimate":0,"catalogAt":"2026-01-02T03:04:05Z",` +
 		`"since":"2026-01-02T03:04:05Z","awaySince":null,"nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
-		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"sessions":[],"noise":0,"ignored":0,"stderrBytesPerSecond":0,` +
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"configWarnings":["everline.json:2: up: unknown key \"bogus\" in a server"],"sessions":[],"noise":0,"ignored":0,"stderrBytesPerSecond":0,` +
 		`"calls":7,"handshake":[{"phase":"spawn","ms":4.2}],"latencyMsP50":1.5,"latencyMsP95":310,"memoryBytes":null}`
 	if string(up) != want {
 		t.Errorf("got  %s\nwant %s", up, want)

@@ -167,12 +167,8 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 		st.Warnings = append(st.Warnings, warning.String())
 	}
 	st.Warnings = append(st.Warnings, a.NeedsRestart(cfg)...)
-	required := map[string]bool{}
-	for _, s := range cfg.Servers {
-		required[s.Name] = s.Required
-	}
 	for _, s := range a.opts.Hub.Status() {
-		st.Servers = append(st.Servers, a.shape(s, required[s.Name], hide))
+		st.Servers = append(st.Servers, a.shape(s, cfg, hide))
 	}
 	answer(w, http.StatusOK, st)
 }
@@ -252,13 +248,19 @@ func (a *API) answerServer(w http.ResponseWriter, op, name string) {
 		a.fail(w, a.noServer(op, name))
 		return
 	}
-	s, _ := a.opts.Hub.Config().Server(name)
-	answer(w, http.StatusOK, a.shape(st, s.Required, a.hide()))
+	answer(w, http.StatusOK, a.shape(st, a.opts.Hub.Config(), a.hide()))
 }
 
-// shape is shapeServer with what the system knows about the process.
-func (a *API) shape(st everline.Status, required bool, hide func(string) string) Server {
-	s := shapeServer(st, required, hide)
+// shape is shapeServer with what the system knows about the process, and with
+// what the configuration was warned of.
+func (a *API) shape(st everline.Status, cfg *config.Config, hide func(string) string) Server {
+	spec, _ := cfg.Server(st.Name)
+	s := shapeServer(st, spec.Required, hide)
+	for _, w := range cfg.Warnings {
+		if w.Server == st.Name {
+			s.ConfigWarnings = append(s.ConfigWarnings, w.String())
+		}
+	}
 	if s.PID != nil {
 		s.Memory = known(a.memory.of(*s.PID))
 	}

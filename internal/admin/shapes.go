@@ -72,6 +72,7 @@ type Server struct {
 	Origin          string     `json:"origin"` // file:line
 	Remedy          *string    `json:"remedy"` // what to type
 	Warnings        []string   `json:"warnings"`
+	ConfigWarnings  []string   `json:"configWarnings"`       // those of Status.Warnings that are about it
 	Sessions        []Session  `json:"sessions"`             // with isolation session: the lives of single clients
 	Noise           uint64     `json:"noise"`                // lines where messages belong that were none: of the serving life, or of the newest start
 	Ignored         uint64     `json:"ignored"`              // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
@@ -201,7 +202,7 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		ToolTokens: st.Tokens,
 		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), AwaySince: knownTime(st.AwaySince), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
-		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide),
+		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide), ConfigWarnings: []string{},
 		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
 	}
 	s.Handshake = make([]Phase, len(st.Handshake))

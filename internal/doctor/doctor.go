@@ -119,7 +119,16 @@ func (e *examination) gateway() {
 		}
 		e.say("gateway", "", Fail, remedy, "the files are not applied%s: %s", since, *st.ConfigError)
 	}
-	for _, l := range st.Leftovers {
+	e.leftovers("")
+}
+
+// leftovers tells of processes that an earlier run had left behind, of one
+// server or, for "", of all.
+func (e *examination) leftovers(server string) {
+	for _, l := range e.Running.Leftovers {
+		if server != "" && l.Server != server {
+			continue
+		}
 		if l.Ended {
 			e.say("leftovers", l.Server, Warn, "", "process %d of an earlier run was still there, and was ended", l.PID)
 		} else {

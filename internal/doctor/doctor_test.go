@@ -133,7 +133,7 @@ func TestWhatRunsIsRead(t *testing.T) {
 	if got["b/server"].Remedy != remedy || !failed {
 		t.Errorf("%+v", got["b/server"])
 	}
-	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 1 || one["a/server"].Verdict != OK {
+	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 2 || one["a/server"].Verdict != OK || one["a/leftovers"].Verdict != Fail {
 		t.Errorf("of one server: %+v", one)
 	}
 }
@@ -167,6 +167,24 @@ func TestOnlyHereItCannotStart(t *testing.T) {
 		got, _ := examine(t, Options{Config: cfg, Running: &admin.Status{Servers: []admin.Server{{Name: "a", State: state}}}})
 		if got["a/config"].Verdict != want {
 			t.Errorf("%s: %+v", state, got["a/config"])
+		}
+	}
+}
+
+// What is found out about one server is not mixed with what is about others.
+func TestFaultU20(t *testing.T) {
+	cfg := parse(t, `{"mcpServers":{"a":{"command":"nowhere-a","nonsense":1},"b":{"command":"nowhere-b","gibberish":1}}}`)
+	running := &admin.Status{Leftovers: []admin.Leftover{{Server: "a", PID: 1, Ended: true}, {Server: "b", PID: 2, Ended: true}}}
+	got, _ := examine(t, Options{Config: cfg, Server: "a", Running: running})
+	if f, ok := got["a/config"]; !ok || !strings.Contains(f.Text, "nonsense") {
+		t.Errorf("its own warning is missing: %v", got)
+	}
+	if f, ok := got["a/leftovers"]; !ok || !strings.Contains(f.Text, "process 1 ") {
+		t.Errorf("its own leftover is missing: %v", got)
+	}
+	for key := range got {
+		if !strings.HasPrefix(key, "a/") {
+			t.Errorf("%s is not about a", key)
 		}
 	}
 }

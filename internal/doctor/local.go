@@ -20,11 +20,19 @@ func (e *examination) files() {
 		e.say("config", "", OK, "", "%s can be read", path)
 		e.permissions(path)
 	}
-	for _, w := range e.Config.Warnings {
-		e.say("config", w.Server, Warn, "everline validate", "%s", w.String())
-	}
+	e.warnings("")
 	if len(e.Config.Servers) == 0 {
 		e.say("config", "", Warn, "everline import, or everline add", "no server is configured")
+	}
+}
+
+// warnings tells what the files were warned of, about one server or, for "", in
+// all.
+func (e *examination) warnings(server string) {
+	for _, w := range e.Config.Warnings {
+		if server == "" || w.Server == server {
+			e.say("config", w.Server, Warn, "everline validate", "%s", w.String())
+		}
 	}
 }
 

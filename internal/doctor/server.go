@@ -22,6 +22,12 @@ import (
 // server makes the checks of one server, from the bottom up: what is above a
 // failure would only repeat it.
 func (e *examination) server(ctx context.Context, s config.Server) {
+	if e.Server != "" { // else files has told of them
+		e.warnings(s.Name)
+		if e.Running != nil {
+			e.leftovers(s.Name)
+		}
+	}
 	switch {
 	case s.Err != nil && e.runs(s.Name):
 		e.say("config", s.Name, Warn, s.Err.Remedy, "it runs, but as read here it could not: %s", s.Err.Text())

@@ -40,7 +40,7 @@ func (e Stopped) String() string {
 
 func (e Idled) String() string    { return fmt.Sprintf("stopped after idling (generation %d)", e.Gen) }
 func (e Disabled) String() string { return "disabled" }
-func (e Ending) String() string { return "ending: " + e.Why }
+func (e Ending) String() string   { return "ending: " + e.Why }
 func (e Enabled) String() string  { return "enabled" }
 
 func (e Reconfigured) String() string {

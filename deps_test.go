@@ -21,17 +21,17 @@ var mayImport = map[string][]string{
 	"internal/wire":      {},
 	"config":             {"fault"},
 	"event":              {"fault"},
-	"internal/catalog":   {"config", "fault"},
+	"internal/catalog":   {"internal/visible", "config", "fault"},
 	"internal/transport": {"internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
 	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "event", "config", "fault"},
-	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "event", "config", "fault"},
+	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
-	"internal/admin":     {".", "event", "config", "fault"},
-	"internal/doctor":    {".", "internal/admin", "internal/show", "config", "fault"},
+	"internal/admin":     {".", "internal/owned", "event", "config", "fault"},
+	"internal/doctor":    {".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
-	"internal/show":      {},
+	"internal/show":      {"internal/visible"},
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
 	"internal/observe":   {"."},
 
@@ -40,8 +40,13 @@ var mayImport = map[string][]string{
 	// the program is initialized; the root re-exports the permission to use it,
 	// and the fleet ends what an earlier life left behind.
 	"internal/shim":   {},
-	"internal/stray":  {"internal/cgroup"},
+	"internal/stray":  {"internal/cgroup", "internal/owned"},
 	"internal/cgroup": {},
+
+	// Leaves that every layer may use: whose a file is, and how a text is shown
+	// in which nothing hides.
+	"internal/owned":   {"fault"},
+	"internal/visible": {},
 
 	// A program that embeds the library, for the official suite.
 	"conformance/driver": {".", "config"},

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/visible"
 )
 
 // Options make a Hub. The zero value works.
@@ -125,7 +126,7 @@ func Tokens(bytes int) int { return catalog.Tokens(bytes) }
 
 // Visible returns a text in which characters that do not show, or that change
 // the order of others, are written out as <U+200B>.
-func Visible(s string) string { return catalog.Visible(s) }
+func Visible(s string) string { return visible.Text(s) }
 
 // Kind is a kind of listed item.
 type Kind = catalog.Kind

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,13 +99,7 @@ func isTerminal(stream any) bool {
 }
 
 // screenText is a text of several lines as a terminal may be sent it.
-func screenText(s string) string {
-	lines := strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = printable(line)
-	}
-	return strings.Join(lines, "\n")
-}
+func screenText(s string) string { return show.Lines(s) }
 
 func paint(text, colour string, on bool) string {
 	if !on || colour == "" {

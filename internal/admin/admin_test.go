@@ -117,7 +117,7 @@ func newFake(t *testing.T) *fakeHub {
 
 // serve runs the API on a real socket and returns its client.
 func serve(t *testing.T, h *fakeHub, j *Journal) *Client {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "state")
 	l, err := Listen(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestOneOwner(t *testing.T) {
 
 // TestStaleSocket is what kill -9 leaves: a socket file that nobody serves.
 func TestStaleSocket(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "state")
 	l, err := Listen(dir)
 	if err != nil {
 		t.Fatal(err)

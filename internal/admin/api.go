@@ -131,7 +131,8 @@ func (a *API) NeedsRestart(cfg *config.Config) []string {
 }
 
 // Handler serves the API. It checks no identity: whoever can open the socket
-// is the user. It must not be mounted where others can reach it.
+// is the user. It must not be mounted where others can reach it. Behind a
+// Listener, what descends from this process may only look.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", a.status)
@@ -146,7 +147,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/reload", a.reload)
 	mux.HandleFunc("GET /v1/pins", a.pins)
 	mux.HandleFunc("POST /v1/pins/approve", a.approve)
-	return mux
+	return a.refuseServers(mux)
 }
 
 func (a *API) status(w http.ResponseWriter, _ *http.Request) {
@@ -344,6 +345,8 @@ func httpStatus(k fault.Kind) int {
 	switch k {
 	case fault.NotFound:
 		return http.StatusNotFound
+	case fault.Forbidden:
+		return http.StatusForbidden
 	case fault.Invalid:
 		return http.StatusBadRequest
 	case fault.TooLarge:

@@ -34,7 +34,15 @@ const dialTimeout = 5 * time.Second
 func NewClient(stateDir string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		d := net.Dialer{Timeout: dialTimeout}
-		return d.DialContext(ctx, "unix", socketPath(stateDir))
+		conn, err := d.DialContext(ctx, "unix", socketPath(stateDir))
+		if err != nil {
+			return nil, err
+		}
+		if err := checkServer(conn, stateDir); err != nil {
+			_ = conn.Close() // nothing was sent
+			return nil, err
+		}
+		return conn, nil
 	}
 	return &Client{
 		http:     &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
@@ -204,6 +212,10 @@ func (c *Client) do(ctx context.Context, method, path string, data []byte) (io.R
 func (c *Client) unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.From("ask everline", ctx.Err())
+	}
+	var refused *fault.Fault
+	if errors.As(err, &refused) {
+		return refused // of whoever serves there
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

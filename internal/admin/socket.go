@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 )
 
 const (
@@ -35,7 +36,8 @@ type Listener struct {
 
 // Listen makes the socket of a state folder, creating the folder where needed.
 // The folder is then ours until Close: a second everline on it is refused with
-// kind fault.Conflict. A socket that was left over is replaced.
+// kind fault.Conflict. A socket that was left over is replaced. A folder that
+// others may use is refused: they could put another socket into it.
 func Listen(stateDir string) (*Listener, error) {
 	fail := func(err error) error {
 		return &fault.Fault{
@@ -43,8 +45,8 @@ func Listen(stateDir string) (*Listener, error) {
 			Remedy: "name another folder with --state-dir",
 		}
 	}
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return nil, fail(err)
+	if err := owned.MakeFolder(stateDir); err != nil {
+		return nil, err
 	}
 	lock, err := takeLock(stateDir)
 	if err != nil {
@@ -61,7 +63,7 @@ func Listen(stateDir string) (*Listener, error) {
 // takeLock takes the folder's lock. The system drops it with the process,
 // however that ends, so that it is never stale.
 func takeLock(stateDir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := owned.Open(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "lock the state folder", Err: err, Remedy: "name another folder with --state-dir"}
 	}
@@ -106,7 +108,7 @@ func (l *Listener) open(path string) (net.Listener, error) {
 		}
 		l.folder = folder
 		path = filepath.Join(folder, socketName)
-		if err := os.WriteFile(l.record, []byte(path), 0o600); err != nil {
+		if err := owned.Write(l.record, []byte(path), 0o600); err != nil {
 			return nil, err
 		}
 	}

@@ -13,10 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/visible"
 )
 
 // A Pin is one definition that was approved: a tool's, in its canonical form,
@@ -292,21 +291,7 @@ func (p *Pins) encode(b []byte) []byte {
 // escaped writes the invisible characters of a JSON text as escapes, if that
 // can be read back as the same text.
 func escaped(raw []byte) []byte {
-	if bytes.IndexFunc(raw, unseen) < 0 {
-		return raw
-	}
-	var b []byte
-	for _, r := range string(raw) {
-		switch {
-		case !unseen(r):
-			b = utf8.AppendRune(b, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
-		default:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		}
-	}
+	b := visible.JSON(raw)
 	if form, ok := Canonical(b); !ok || !bytes.Equal(form, raw) {
 		return raw
 	}

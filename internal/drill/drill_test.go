@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ type gateway struct {
 
 func serveGateway(t *testing.T, g *gateway) *admin.Client {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "state")
 	l, err := admin.Listen(dir)
 	if err != nil {
 		t.Fatal(err)

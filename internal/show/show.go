@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/everline/everline/internal/visible"
 )
 
 // A Look is how a state shows: a symbol and a colour beside its word.
@@ -31,15 +32,28 @@ var Looks = map[string]Look{
 	"disabling":     {"\u25cb", "90"},
 }
 
-// Printable takes control characters out of a server's text, which could
-// otherwise move the cursor or recolour the terminal.
+// Printable is one line of a text that others wrote, in which nothing moves the
+// cursor, recolours the terminal, or stands in another place than it shows:
+// that is written out, line ends too, as <U+202E>.
 func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return '\ufffd'
-		}
-		return r
-	}, s)
+	return strings.ReplaceAll(visible.Text(s), "\n", "<U+000A>")
+}
+
+// Lines is Printable for a text of several lines, which keeps them.
+func Lines(s string) string {
+	return visible.Text(strings.ReplaceAll(s, "\r\n", "\n"))
+}
+
+// Quoted is Printable for one of several words, so that it is seen where each
+// begins and ends: in quotes unless it is plain.
+func Quoted(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+@:,=%^~", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return `"` + visible.Text(strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\r", `\r`).Replace(s)) + `"`
 }
 
 // Line is Printable for one line: line ends and tabs become spaces.

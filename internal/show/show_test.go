@@ -79,15 +79,33 @@ func TestFoldAndWrap(t *testing.T) {
 }
 
 func TestTextOfOthers(t *testing.T) {
-	if got := Printable("a\x1b[2J\tb"); got != "a\ufffd[2J\tb" {
+	if got := Printable("a\x1b[2J\tb"); got != "a<U+001B>[2J\tb" {
 		t.Errorf("%q", got)
 	}
-	if got := Line("a\n\tb\x07"); got != "a b\ufffd" {
+	if got := Line("a\n\tb\x07"); got != "a b<U+0007>" {
 		t.Errorf("%q", got)
 	}
 	for remedy, want := range map[string]string{"everline serve": "try: everline serve", "run: x": "run: x", "did you mean a?": "did you mean a?"} {
 		if got := Advice(remedy); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestFaultV8Printable has texts of others as one line, as several, and as words.
+func TestFaultV8Printable(t *testing.T) {
+	const evil = "a\u202e\u200b\x1b[2J\r\nb\u2066\U000e0041"
+	if got, want := Printable(evil), "a<U+202E><U+200B><U+001B>[2J<U+000D><U+000A>b<U+2066><U+E0041>"; got != want {
+		t.Errorf("Printable = %q, want %q", got, want)
+	}
+	if got, want := Lines(evil), "a<U+202E><U+200B><U+001B>[2J\nb<U+2066><U+E0041>"; got != want {
+		t.Errorf("Lines = %q, want %q", got, want)
+	}
+	for in, want := range map[string]string{
+		"-y": "-y", "a b": `"a b"`, "": `""`, `say "x"\`: `"say \"x\"\\"`, "a\nb": `"a\nb"`, "\u202eevil": `"<U+202E>evil"`, "$(rm)": `"$(rm)"`,
+	} {
+		if got := Quoted(in); got != want {
+			t.Errorf("Quoted(%q) = %s, want %s", in, got, want)
 		}
 	}
 }

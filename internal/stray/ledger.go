@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/owned"
 )
 
 // A Process is one server's process as it is remembered.
@@ -118,7 +119,7 @@ func (l *Ledger) write(data []byte) error {
 		return err
 	}
 	tmp := l.file + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	if err := owned.Write(tmp, data, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(tmp, l.file)

@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
+)
+
+// A peer is the process at the other end of the socket, as the system knows it.
+// Its numbers are those of the moment at which it connected.
+type peer struct{ uid, pid int }
+
+// root may do everything anyway.
+const root = 0
+
+// Accept returns the next connection of the user or of root; others are closed.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p, known := peerOf(conn)
+		if !known {
+			return conn, nil // the folder keeps others out
+		}
+		if sameUser(p.uid, os.Geteuid()) {
+			return peerConn{conn, p.pid}, nil
+		}
+		_ = conn.Close() // nothing was read
+	}
+}
+
+// sameUser tells whether a process of the user them may ask one of the user me.
+func sameUser(them, me int) bool { return them == me || them == root }
+
+// mayServe tells whether a server of the user them is the one that the user me
+// looks for, in a state folder of the user owner.
+func mayServe(them, me, owner int) bool { return sameUser(them, me) || me == root && them == owner }
+
+// peerConn names its peer as the address that a request comes from.
+type peerConn struct {
+	net.Conn
+	pid int
+}
+
+func (c peerConn) RemoteAddr() net.Addr { return pidAddr(c.pid) }
+
+// pidAddr is a process as an address: "pid 4711".
+type pidAddr int
+
+const pidPrefix = "pid "
+
+func (pidAddr) Network() string  { return "unix" }
+func (a pidAddr) String() string { return pidPrefix + strconv.Itoa(int(a)) }
+
+// checkServer makes sure that whoever serves the socket is the user, or root.
+// Root is served by whoever owns the state folder.
+func checkServer(conn net.Conn, stateDir string) error {
+	p, known := peerOf(conn)
+	owner, _ := owned.Owner(stateDir) // 0 lets nobody more in
+	if !known || mayServe(p.uid, os.Geteuid(), owner) {
+		return nil
+	}
+	return &fault.Fault{
+		Kind: fault.Forbidden, Op: "ask everline", Outcome: fault.NotSent, Remedy: "name another folder with --state-dir",
+		Err: fmt.Errorf("another user (uid %d, pid %d) serves the socket of the state folder %s", p.uid, p.pid, stateDir),
+	}
+}
+
+// refuseServers lets the processes that everline itself has started look, and
+// change nothing: a server must not approve its own definitions.
+func (a *API) refuseServers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && fromServer(r.RemoteAddr) {
+			a.fail(w, &fault.Fault{
+				Kind: fault.Forbidden, Op: "admin", Outcome: fault.NotSent,
+				Err:    errors.New("a server of this everline, or what it has started, may not change or call anything here"),
+				Remedy: "run the command in a terminal of your own",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fromServer tells whether a request comes from a process below this one. One
+// that has ended since is taken for such: nobody can tell any more.
+func fromServer(address string) bool {
+	text, ok := strings.CutPrefix(address, pidPrefix)
+	pid, err := strconv.Atoi(text)
+	if !ok || err != nil || pid <= 0 || pid == os.Getpid() { // 0 is outside of our process tree
+		return false
+	}
+	return Below(pid, os.Getpid())
+}
+
+// maxDepth is more than any chain of processes is long.
+const maxDepth = 1 << 12
+
+// Below tells whether a process descends from another, or has ended. It is
+// false where the system does not tell.
+func Below(pid, top int) bool {
+	for range maxDepth {
+		above, known := parentOf(pid)
+		switch {
+		case !known:
+			return false
+		case above == top || above == gone:
+			return true
+		case above <= 1:
+			return false
+		}
+		pid = above
+	}
+	return true
+}
+
+// gone is the parent of a process that is no more.
+const gone = -1

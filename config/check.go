@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/everline/everline/fault"
 )
@@ -20,11 +19,8 @@ func (r *reader) serverMap(n *node) *fault.Fault {
 		return r.wrongKind(n, "an object of servers")
 	}
 	for _, f := range n.fields {
-		if ignored(f.name) {
+		if ignored(f.name) && !isEntry(f.value) {
 			continue
-		}
-		if err := r.usableName(f); err != nil {
-			return err
 		}
 		if first, twice := r.servers[f.name]; twice {
 			r.warn(f.at, "the server %q is in %s already; that one counts", f.name, first)
@@ -36,33 +32,28 @@ func (r *reader) serverMap(n *node) *fault.Fault {
 	return nil
 }
 
-// usableName refuses names by which nothing could be shown or addressed.
-func (r *reader) usableName(f field) *fault.Fault {
-	const remedy = "name it with letters, digits, '_', '-', '.' or spaces"
-	if strings.TrimSpace(f.name) == "" {
-		return invalid(r.file, f.at, remedy, "a server without a name")
-	}
-	for _, c := range f.name {
-		if unicode.IsControl(c) || c == unicode.ReplacementChar {
-			return invalid(r.file, f.at, remedy, "the server name %q has a control character", f.name)
-		}
-	}
-	return nil
+// isEntry tells whether a value says how a server is reached. The key of such a
+// value is a server's name even where it looks like a comment.
+func isEntry(n *node) bool {
+	return n.kind == objectNode && slices.ContainsFunc([]string{"command", "cmd", "url", "serverUrl", "httpUrl", "uri"}, func(key string) bool {
+		return n.get(key) != nil
+	})
 }
 
-// maxServerName bounds names in bytes: they are part of tool names and of paths.
-const maxServerName = 128
+// maxServerName bounds names in bytes: they are part of every event and log line.
+const maxServerName = 4096
 
+// nameProblem is why nobody could address a server of this name; "" for every
+// other one: what is published is made of the name, and safe whatever it is.
 func nameProblem(name string) string {
-	if len(name) > maxServerName {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return "a server without a name"
+	case len(name) > maxServerName:
 		return fmt.Sprintf("the server name is longer than %d bytes", maxServerName)
+	default:
+		return ""
 	}
-	for _, c := range name {
-		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("_-. ", c) {
-			return fmt.Sprintf("the server name %q has a %q", name, c)
-		}
-	}
-	return ""
 }
 
 // readServer reads one server. What is wrong with it is in its Err.
@@ -149,7 +140,7 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	}
 	switch {
 	case nameProblem(d.Name) != "":
-		return fail("name it with letters, digits, '_', '-', '.' or spaces", "%s", nameProblem(d.Name))
+		return fail("give it a name by which it can be addressed", "%s", nameProblem(d.Name))
 	case !known:
 		return fail("write stdio, http or sse, or leave it out", "unknown type %q%s", d.kind, meant(d.kind, []string{"stdio", "http", "sse"}))
 	case d.Command != "" && d.URL != "":
@@ -170,16 +161,45 @@ func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...
 	if len(d.Headers) > 0 {
 		r.warn(d.at, `"headers" mean nothing to a command`)
 	}
-	if len(d.Args) == 0 && strings.Contains(d.Command, " ") && !strings.ContainsAny(d.Command, `/\`) {
-		r.warn(d.at, `"command" is the name of a program alone; its arguments belong in "args"`)
+	if f := r.commandLine(d, fail); f != nil {
+		return f
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			return fail("give the variable a plain name", "the environment variable %q cannot exist", name)
 		}
 	}
+	if i := slices.IndexFunc(d.Args, func(a string) bool { rest, home := ofHome(a); return home && rest != "" }); i >= 0 {
+		r.warn(d.at, `the server gets %q of "args" as it stands there, because no shell expands it; write ${HOME} for "~"`, d.Args[i])
+	}
 	if d.Cwd != "" {
 		d.Cwd = seenFrom(r.folder(), d.Cwd)
+	}
+	return nil
+}
+
+// launchers are programs that people write with arguments behind them.
+var launchers = []string{
+	"npx", "npm", "pnpm", "yarn", "node", "bun", "bunx", "deno", "tsx", "uv", "uvx", "pipx", "python", "python3", "ruby", "java",
+	"docker", "podman", "go", "cargo", "dotnet", "php", "sh", "bash", "zsh", "cmd", "powershell", "pwsh", "env", "sudo",
+}
+
+// commandLine refuses a command that has its arguments in it beyond doubt, and
+// warns of one that may have: names of programs can have spaces.
+func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
+	words := strings.Fields(d.Command)
+	if len(words) < 2 || r.written {
+		return nil
+	}
+	options := slices.ContainsFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "-") })
+	bare := !strings.ContainsAny(words[0], `/\`)
+	name := strings.TrimSuffix(strings.ToLower(words[0]), ".exe")
+	switch {
+	case bare && (options || slices.Contains(launchers, name)):
+		return fail(`write "command": `+strconv.Quote(words[0])+`, and each word behind it as an item of "args"`,
+			`"command" is the name of a program alone, and this one holds its arguments; they belong in "args"`)
+	case bare || options:
+		r.warn(d.at, `"command" is the name of a program alone; its arguments belong in "args"`)
 	}
 	return nil
 }
@@ -205,18 +225,18 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 		}
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fail("write it like https://example.com/mcp", "the URL's scheme is %q, not http, https or unix", u.Scheme)
-	case u.Host == "":
+	case u.Hostname() == "":
 		return fail("write it like https://example.com/mcp", "the URL has no host")
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
-		if !isToken(name) {
-			return fail("mend the header's name", "%q cannot be the name of a header", name)
-		}
-		if strings.ContainsAny(d.Headers[name], "\r\n\x00") {
-			return fail("mend the header's value", "the value of the header %s has a line end", strconv.Quote(name))
-		}
+	case u.Port() != "" && !isPort(u.Port(), 1):
+		return fail("write a port from 1 to 65535", "the URL's port %s does not exist", u.Port())
 	}
 	return nil
+}
+
+// isPort tells whether a text is the number of a port, from low on.
+func isPort(text string, low int) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= low && n <= 65535 && !strings.ContainsAny(text, "+-")
 }
 
 // isToken tells whether s is a token of RFC 9110, section 5.6.2.

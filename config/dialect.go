@@ -11,6 +11,7 @@ type reference struct {
 	value string
 	known bool // false: no reference of this client; the text stays as it is
 	plain bool // the value is no secret: a path
+	given bool // the value stands in the file: a default
 	// unset, if not "", is the name of a variable that has no value. The text
 	// stays where empty is false.
 	unset string
@@ -26,8 +27,9 @@ type dialect struct {
 
 // expand replaces the references of a text as the client does. What the
 // client leaves alone stays, and is told in a warning where it looks like a
-// reference that came to nothing. found gets every value that may be secret.
-func (d *dialect) expand(r *reader, n *node, found func(string)) (string, error) {
+// reference that came to nothing. put gets every value that may be secret, and
+// gives what is put in.
+func (d *dialect) expand(r *reader, n *node, put func(string) string) (string, error) {
 	var b strings.Builder
 	text := n.text
 	for {
@@ -59,10 +61,10 @@ func (d *dialect) expand(r *reader, n *node, found func(string)) (string, error)
 			}
 			r.warn(n.at, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
 		default:
-			b.WriteString(ref.value)
-			if found != nil && !ref.plain {
-				found(ref.value)
+			if put != nil && !ref.plain && !ref.given {
+				ref.value = put(ref.value)
 			}
+			b.WriteString(ref.value)
 		}
 	}
 }
@@ -124,7 +126,7 @@ func findClaude(r *reader, ref string) (reference, error) {
 	case ok && (v != "" || !hasDefault):
 		return reference{value: v, known: true}, nil
 	case hasDefault:
-		return reference{value: standIn, known: true}, nil
+		return reference{value: standIn, known: true, given: true}, nil
 	default:
 		return reference{known: true, unset: name}, nil
 	}

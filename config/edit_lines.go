@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ func tomlKey(name string) string {
 	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == "" {
 		return name
 	}
-	return quoted(name)
+	return strings.ReplaceAll(quoted(name), "\x7f", `\u007f`) // JSON allows it, TOML does not
 }
 
 func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
@@ -112,7 +113,7 @@ func (w tomlEditor) without(in, name string) string {
 	drop := false
 	for line := range strings.Lines(w.text) {
 		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "[") {
-			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+quoted(name))
+			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+tomlKey(name)) || isTableOf(trimmed, in+"."+quoted(name))
 		}
 		s.line(line, drop)
 	}
@@ -190,7 +191,13 @@ func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
 	return []byte(endAs(b.String(), !last || strings.HasSuffix(w.text, "\n"))), nil
 }
 
+// yamlWords are read as something else than text where they have no quotes.
+var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off"}
+
 func yamlKey(name string) string {
+	if slices.Contains(yamlWords, strings.ToLower(name)) || strings.HasPrefix(name, "-") {
+		return quoted(name)
+	}
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-") == "" && name != "" {
 		return name
 	}

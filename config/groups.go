@@ -14,10 +14,11 @@ func path(to *string) setter {
 		if n.kind != stringNode || n.text == "" {
 			return r.wrongKind(n, "a file name")
 		}
-		*to = n.text
-		if !filepath.IsAbs(n.text) {
-			*to = filepath.Join(filepath.Dir(r.file), n.text)
+		at, err := r.atHome(n.text)
+		if err != nil {
+			return invalid(r.file, n.at, "write the whole path", "%v", err)
 		}
+		*to = seenFrom(filepath.Dir(r.file), at)
 		return nil
 	}
 }

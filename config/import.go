@@ -18,9 +18,9 @@ var kept = strings.NewReplacer(keepOpen, "${", keepClose, "}")
 func keep(ref string) string { return keepOpen + ref + keepClose }
 
 // seenFrom makes a path absolute that counts from a folder. What begins with a
-// kept reference stays: only who knows its value can tell what it is.
+// kept reference or "~" stays: only the reader of the result knows what it is.
 func seenFrom(folder, path string) string {
-	if filepath.IsAbs(path) || strings.HasPrefix(path, keepOpen) {
+	if _, home := ofHome(path); home || filepath.IsAbs(path) || strings.HasPrefix(path, keepOpen) {
 		return path
 	}
 	return filepath.Join(folder, path)

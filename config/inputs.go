@@ -95,7 +95,7 @@ func (r *reader) input(id string) (reference, error) {
 	}
 	if declared && r.ask != nil {
 		if v, ok := r.ask(in); ok {
-			return reference{value: v, known: true}, nil
+			return reference{value: cleaned(v), known: true}, nil
 		}
 	}
 	if in.Default != nil {

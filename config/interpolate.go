@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf16"
 )
 
 // maxSecretFile bounds what ${file:path} reads.
@@ -21,8 +23,9 @@ const maxExpansion = 8
 type interpolator struct {
 	env  func(string) (string, bool)
 	read func(path string) (string, error)
-	// value, if not nil, gets every value that was put in, defaults excepted.
-	value func(string)
+	// value, if not nil, gets every value of a reference, defaults excepted, and
+	// gives what is put in.
+	value func(string) string
 }
 
 // expand returns the text with every reference replaced. The error says which
@@ -129,7 +132,7 @@ func notReference(ref string) error {
 
 func (p *interpolator) found(v string) string {
 	if p.value != nil {
-		p.value(v)
+		return p.value(v)
 	}
 	return v
 }
@@ -145,7 +148,7 @@ func isVariable(name string) bool {
 }
 
 // readSecret reads a file for ${file:path}, relative to the folder of the
-// configuration, without the line end that editors leave.
+// configuration.
 func readSecret(folder, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(folder, path)
@@ -169,5 +172,29 @@ func readSecret(folder, path string) (string, error) {
 	if len(data) > maxSecretFile {
 		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("over %d bytes", maxSecretFile)}
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), nil
+	return plainText(data), nil
+}
+
+const byteOrderMark = "\ufeff"
+
+// plainText is a text as it was meant: some programs write UTF-16, which begins
+// with a byte order mark.
+func plainText(data []byte) string {
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		if len(data) < 2 || len(data)%2 != 0 || order.Uint16(data) != 0xfeff {
+			continue
+		}
+		units := make([]uint16, len(data)/2)
+		for i := range units {
+			units[i] = order.Uint16(data[2*i:])
+		}
+		return string(utf16.Decode(units))
+	}
+	return string(data)
+}
+
+// cleaned takes off a value what programs put around it and nobody means: a
+// byte order mark, and line ends behind it.
+func cleaned(v string) string {
+	return strings.TrimRight(strings.TrimPrefix(v, byteOrderMark), "\r\n")
 }

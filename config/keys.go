@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -20,7 +21,7 @@ type draft struct {
 // settings are the keys of "everline" at the top of a file.
 func settings(c *Config) []key {
 	return []key{
-		{"listen", text(&c.Listen)},
+		{"listen", hostPort(&c.Listen)},
 		{"firstListWait", duration(&c.FirstListWait, 0)},
 		{"separator", text(&c.Separator)},
 		{"maxName", number(&c.MaxName, 16)},
@@ -39,13 +40,13 @@ func settings(c *Config) []key {
 func standard(d *draft) []key {
 	return []key{
 		{"type", text(&d.kind)},
-		{"command", d.interpolated(&d.Command)},
+		{"command", d.interpolatedPath(&d.Command)},
 		{"args", d.interpolatedList(&d.Args)},
 		{"env", d.interpolatedMap(&d.Env)},
 		{"envFile", d.envFile},
-		{"cwd", d.interpolated(&d.Cwd)},
-		{"url", d.interpolated(&d.URL)},
-		{"headers", d.interpolatedMap(&d.Headers)},
+		{"cwd", d.interpolatedPath(&d.Cwd)},
+		{"url", d.interpolatedURL(&d.URL)},
+		{"headers", d.headers},
 		{"disabled", boolean(&d.Disabled)},
 		{"enabled", boolean(&d.enabled)},
 	}
@@ -72,7 +73,7 @@ func ours(d *draft) []key {
 		{"pingAfter", duration(&d.PingAfter, instant)},
 		{"pingMisses", number(&d.PingMisses, 1)},
 		{"streamIdleTimeout", duration(&d.StreamIdle, 0)},
-		{"messageUrl", d.interpolated(&d.MessageURL)},
+		{"messageUrl", d.interpolatedURL(&d.MessageURL)},
 		{"stopGrace", duration(&d.StopGrace, 0)},
 		{"maxConcurrent", number(&d.MaxConcurrent, 0)},
 		{"maxWaiting", number(&d.MaxWaiting, 0)},
@@ -112,16 +113,13 @@ func tools(to *Tools) []key {
 }
 
 // expand replaces the references in a scalar. Numbers and booleans are taken
-// as their text: people write PORT: 3000 in env.
-func (d *draft) expand(r *reader, n *node, secret bool) (string, *fault.Fault) {
+// as their text: people write PORT: 3000 in env. put, which may be nil, gets
+// every value of a reference and gives what is to stand in the text.
+func (d *draft) expand(r *reader, n *node, put func(string) string) (string, *fault.Fault) {
 	if n.kind != stringNode && n.kind != numberNode && n.kind != boolNode {
 		return "", r.wrongKind(n, "a string")
 	}
-	p := interpolator{env: r.env, read: r.readFile}
-	if secret {
-		p.value = func(v string) { d.secrets = append(d.secrets, v) }
-	}
-	v, err := r.expand(&p, n)
+	v, err := r.expand(&interpolator{env: r.env, read: r.readFile, value: put}, n)
 	if err != nil {
 		remedy := "set what is missing, or give a default with ${VAR:-default}"
 		if r.client != nil {
@@ -129,25 +127,55 @@ func (d *draft) expand(r *reader, n *node, secret bool) (string, *fault.Fault) {
 		}
 		return "", invalid(r.file, n.at, remedy, "%v", err)
 	}
-	for i := range len(v) {
-		if v[i] == 0 {
-			return "", invalid(r.file, n.at, "remove the NUL character", "the value has a NUL character")
-		}
+	if strings.ContainsRune(v, 0) {
+		return "", invalid(r.file, n.at, "remove the NUL character", "the value has a NUL character")
 	}
-	return v, nil
+	return strings.TrimPrefix(v, byteOrderMark), nil
+}
+
+// secret takes note of a value that a reference gave.
+func (d *draft) secret(v string) string {
+	d.secrets = append(d.secrets, v)
+	return v
 }
 
 func (d *draft) interpolated(to *string) setter {
+	return d.interpolatedAs(to, d.secret, func(_ *reader, v string) (string, error) { return v, nil })
+}
+
+// interpolatedPath also expands "~".
+func (d *draft) interpolatedPath(to *string) setter {
+	return d.interpolatedAs(to, d.secret, (*reader).atHome)
+}
+
+// interpolatedURL also encodes what stands in a place where it would mean
+// something else than itself.
+func (d *draft) interpolatedURL(to *string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if r.keeping || r.written {
+			return d.interpolated(to)(r, n)
+		}
+		put := func(v string) string { return asData(d.secret(v)) }
+		return d.interpolatedAs(to, put, func(_ *reader, v string) (string, error) { return assembleURL(v), nil })(r, n)
+	}
+}
+
+func (d *draft) interpolatedAs(to *string, put func(string) string, finish func(*reader, string) (string, error)) setter {
 	return func(r *reader, n *node) *fault.Fault {
 		if n.kind != stringNode {
 			return r.wrongKind(n, "a string")
 		}
 		*to = n.text // what is shown where a reference fails
-		v, err := d.expand(r, n, true)
-		if err == nil {
-			*to = v
+		v, f := d.expand(r, n, put)
+		if f != nil {
+			return f
 		}
-		return err
+		v, err := finish(r, v)
+		if err != nil {
+			return invalid(r.file, n.at, "write the whole path", "%v", err)
+		}
+		*to = v
+		return nil
 	}
 }
 
@@ -158,7 +186,7 @@ func (d *draft) interpolatedList(to *[]string) setter {
 		}
 		list := make([]string, 0, len(n.list))
 		for _, e := range n.list {
-			v, err := d.expand(r, e, true)
+			v, err := d.expand(r, e, d.secret)
 			if err != nil {
 				return err
 			}
@@ -184,7 +212,7 @@ func (d *draft) interpolatedMap(to *map[string]string) setter {
 			if f.value.kind == nullNode {
 				continue
 			}
-			v, err := d.expand(r, f.value, false)
+			v, err := d.expand(r, f.value, nil)
 			if err != nil {
 				return err
 			}

@@ -147,14 +147,21 @@ type reader struct {
 	inputs map[string]Input
 }
 
-func (r *reader) env(name string) (string, bool) { return r.builder.env(name) }
+func (r *reader) env(name string) (string, bool) {
+	v, ok := r.builder.env(name)
+	return cleaned(v), ok
+}
 
 func (r *reader) readFile(path string) (string, error) {
+	path, err := r.atHome(path)
+	if err != nil {
+		return "", err
+	}
 	text, err := r.builder.readFile(filepath.Dir(r.file), path)
 	if err == nil {
 		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Digest: sha256.Sum256([]byte(text))})
 	}
-	return text, err
+	return cleaned(text), err
 }
 
 func (r *reader) warn(at pos, format string, args ...any) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,27 @@ func text(to *string) setter {
 	return func(r *reader, n *node) *fault.Fault {
 		if n.kind != stringNode {
 			return r.wrongKind(n, "a string")
+		}
+		*to = n.text
+		return nil
+	}
+}
+
+// hostPort takes the address of a listener.
+func hostPort(to *string) setter {
+	return func(r *reader, n *node) *fault.Fault {
+		if n.kind != stringNode {
+			return r.wrongKind(n, "a string")
+		}
+		const remedy = "write it like 127.0.0.1:7433"
+		host, port, err := net.SplitHostPort(n.text)
+		switch {
+		case err != nil:
+			return invalid(r.file, n.at, remedy, "the address %q is not host:port", n.text)
+		case !isPort(port, 0):
+			return invalid(r.file, n.at, remedy, "the port %q is not a number from 0 to 65535", port)
+		case strings.ContainsAny(host, "/@ "):
+			return invalid(r.file, n.at, remedy, "the host %q of the address cannot exist", host)
 		}
 		*to = n.text
 		return nil

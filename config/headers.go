@@ -1,0 +1,76 @@
+package config
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// ownHeaders are the fields of a request that the transport sets, because they
+// say how a message is framed, coded and answered.
+var ownHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Idempotency-Key",
+	"Keep-Alive", "Last-Event-Id", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Idempotency-Key",
+}
+
+// OwnHeader tells whether a header of requests is the transport's own, so that
+// a configured one is left out.
+func OwnHeader(name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	for _, own := range ownHeaders {
+		if name == own {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "Mcp-")
+}
+
+// BadHeaderValue tells why a value cannot be sent in a header (RFC 9110,
+// section 5.5); "" if it can.
+func BadHeaderValue(v string) string {
+	for i := range len(v) {
+		switch c := v[i]; {
+		case c == '\r' || c == '\n':
+			return "a line end"
+		case c < ' ' && c != '\t' || c == 0x7f:
+			return "a control character"
+		}
+	}
+	return ""
+}
+
+// headers takes the headers of a server. Those that cannot be sent make it
+// misconfigured here, because no attempt could mend that.
+func (d *draft) headers(r *reader, n *node) *fault.Fault {
+	if err := d.interpolatedMap(&d.Headers)(r, n); err != nil {
+		return err
+	}
+	var first *fault.Fault
+	seen := map[string]bool{}
+	for _, f := range n.fields {
+		value, there := d.Headers[f.name]
+		if !there || f.value.kind == nullNode {
+			continue
+		}
+		value = strings.Trim(value, " \t\r\n")
+		canonical := http.CanonicalHeaderKey(f.name)
+		again := seen[canonical] && !seen["="+f.name]
+		seen[canonical], seen["="+f.name] = true, true
+		switch problem := BadHeaderValue(value); {
+		case again:
+			r.warn(f.at, "the header %q is there twice; the first one counts", canonical)
+		case OwnHeader(f.name):
+			r.warn(f.at, "the header %q is left out: everline sets it itself", f.name)
+		case !isToken(f.name) && first == nil:
+			first = invalid(r.file, f.at, "correct the header's name", "%q cannot be the name of a header", f.name)
+		case problem != "" && first == nil:
+			first = invalid(r.file, f.value.at, "correct the header's value, or what its reference stands for", "the value of the header %q has %s in it", f.name, problem)
+		default:
+			d.Headers[f.name] = value
+			continue
+		}
+		delete(d.Headers, f.name)
+	}
+	return first
+}

@@ -1,0 +1,38 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ofHome gives what stands behind "~" and a separator at the start of a path.
+func ofHome(path string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, "~")
+	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return "", false
+	}
+	return rest, true
+}
+
+// atHome puts the user's folder in place of "~" at the start of a path, as a
+// shell would. Where references are kept, so is "~".
+func (r *reader) atHome(path string) (string, error) {
+	if r.keeping || r.written || !strings.HasPrefix(path, "~") {
+		return path, nil
+	}
+	rest, ok := ofHome(path)
+	if !ok {
+		if strings.ContainsFunc(path, func(c rune) bool { return c < 0x80 && os.IsPathSeparator(byte(c)) }) {
+			return "", fmt.Errorf("of %q only \"~/\" is expanded, not the folder of another user", path)
+		}
+		return path, nil // a file with a strange name
+	}
+	home, err := r.home()
+	if err != nil {
+		return "", errors.New("\"~\" stands for the user's folder, and " + err.Error())
+	}
+	return filepath.Join(home, rest), nil
+}

@@ -22,14 +22,14 @@ var mayImport = map[string][]string{
 	"config":             {"fault"},
 	"event":              {"fault"},
 	"internal/catalog":   {"internal/visible", "config", "fault"},
-	"internal/transport": {"internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/transport": {"internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
 	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "event", "config", "fault"},
 	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
 	"internal/gateway":   {".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "internal/owned", "event", "config", "fault"},
-	"internal/doctor":    {".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
+	"internal/doctor":    {"internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {"internal/visible"},
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
@@ -42,6 +42,10 @@ var mayImport = map[string][]string{
 	"internal/shim":   {},
 	"internal/stray":  {"internal/cgroup", "internal/owned"},
 	"internal/cgroup": {},
+
+	// Why a command cannot be started, in words: for who starts it, and for who
+	// examines it.
+	"internal/program": {},
 
 	// Leaves that every layer may use: whose a file is, and how a text is shown
 	// in which nothing hides.

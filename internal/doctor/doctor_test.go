@@ -49,7 +49,7 @@ func parse(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-func program(t *testing.T, path string) {
+func putProgram(t *testing.T, path string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		path += ".exe"
@@ -67,12 +67,12 @@ func program(t *testing.T, path string) {
 func TestCommandsAreFound(t *testing.T) {
 	home := t.TempDir()
 	bin := filepath.Join(home, "bin")
-	program(t, filepath.Join(bin, "onpath"))
+	putProgram(t, filepath.Join(bin, "onpath"))
 	for _, version := range []string{"v18.0.0", "v22.0.0"} {
-		program(t, filepath.Join(home, ".nvm", "versions", "node", version, "bin", "npx"))
+		putProgram(t, filepath.Join(home, ".nvm", "versions", "node", version, "bin", "npx"))
 	}
 	written := filepath.Join(home, "elsewhere", "tool")
-	program(t, written)
+	putProgram(t, written)
 	cfg := parse(t, `{"everline": {"listen": "127.0.0.1:0"}, "mcpServers": {
 		"a": {"command": "onpath"}, "b": {"command": "npx"}, "c": {"command": `+strconv.Quote(written)+`},
 		"d": {"command": "nothing"}, "e": {"command": "onpath", "env": {"PATH": "/none"}}}}`)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/program"
 )
 
 // files looks at the configuration.
@@ -125,7 +126,11 @@ func (e *examination) command(s config.Server) bool {
 			e.say("command", s.Name, OK, "", "%s is there", found)
 			return true
 		}
-		e.say("command", s.Name, Fail, "install it, or mend \"command\"", "%s does not exist, or cannot be run", file)
+		text, remedy := file+" cannot be run", "correct \"command\""
+		if p := program.Look(file); p != nil {
+			text, remedy = p.Text, p.Remedy
+		}
+		e.say("command", s.Name, Fail, remedy, "%s", text)
 		return false
 	}
 	for _, dir := range filepath.SplitList(path) {
@@ -140,6 +145,10 @@ func (e *examination) command(s config.Server) bool {
 				"%s is not on everline's PATH, but it is at %s; a shell adds that folder, and a service does not", s.Command, found)
 			return false
 		}
+	}
+	if program.HasArguments(s.Command) {
+		e.say("command", s.Name, Fail, "write only the program into \"command\"", "%q was not found; arguments belong in \"args\"", s.Command)
+		return false
 	}
 	e.say("command", s.Name, Fail, "install "+s.Command+", or write its whole path into \"command\"", "%s was not found; searched PATH=%s", s.Command, path)
 	return false

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
 )
@@ -23,6 +24,21 @@ const (
 	httpJSON   = "application/json"
 	httpEvents = "text/event-stream"
 )
+
+// httpCoding is the coding of a body that nobody asked for, and nobody here
+// can read; "" if there is none. What net/http has decoded does not name one.
+func httpCoding(h http.Header) string {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ", ")))
+	switch coding {
+	case "identity", "none", "utf-8", "utf8": // no codings, though some servers say so
+		return ""
+	default:
+		return coding
+	}
+}
+
+// httpIsEvents tells whether an answer is an event stream that can be read.
+func httpIsEvents(h http.Header) bool { return httpMediaType(h) == httpEvents && httpCoding(h) == "" }
 
 // The base64 sentinel of specification 2026-07-28, basic/transports/streamable-http,
 // "Value Encoding".
@@ -76,20 +92,17 @@ func httpBaseHeader(configured map[string]string) (http.Header, *fault.Fault) {
 		if !httpIsToken(name) {
 			return nil, fault.New(fault.Invalid, "open", "header name "+quote(name)+" is not allowed in HTTP")
 		}
-		if strings.ContainsAny(value, "\r\n\x00") {
-			return nil, fault.New(fault.Invalid, "open", "the value of header "+quote(name)+" holds a line break or NUL")
+		if problem := config.BadHeaderValue(value); problem != "" {
+			return nil, fault.New(fault.Invalid, "open", "the value of header "+quote(name)+" has "+problem+" in it")
 		}
-		h.Set(name, value)
+		// Among them are those with which net/http would send a POST again on its
+		// own when a connection breaks: a call could run twice.
+		if !config.OwnHeader(name) {
+			h.Set(name, value)
+		}
 	}
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", "everline")
-	}
-	// With such a field net/http would send a POST again on its own when a
-	// connection breaks: a call could run twice.
-	h.Del("Idempotency-Key")
-	h.Del("X-Idempotency-Key")
-	for _, name := range []string{httpSession, httpVersion, httpMethod, httpName, httpEventID} {
-		h.Del(name)
 	}
 	return h, nil
 }

@@ -238,6 +238,8 @@ func (c *httpConn) answer(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fau
 	defer fl.shut(p.resp)
 	media := httpMediaType(p.resp.Header)
 	switch {
+	case httpCoding(p.resp.Header) != "":
+		return c.refused(fl, p)
 	case p.resp.StatusCode/100 == 2 && media == httpEvents:
 		return c.stream(fl, p)
 	case p.resp.StatusCode == http.StatusOK && (media == httpJSON || media == ""):

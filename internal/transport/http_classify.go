@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
@@ -199,6 +201,8 @@ func (a *httpReply) fault(kind fault.Kind, out fault.Outcome, msg wire.Message, 
 		f.Remedy = "check the token or the headers that are configured for this server"
 	case a.status >= 300 && a.status <= 399:
 		f.Remedy = "configure the URL that the server redirects to, if it is the right one"
+	case msg.Error == nil && httpCoding(a.header) != "":
+		f.Remedy = "let the server, or the proxy before it, answer without Content-Encoding"
 	}
 	return wire.Message{}, f
 }
@@ -213,12 +217,14 @@ func (a *httpReply) text(msg wire.Message) string {
 	case msg.Error != nil:
 		code, words := wire.DecodeError(msg.Error)
 		return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"
+	case httpCoding(a.header) != "":
+		return head + " with a body in the coding " + strconv.QuoteToASCII(httpCoding(a.header)) + " (Content-Encoding), which everline did not ask for"
 	case a.status >= 300 && a.status <= 399:
 		return head + ": redirected to " + quote(httpShown(a.header.Get("Location")))
 	case a.status >= 200 && a.status <= 299 && media == "":
 		return head + " without an answer to the request"
 	case a.status >= 200 && a.status <= 299 && media != httpJSON && media != httpEvents:
-		return head + " with " + media + " where " + httpJSON + " or " + httpEvents + " is due"
+		return head + " with " + plainASCII(media) + " where " + httpJSON + " or " + httpEvents + " is due"
 	case a.status >= 200 && a.status <= 299:
 		return strings.TrimSuffix(head+" without an answer to the request: "+httpWords(a.body), ": ")
 	case strings.HasPrefix(media, "text/html"):
@@ -228,17 +234,35 @@ func (a *httpReply) text(msg wire.Message) string {
 	}
 }
 
-// httpWords is the beginning of a body as one line of plain text.
+// plainASCII is the text of a header field, in which any byte may stand.
+func plainASCII(s string) string {
+	text := strconv.QuoteToASCII(s)
+	return text[1 : len(text)-1]
+}
+
+// httpWords is the beginning of a body as one line of plain text. Of a body
+// that is no text it says so.
 func httpWords(body []byte) string {
 	const longest = 200
 	line, _, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
-	line = line[:min(len(line), longest)]
+	text := string(line)
+	for end := longest; len(text) > longest; end-- {
+		if utf8.RuneStart(text[end]) {
+			text = text[:end]
+		}
+	}
+	binary := func(r rune) bool {
+		return r < ' ' && !strings.ContainsRune("\t\r\f\x1b", r)
+	}
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, binary) {
+		return strconv.Itoa(len(body)) + " bytes that are no text"
+	}
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0xfffd {
+		if unicode.IsControl(r) {
 			return -1
 		}
 		return r
-	}, string(line))
+	}, text)
 }
 
 // retryAfter reads the field's two forms, seconds and a date (RFC 9110

@@ -91,9 +91,12 @@ func httpParse(raw string) (httpTarget, *fault.Fault) {
 		if u.Path == "" || u.Host != "" {
 			return invalid("a socket is written unix:///path/to.sock#/path")
 		}
-		path, query, _ := strings.Cut(u.Fragment, "?")
+		path, query, _ := strings.Cut(u.EscapedFragment(), "?") // escaped: what is data in it stays data
 		t.socket = u.Path
-		t.url = &url.URL{Scheme: "http", Host: "localhost", Path: "/" + strings.TrimPrefix(path, "/"), RawQuery: query}
+		if t.url, err = url.Parse("http://localhost/" + strings.TrimPrefix(path, "/")); err != nil {
+			return invalid("the path behind its # cannot be read")
+		}
+		t.url.RawQuery = query
 	default:
 		return invalid("the scheme must be http, https or unix")
 	}

@@ -56,7 +56,7 @@ func (c *httpConn) standOnce(s *httpStanding) bool {
 		return c.life.Err() == nil
 	}
 	defer func() { cancel(); _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusOK && httpMediaType(resp.Header) == httpEvents {
+	if resp.StatusCode == http.StatusOK && httpIsEvents(resp.Header) {
 		c.standRead(s, resp, cancel)
 		return c.life.Err() == nil
 	}

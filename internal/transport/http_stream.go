@@ -178,7 +178,7 @@ func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire
 		return wire.Message{}, nil, err
 	}
 	defer func() { cancel(); _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK || httpMediaType(resp.Header) != httpEvents {
+	if resp.StatusCode != http.StatusOK || !httpIsEvents(resp.Header) {
 		if resp.StatusCode == http.StatusNotFound && p.session {
 			_, f := p.reply(resp, nil).classify()
 			c.learn(f)

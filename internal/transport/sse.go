@@ -78,7 +78,7 @@ func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
 		defer c.end(fl)
 		return c.lost(fl, err)
 	}
-	if resp.StatusCode != http.StatusOK || httpMediaType(resp.Header) != httpEvents {
+	if resp.StatusCode != http.StatusOK || !httpIsEvents(resp.Header) {
 		defer c.end(fl)
 		return c.noStream(fl, resp)
 	}

@@ -71,6 +71,7 @@ func (s StdioSpec) withDefaults() StdioSpec {
 // process or with Close, and stopped closes after them.
 type stdioConn struct {
 	spec    StdioSpec
+	path    string // of the program that was started
 	max     int64
 	started time.Time
 	mux     *linkMux
@@ -135,6 +136,7 @@ func (c *stdioConn) start() *fault.Fault {
 	if f != nil {
 		return f
 	}
+	c.path = cmd.Path
 	if err := c.spawn(cmd); err != nil {
 		return startFault(cmd.Path, err)
 	}
@@ -271,7 +273,7 @@ func (c *stdioConn) exited() *fault.Fault {
 		cause = "the process that guards the server ended: " + cause
 	}
 	f.Err = errors.New(cause)
-	f.Remedy = exitRemedy(f.Exit, c.spec.Env)
+	f.Remedy = exitRemedy(f.Exit, c.path, c.spec.Env)
 	return f
 }
 

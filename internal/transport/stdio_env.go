@@ -10,8 +10,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/program"
 )
 
 // baseNames are the variables of our own environment that every child gets, if
@@ -91,9 +93,26 @@ func searchPath(env []string) string {
 	return os.Getenv("PATH")
 }
 
+// checkWords refuses what no process can be given.
+func checkWords(spec StdioSpec) *fault.Fault {
+	for _, words := range [][]string{{spec.Command, spec.Dir}, spec.Args, spec.Env} {
+		for _, w := range words {
+			if strings.ContainsRune(w, 0) {
+				f := notSent(fault.Invalid, opStart, errors.New("the command, its arguments or its environment have a NUL character"))
+				f.Remedy = "take the NUL character out of the server's configuration"
+				return f
+			}
+		}
+	}
+	return nil
+}
+
 // stdioCommand prepares the process. It is the one place that decides what is
 // executed, with which arguments.
 func stdioCommand(spec StdioSpec) (*exec.Cmd, *fault.Fault) {
+	if f := checkWords(spec); f != nil {
+		return nil, f
+	}
 	if f := checkDir(spec.Dir); f != nil {
 		return nil, f
 	}
@@ -153,6 +172,10 @@ func lookCommand(spec StdioSpec) (string, *fault.Fault) {
 	}
 	f := notSent(fault.Missing, opStart, fmt.Errorf("command %q was not found; searched PATH=%s", spec.Command, path))
 	f.Remedy = "install " + spec.Command + ", configure its absolute path, or add its folder to PATH in the server's env"
+	if program.HasArguments(spec.Command) {
+		f.Err = fmt.Errorf("command %q was not found; arguments belong in \"args\"", spec.Command)
+		f.Remedy = "write only the program into \"command\", and each argument as an item of \"args\""
+	}
 	return "", f
 }
 
@@ -166,15 +189,13 @@ func lookPath(spec StdioSpec) (string, *fault.Fault) {
 		return "", notSent(fault.Spawn, opStart, err)
 	}
 	found, err := exec.LookPath(path)
-	switch {
-	case err == nil:
+	if err == nil {
 		return found, nil
-	case errors.Is(err, fs.ErrPermission):
-		return "", notExecutable(err)
 	}
-	f := notSent(fault.Missing, opStart, fmt.Errorf("command %s does not exist", path))
-	f.Remedy = "install it, or correct the server's command"
-	return "", f
+	if p := program.Look(path); p != nil {
+		return "", problemFault(p)
+	}
+	return "", notExecutable(err)
 }
 
 func notExecutable(err error) *fault.Fault {
@@ -183,20 +204,37 @@ func notExecutable(err error) *fault.Fault {
 	return f
 }
 
-// startFault classifies why a program that exists did not start.
-func startFault(path string, err error) *fault.Fault {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return notSent(fault.Spawn, opStart, err)
+// problemFault is the fault of a command that cannot be started.
+func problemFault(p *program.Problem) *fault.Fault {
+	kind := fault.Spawn
+	if p.Missing {
+		kind = fault.Missing
 	}
-	f := notSent(fault.Missing, opStart, fmt.Errorf("%s exists, but the interpreter that its first line names does not: %w", path, err))
-	f.Remedy = "install the interpreter, or correct the first line of the script"
+	f := notSent(kind, opStart, errors.New(p.Text))
+	f.Remedy = p.Remedy
 	return f
 }
 
-// exitRemedy explains what the exit status alone does not say.
-func exitRemedy(exit string, env []string) string {
+// startFault classifies why a program that exists did not start.
+func startFault(path string, err error) *fault.Fault {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || errors.Is(err, errShimGone) {
+		return notSent(fault.Spawn, opStart, err)
+	}
+	p := program.Refused(path, err)
+	if p == nil || p.Text == err.Error() {
+		return notSent(fault.Spawn, opStart, err)
+	}
+	return problemFault(p)
+}
+
+// exitRemedy explains what the exit status of a program alone does not say.
+func exitRemedy(exit, path string, env []string) string {
 	switch exit {
 	case "exit 127":
+		if p := program.Script(path); p != nil { // env looked for the name with the carriage return
+			return p.Text + "; " + p.Remedy
+		}
 		return "a program that the command starts was not found in PATH=" + searchPath(env) + "; add its folder to PATH in the server's env"
 	case "exit 126":
 		return "a program that the command starts is not executable"

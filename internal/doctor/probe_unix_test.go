@@ -34,7 +34,7 @@ func TestProbesOfBrokenServers(t *testing.T) {
 		"exit 1":  {`"command": "sh", "args": ["-c", "exit 1"]`, "run it by hand and read what it says: sh -c 'exit 1'"},
 		"exit 0":  {`"command": "true"`, "run it by hand"},
 		"cat":     {`"command": "cat"`, "run it by hand"},
-		"format":  {`"command": "` + broken + `"`, `check "command"`},
+		"format":  {`"command": "` + broken + `"`, "install it anew"},
 		"silence": {`"command": "sleep", "args": ["60"]`, "startupTimeout"},
 		"noise":   {`"command": "sh", "args": ["-c", "echo hello; exec sleep 60"]`, noiseRemedy},
 		"401":     {`"url": "` + site.URL + `/401"`, "headers"},

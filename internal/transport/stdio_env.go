@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/program"
@@ -217,8 +216,8 @@ func problemFault(p *program.Problem) *fault.Fault {
 
 // startFault classifies why a program that exists did not start.
 func startFault(path string, err error) *fault.Fault {
-	var errno syscall.Errno
-	if !errors.As(err, &errno) || errors.Is(err, errShimGone) {
+	var refused *fs.PathError
+	if !errors.As(err, &refused) || refused.Op != "fork/exec" { // else it is the guard that failed
 		return notSent(fault.Spawn, opStart, err)
 	}
 	p := program.Refused(path, err)

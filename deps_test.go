@@ -26,10 +26,11 @@ var mayImport = map[string][]string{
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
 	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "event", "config", "fault"},
-	".":                  {"internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
-	"internal/gateway":   {".", "internal/wire", "config", "fault"},
+	".":                  {"internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
+	"internal/gateway":   {"internal/rounds", ".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "internal/owned", "event", "config", "fault"},
 	"internal/doctor":    {"internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
+	"internal/rounds":    {"internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {"internal/visible"},
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
@@ -51,6 +52,13 @@ var mayImport = map[string][]string{
 	// in which nothing hides.
 	"internal/owned":   {"fault"},
 	"internal/visible": {},
+	// What programs import beside the root: the endpoint within a program, the
+	// shim by an import alone, the official Go SDK's view of a hub, and a server
+	// for tests.
+	"endpoint":     {".", "internal/gateway", "internal/upstream"},
+	"shim":         {"internal/shim"},
+	"gosdk":        {".", "endpoint", "fault"},
+	"everlinetest": {"internal/mcptest", "config"},
 
 	// A program that embeds the library, for the official suite.
 	"conformance/driver": {".", "config"},
@@ -64,6 +72,7 @@ var mayImport = map[string][]string{
 // mayImportForeign names the packages outside the standard library that a
 // package may import.
 var mayImportForeign = map[string][]string{
+	"gosdk":              {"github.com/modelcontextprotocol/go-sdk"},
 	"config":             {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport": {"golang.org/x/sys"},
 	"internal/stray":     {"golang.org/x/sys"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -91,7 +92,7 @@ var closedLink = verdict{codeLinkLost, true, "the connection to %s was closed"}
 
 func verdictOf(f *fault.Fault) verdict {
 	switch {
-	case errors.Is(f.Err, errInput):
+	case errors.Is(f.Err, rounds.Errors):
 		return inputLack
 	case int(f.Kind) >= len(verdicts):
 		return verdicts[fault.Internal]

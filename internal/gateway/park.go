@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -23,7 +24,6 @@ const (
 	gatherGap  = 50 * time.Millisecond  // questions that come so close belong to one round
 	gatherMost = 250 * time.Millisecond // but no round is held up for longer
 	refusedGap = time.Second            // a call with a question that was refused may fail first: nobody is asked in vain
-	roundPause = time.Second            // before a server that only wants to be asked again is
 )
 
 // parks are the calls of modern clients that may be asked for input. A server
@@ -202,8 +202,8 @@ func (p *parked) pause() []byte {
 	if len(p.open) == 0 || p.ctx.Err() != nil {
 		return nil
 	}
-	if p.round == maxRounds {
-		p.cancel(noInput(p.rq, fmt.Errorf("it has asked for more %d times already", maxRounds)))
+	if p.round == rounds.Max {
+		p.cancel(rounds.Failed(p.rq.msg.Method, fmt.Errorf("it has asked for more %d times already", rounds.Max)))
 		return nil
 	}
 	if !p.g.parks.wait() {
@@ -334,7 +334,7 @@ func (p *parked) Ask(ctx context.Context, method string, params []byte) ([]byte,
 func (p *parked) question(method string, params []byte) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.open) >= maxInputs {
+	if len(p.open) >= rounds.MaxInputs {
 		return nil
 	}
 	p.asked++

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/rounds"
 )
 
 // A booth makes modern calls without a transport.
@@ -150,10 +151,10 @@ func TestRoundsAreCapped(t *testing.T) {
 		}
 	})
 	interim := b.call(t.Context(), "echo", "")
-	for i := 1; i < maxRounds; i++ {
+	for i := 1; i < rounds.Max; i++ {
 		interim = b.call(t.Context(), "echo", fmt.Sprintf(`,"inputResponses":{"elicitation-%d":{}},"requestState":`, i)+b.state(interim))
 	}
-	last := b.call(t.Context(), "echo", fmt.Sprintf(`,"inputResponses":{"elicitation-%d":{}},"requestState":`, maxRounds)+b.state(interim))
+	last := b.call(t.Context(), "echo", fmt.Sprintf(`,"inputResponses":{"elicitation-%d":{}},"requestState":`, rounds.Max)+b.state(interim))
 	if !strings.Contains(last, `"isError":true`) || !strings.Contains(last, "16 times") {
 		t.Errorf("last %s", last)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -110,7 +111,7 @@ func (k *kept) asked(rq *request) bool {
 	default:
 		return false
 	}
-	if k.fault != nil || !asksForInput(k.raw) || rq.fields.requestState == nil && rq.fields.inputResponses == nil {
+	if k.fault != nil || !rounds.Wanted(k.raw) || rq.fields.requestState == nil && rq.fields.inputResponses == nil {
 		return false
 	}
 	had, _ := wire.Text(wire.Get(k.raw, "requestState"))

@@ -32,14 +32,14 @@ const (
 // crossingIDs are forms of ids that clients use, all of them at the same time.
 var crossingIDs = []string{`1`, `"1"`, `0`, `9007199254740993`, `-7`, `"a b"`, `1`}
 
-// An endpoint is a gateway on a hub, as clients see it.
-type endpoint struct {
+// A served is a gateway on a hub, as clients see it.
+type served struct {
 	t   *testing.T
 	url string
 	web *http.Client
 }
 
-func newEndpoint(t *testing.T, hub *everline.Hub) *endpoint {
+func newEndpoint(t *testing.T, hub *everline.Hub) *served {
 	t.Helper()
 	g := gateway.New(hub, gateway.Options{})
 	srv := httptest.NewServer(g.Handler())
@@ -53,11 +53,11 @@ func newEndpoint(t *testing.T, hub *everline.Hub) *endpoint {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return &endpoint{t: t, url: srv.URL + "/mcp", web: srv.Client()}
+	return &served{t: t, url: srv.URL + "/mcp", web: srv.Client()}
 }
 
 // post sends one message and returns all of what came back. ctx is the client's.
-func (e *endpoint) post(ctx context.Context, body string, header ...string) (http.Header, string, error) {
+func (e *served) post(ctx context.Context, body string, header ...string) (http.Header, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, strings.NewReader(body))
 	if err != nil {
 		return nil, "", err
@@ -77,13 +77,13 @@ func (e *endpoint) post(ctx context.Context, body string, header ...string) (htt
 
 // A front is one client of the endpoint.
 type front struct {
-	e      *endpoint
+	e      *served
 	n      int
 	modern bool
 	header []string
 }
 
-func (e *endpoint) client(n int) *front {
+func (e *served) client(n int) *front {
 	c := &front{e: e, n: n, modern: n%2 == 1}
 	if c.modern {
 		c.header = []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call"}

@@ -5,15 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/endpoint"
+	"github.com/everline/everline/everlinetest"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/gosdk"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -65,29 +72,28 @@ func embedConfig(url string) *config.Config {
 func embedList(ctx context.Context, hub *everline.Hub) {
 	// doc: 4
 	hub.WaitFirst(ctx)
-	for tool := range hub.Catalog().Items(everline.Tools) {
-		if !tool.Hidden {
-			fmt.Println(tool.Exposed, string(tool.Item.Raw))
-		}
+	for tool := range hub.Tools() {
+		fmt.Println(tool.Name, tool.Description, string(tool.InputSchema))
 	}
 	// end
 }
 
-func embedCall(ctx context.Context, hub *everline.Hub) ([]byte, error) {
+func embedCall(ctx context.Context, hub *everline.Hub) (string, error) {
 	// doc: 5
-	result, err := hub.Call(ctx, &everline.Call{
-		Method: "tools/call",
-		Name:   "echo",
-		Params: []byte(`{"name":"echo","arguments":{"message":"hello"}}`),
-	})
+	result, err := hub.CallTool(ctx, "echo", map[string]any{"message": "hello"})
+	if err != nil {
+		return "", err
+	}
+	return result.Text(), nil
 	// end
-	return result, err
 }
 
 func embedFailed(err error) string {
 	// doc: 6
-	f := fault.From("", err)
+	f, ok := fault.As(err)
 	switch {
+	case !ok:
+		return ""
 	case f.Kind == fault.RPC:
 		return fmt.Sprintf("the server itself answered with an error: %s", f.RPC.Raw)
 	case f.Outcome == fault.NotSent && f.RetryAfter > 0:
@@ -120,12 +126,10 @@ func (u user) Notify(method string, params []byte) {}
 
 // end
 
-func embedAsked(ctx context.Context, hub *everline.Hub, params []byte) error {
+func embedAsked(ctx context.Context, hub *everline.Hub, args any) error {
 	// doc: 8
-	_, err := hub.Call(ctx, &everline.Call{
-		Method: "tools/call", Name: "echo", Params: params,
-		Client: user{everline.NewClientID()},
-	})
+	me := user{everline.NewClientID()}
+	_, err := hub.CallTool(ctx, "echo", args, everline.AskedBy(me))
 	// end
 	return err
 }
@@ -141,6 +145,46 @@ func embedWatch(ctx context.Context, hub *everline.Hub) {
 	// end
 }
 
+func embedEndpoint(hub *everline.Hub) (http.Handler, *endpoint.Endpoint) {
+	// doc: 10
+	e := endpoint.New(hub, endpoint.Options{Name: "my-agent"})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", e.Handler())
+	// end
+	return mux, e
+}
+
+func embedSDK(ctx context.Context, hub *everline.Hub) (*mcp.ClientSession, error) {
+	// doc: 11
+	client := mcp.NewClient(&mcp.Implementation{Name: "my-agent", Version: "1.0"}, nil)
+	session, err := client.Connect(ctx, gosdk.Transport(hub), nil)
+	// end
+	return session, err
+}
+
+func embedInTests(t *testing.T) string {
+	// doc: 12
+	server := everlinetest.New(everlinetest.Tool{Name: "echo", ReadOnly: true})
+	defer server.Close()
+	cfg := config.New()
+	cfg.Servers = []config.Server{server.Config("mine")}
+	hub, err := everline.Open(t.Context(), cfg, everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close(context.Background())
+	if err := hub.Connected(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	server.LoseSessions() // or Crash and Restart, Hang and Resume, SetTools
+	result, err := hub.CallTool(t.Context(), "echo", map[string]any{"still": "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// end
+	return string(result.Structured)
+}
+
 // TestEmbedRuns runs the pieces, with a server of this machine.
 func TestEmbedRuns(t *testing.T) {
 	site := mcptest.Web(t, mcptest.New(mcptest.Config{}))
@@ -153,7 +197,7 @@ func TestEmbedRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := within(t)
-	var result []byte
+	var result string
 	run = func(ctx context.Context) error {
 		return embedOpen(ctx, func(hub *everline.Hub) error {
 			if _, err := hub.Await(ctx, "memory", 0); err != nil {
@@ -167,12 +211,15 @@ func TestEmbedRuns(t *testing.T) {
 			watching, cancel := context.WithCancel(ctx)
 			cancel()
 			embedWatch(watching, hub)
-			return embedAsked(ctx, hub, []byte(`{"name":"echo","arguments":{"message":"again"}}`))
+			return embedAsked(ctx, hub, map[string]any{"message": "again"})
 		})
 	}
 	embedMain()
-	if !strings.Contains(string(result), "hello") {
+	if !strings.Contains(result, "hello") {
 		t.Errorf("the call was answered with %s", result)
+	}
+	if got := embedInTests(t); got != `{"still":"here"}` {
+		t.Errorf("the call over a lost session was answered with %s", got)
 	}
 	cfg := embedConfig(site.URL + "/mcp")
 	hub, err := everline.Open(ctx, cfg, everline.Options{})
@@ -180,9 +227,42 @@ func TestEmbedRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hub.Close(ctx)
+	embedServes(ctx, t, hub)
 	if st, err := hub.Await(ctx, "search", 0); err != nil || st.State != "connected" {
 		t.Errorf("%+v, %v", st, err)
 	}
+}
+
+// embedServes uses the two ways in which a hub is served within a program.
+func embedServes(ctx context.Context, t *testing.T, hub *everline.Hub) {
+	t.Helper()
+	if err := hub.Connected(ctx, "search"); err != nil {
+		t.Fatal(err)
+	}
+	session, err := embedSDK(ctx, hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := session.ListTools(ctx, nil); err != nil || len(list.Tools) != 3 {
+		t.Errorf("over the SDK: %+v, %v", list, err)
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	h, e := embedEndpoint(hub)
+	web := httptest.NewServer(h)
+	session, err = mcp.NewClient(&mcp.Implementation{Name: "other"}, nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL + "/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := session.ListTools(ctx, nil); err != nil || len(list.Tools) != 3 {
+		t.Errorf("over HTTP: %+v, %v", list, err)
+	}
+	if err := errors.Join(session.Close(), e.Close(ctx)); err != nil {
+		t.Error(err)
+	}
+	web.Close()
+	http.DefaultClient.CloseIdleConnections()
 }
 
 func TestEmbedFailures(t *testing.T) {

@@ -19,6 +19,7 @@ type fan struct {
 	applies map[int]func()
 	logs    map[int]func(server string, params []byte)
 	watches map[int]chan event.Event
+	past    []event.Event // the newest, watchPast at most
 }
 
 func (f *fan) changed(kinds []Kind) {
@@ -61,6 +62,10 @@ func (f *fan) event(e event.Event) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.past) == watchPast {
+		f.past = append(f.past[:0], f.past[watchPast/4:]...)
+	}
+	f.past = append(f.past, e)
 	for id, ch := range f.watches {
 		select {
 		case ch <- e:
@@ -111,12 +116,15 @@ func (h *Hub) OnLog(fn func(server string, params []byte)) (cancel func()) {
 	return add(&h.fan, &h.fan.logs, fn)
 }
 
-// watchBuffer is how many events a reader of Watch may fall behind.
-const watchBuffer = 1024
+const (
+	watchBuffer = 1024 // how many events a reader of Watch may fall behind
+	watchPast   = 256  // how many events are kept for those who come later
+)
 
-// Watch returns the events from now on, until ctx ends or the hub is closed;
-// then the channel is closed. A reader that falls 1,024 events behind is cut
-// off: its channel is closed.
+// Watch returns the events since Open, of which at least the newest 192 are
+// kept, and then each as it happens, until ctx ends or the hub is closed; then
+// the channel is closed. A reader that falls 768 events behind is cut off: its
+// channel is closed.
 func (h *Hub) Watch(ctx context.Context) <-chan event.Event {
 	ch := make(chan event.Event, watchBuffer)
 	f := &h.fan
@@ -132,6 +140,9 @@ func (h *Hub) Watch(ctx context.Context) <-chan event.Event {
 	id := f.next
 	f.next++
 	f.watches[id] = ch
+	for _, e := range f.past {
+		ch <- e // there is room: it is made for more
+	}
 	f.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		f.mu.Lock()

@@ -148,7 +148,7 @@ func TestCompletionIsRoutedByItsReference(t *testing.T) {
 }
 
 // modernPost sends one modern request to the endpoint.
-func modernPost(t *testing.T, e *endpoint, method, name, params string, header ...string) (http.Header, string) {
+func modernPost(t *testing.T, e *served, method, name, params string, header ...string) (http.Header, string) {
 	t.Helper()
 	header = append(header, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method)
 	if name != "" {
@@ -189,7 +189,7 @@ func TestPrivateResultsNeverCrossClients(t *testing.T) {
 }
 
 // grouped serves a hub as the binary does: the views of its configuration.
-func grouped(t *testing.T, hub *everline.Hub) *endpoint {
+func grouped(t *testing.T, hub *everline.Hub) *served {
 	t.Helper()
 	g := gateway.New(hub.View(""), gateway.Options{Group: func(name string) gateway.Backend {
 		if v := hub.View(name); v.Exists() {
@@ -207,15 +207,15 @@ func grouped(t *testing.T, hub *everline.Hub) *endpoint {
 		srv.Client().CloseIdleConnections()
 		srv.Close()
 	})
-	return &endpoint{t: t, url: srv.URL + "/mcp", web: srv.Client()}
+	return &served{t: t, url: srv.URL + "/mcp", web: srv.Client()}
 }
 
-func (e *endpoint) at(group string) *endpoint {
-	return &endpoint{t: e.t, url: e.url + "/" + group, web: e.web}
+func (e *served) at(group string) *served {
+	return &served{t: e.t, url: e.url + "/" + group, web: e.web}
 }
 
 // listedTools are the names that an endpoint lists.
-func listedTools(t *testing.T, e *endpoint) []string {
+func listedTools(t *testing.T, e *served) []string {
 	t.Helper()
 	_, body := modernPost(t, e, "tools/list", "", "")
 	var list struct {

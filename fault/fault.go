@@ -245,6 +245,19 @@ func From(op string, err error) *Fault {
 	}
 }
 
+// As returns the Fault in the chain of err; ok is false if there is none, and
+// for nil.
+func As(err error) (f *Fault, ok bool) {
+	ok = errors.As(err, &f)
+	return f, ok && f != nil
+}
+
+// Is tells whether err is, or wraps, a Fault of this kind; false for nil.
+func Is(err error, kind Kind) bool {
+	f, ok := As(err)
+	return ok && f.Kind == kind
+}
+
 // KindOf is the kind of err, Internal for a foreign error. It must not be
 // called with nil.
 func KindOf(err error) Kind { return From("", err).Kind }

@@ -206,11 +206,22 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 // that did not change are not touched. It returns once the new table is out. If
 // cfg would make a usable server unusable, nothing is changed: see config.Breaks.
 func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
+	return f.Edit(ctx, func(*config.Config) (*config.Config, error) { return cfg, nil })
+}
+
+// Edit is Apply of what change makes of the configuration that is applied. No
+// other configuration comes between. change must not wait, and changes no part
+// of what it gets; its error is returned as it is.
+func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.Config, error)) (config.Plan, error) {
 	leave, err := f.enter(ctx, "apply")
 	if err != nil {
 		return config.Plan{}, err
 	}
 	defer leave()
+	cfg, err := change(f.roster.Load().cfg)
+	if err != nil {
+		return config.Plan{}, err
+	}
 	pins, err := f.reread(ctx, cfg)
 	if err != nil {
 		return config.Plan{}, err

@@ -1,0 +1,249 @@
+package everline_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
+	"github.com/everline/everline/everlinetest"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcptest"
+)
+
+// openOn opens a hub on scripted servers, and waits until they are connected.
+func openOn(t *testing.T, servers ...config.Server) *everline.Hub {
+	t.Helper()
+	cfg := config.New()
+	cfg.Servers = servers
+	hub, err := everline.Open(t.Context(), cfg, everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hub.Close(context.Background()) }) // a test that cares looks itself
+	for _, s := range servers {
+		if err := hub.Connected(within(t), s.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return hub
+}
+
+func siteOf(t *testing.T, name string, s *mcptest.Server) config.Server {
+	c := config.NewServer(name)
+	c.Transport, c.URL, c.Overlap = "auto", mcptest.Web(t, s).URL+"/mcp", true
+	return c
+}
+
+func TestToolsAreDescribed(t *testing.T) {
+	hub := openOn(t, siteOf(t, "a", mcptest.New(mcptest.Config{Tools: []string{
+		`{"name":"plain","inputSchema":{"type":"object"}}`,
+		`{"name":"full","title":"Full","description":"d","inputSchema":{"type":"object","required":["x"]},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"idempotentHint":true,"destructiveHint":false,"openWorldHint":false}}`,
+		`{"name":"old","annotations":{"title":"Old"},"inputSchema":{"type":"object"}}`,
+	}})))
+	var got []string
+	for tool := range hub.Tools() {
+		got = append(got, fmt.Sprintf("%s|%s|%s|%s|%s|%+v|%v", tool.Name, tool.Server, tool.Title, tool.InputSchema, tool.OutputSchema, tool.Hints, tool.Available))
+	}
+	want := []string{
+		`plain|a||{"type":"object"}||{ReadOnly:false Destructive:true Idempotent:false OpenWorld:true}|true`,
+		`full|a|Full|{"type":"object","required":["x"]}|{"type":"object"}|{ReadOnly:true Destructive:false Idempotent:true OpenWorld:false}|true`,
+		`old|a|Old|{"type":"object"}||{ReadOnly:false Destructive:true Idempotent:false OpenWorld:true}|true`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestArgumentsOfEveryShape(t *testing.T) {
+	up := mcptest.New(mcptest.Config{})
+	hub := openOn(t, siteOf(t, "a", up))
+	type args struct {
+		N int `json:"n"`
+	}
+	for _, c := range []struct {
+		args any
+		want string // of the structured content; "": refused
+	}{
+		{nil, `{}`},
+		{map[string]any{"n": 1}, `{"n":1}`},
+		{args{2}, `{"n":2}`},
+		{&args{3}, `{"n":3}`},
+		{json.RawMessage(`{"n":12345678901234567890}`), `{"n":12345678901234567890}`},
+		{[]byte(`{"n":5}`), `{"n":5}`},
+		{[]byte(`{"n":`), ""},
+		{json.RawMessage(`[1]`), ""},
+		{"text", ""},
+		{func() {}, ""},
+		{(*args)(nil), ""},
+	} {
+		before := up.Count("tools/call")
+		r, err := hub.CallTool(within(t), "echo", c.args)
+		switch {
+		case c.want == "":
+			f, _ := fault.As(err)
+			if !fault.Is(err, fault.Invalid) || f.Outcome != fault.NotSent || up.Count("tools/call") != before {
+				t.Errorf("%v: %v", c.args, err)
+			}
+		case err != nil || string(r.Structured) != c.want || r.Server != "a" || r.Generation != 1:
+			t.Errorf("%v: %+v, %v", c.args, r, err)
+		}
+	}
+	if r, err := hub.CallTool(within(t), "fail", nil); err != nil || !r.IsError || r.Text() != "it failed" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestContentOfEveryKind(t *testing.T) {
+	up := mcptest.New(mcptest.Config{Resources: []string{`{"uri":"a://1","name":"one"}`}, Prompts: []string{`{"name":"p"}`}})
+	up.On("tools/call", func(*mcptest.Request) *mcptest.Reply {
+		return &mcptest.Reply{Result: `{"content":[{"type":"text","text":"t"},{"type":"image","data":"aGk=","mimeType":"image/png"},` +
+			`{"type":"resource","resource":{"uri":"a://2","blob":"aGk=","mimeType":"x/y"}},{"type":"resource_link","uri":"a://3","name":"n"},7]}`}
+	})
+	up.On("resources/read", func(*mcptest.Request) *mcptest.Reply {
+		return &mcptest.Reply{Result: `{"contents":[{"uri":"a://1","text":"one"}]}`}
+	})
+	up.On("prompts/get", func(r *mcptest.Request) *mcptest.Reply {
+		return &mcptest.Reply{Result: `{"description":"d","messages":[{"role":"user","content":{"type":"text","text":` + fmt.Sprintf("%q", r.Params) + `}}]}`}
+	})
+	hub := openOn(t, siteOf(t, "a", up))
+	r, err := hub.CallTool(within(t), "echo", nil)
+	if err != nil || len(r.Content) != 5 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var got []string
+	for _, c := range r.Content {
+		got = append(got, strings.Join([]string{c.Type, c.Text, string(c.Data), c.MIMEType, c.URI}, "|"))
+	}
+	if want := "text|t||| image||hi|image/png| resource||hi|x/y|a://2 resource_link||||a://3 ||||"; strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+	read, err := hub.ReadResource(within(t), "a://1")
+	if err != nil || len(read.Contents) != 1 || read.Contents[0].Text != "one" || read.Server != "a" {
+		t.Errorf("%+v, %v", read, err)
+	}
+	prompt, err := hub.GetPrompt(within(t), "p", map[string]string{"k": "v"})
+	if err != nil || prompt.Description != "d" || len(prompt.Messages) != 1 || prompt.Messages[0].Role != "user" ||
+		!strings.Contains(prompt.Messages[0].Content.Text, `"arguments":{"k":"v"}`) {
+		t.Errorf("%+v, %v", prompt, err)
+	}
+}
+
+// What is no result of a call costs that call alone, and is said.
+func TestUnreadableResult(t *testing.T) {
+	up := mcptest.New(mcptest.Config{})
+	up.Next("tools/call", 1, mcptest.Reply{Result: `{"content":"none"}`})
+	hub := openOn(t, siteOf(t, "a", up))
+	_, err := hub.CallTool(within(t), "echo", nil)
+	if f, _ := fault.As(err); !fault.Is(err, fault.Protocol) || f.Outcome != fault.Answered || f.Server != "a" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := hub.CallTool(within(t), "echo", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A modern server that needs input has its client asked by the hub itself.
+func TestInputIsAskedFor(t *testing.T) {
+	up := mcptest.New(mcptest.Config{Era: mcptest.Modern})
+	up.On("tools/call", func(r *mcptest.Request) *mcptest.Reply {
+		if strings.Contains(string(r.Params), `"inputResponses":{"k":{"roots":[]}}`) && strings.Contains(string(r.Params), `"requestState":"s"`) {
+			return nil
+		}
+		return &mcptest.Reply{Result: `{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list","params":{}}},"requestState":"s"}`}
+	})
+	hub := openOn(t, siteOf(t, "a", up))
+	r, err := hub.CallTool(within(t), "echo", map[string]int{"n": 1}, everline.AskedBy(person{everline.NewClientID()}))
+	if err != nil || string(r.Structured) != `{"n":1}` || up.Count("tools/call") != 2 {
+		t.Errorf("%+v, %v after %d calls", r, err, up.Count("tools/call"))
+	}
+	_, err = hub.CallTool(within(t), "echo", nil)
+	if f, _ := fault.As(err); !fault.Is(err, fault.Conflict) || f.Outcome != fault.Answered || !strings.Contains(err.Error(), "nobody serves roots/list") {
+		t.Errorf("without a client: %v", err)
+	}
+}
+
+func TestProgressOfATool(t *testing.T) {
+	up := mcptest.New(mcptest.Config{})
+	hub := openOn(t, siteOf(t, "a", up))
+	var mu sync.Mutex
+	var seen []string
+	_, err := hub.CallTool(within(t), "work", map[string]any{"id": "1", "steps": 2}, everline.WithProgress(func(params []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, string(params))
+	}))
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || len(seen) != 2 || !strings.Contains(seen[0], `"progressToken":1`) {
+		t.Errorf("%q, %v", seen, err)
+	}
+}
+
+// Servers that are added and removed at the same time do not lose each other.
+func TestAddAndRemove(t *testing.T) {
+	hub := openOn(t)
+	server := everlinetest.New(shout)
+	defer server.Close()
+	var work sync.WaitGroup
+	for i := range 20 {
+		work.Go(func() {
+			name := fmt.Sprint("s", i)
+			if err := hub.Add(within(t), server.Config(name)); err != nil {
+				t.Error(err)
+			}
+			if i%2 == 0 {
+				if err := hub.Remove(within(t), name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if got := hub.Status(); len(got) != 10 {
+		t.Errorf("%d servers are left", len(got))
+	}
+	if err := hub.Add(within(t), server.Config("s1")); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if err := hub.Remove(within(t), "s2"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a name that nobody has: %v", err)
+	}
+	for e := range hub.Watch(within(t)) { // from the first event on
+		if _, ok := e.(event.Connecting); ok {
+			break
+		}
+	}
+}
+
+// Who waits for a server hears of the first attempt that fails.
+func TestConnectedSaysTheFirstFailure(t *testing.T) {
+	server := everlinetest.New(shout)
+	defer server.Close()
+	server.Crash()
+	hub := openOn(t)
+	if err := hub.Add(within(t), server.Config("a")); err != nil {
+		t.Fatal(err)
+	}
+	err := hub.Connected(within(t), "a")
+	if f, _ := fault.As(err); !fault.Is(err, fault.Dial) || f.Server != "a" {
+		t.Errorf("got %v", err)
+	}
+	lazy := server.Config("b")
+	lazy.Lazy = true
+	server.Restart()
+	if err := hub.Add(within(t), lazy); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Connected(within(t), "b"); err != nil {
+		t.Errorf("an idle server: %v", err)
+	}
+	if err := hub.Connected(within(t), "c"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a server that is not there: %v", err)
+	}
+}

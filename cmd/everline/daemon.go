@@ -100,13 +100,9 @@ func absolute(files []string) []string {
 
 // serve answers HTTP on a listener until close.
 func (d *daemon) serve(l net.Listener, h http.Handler) {
-	s := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return d.base },
-		ErrorLog:          slog.NewLogLogger(d.opts.log.Handler(), slog.LevelDebug),
-	}
+	s := gateway.Server(h)
+	s.BaseContext = func(net.Listener) context.Context { return d.base }
+	s.ErrorLog = slog.NewLogLogger(d.opts.log.Handler(), slog.LevelDebug)
 	d.servers = append(d.servers, s)
 	d.running.Go(func() { // ends with the server's Shutdown or Close
 		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {

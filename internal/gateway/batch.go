@@ -12,23 +12,25 @@ import (
 
 // postBatch serves a JSON-RPC batch, which the 2025-03-26 revision alone has:
 // the answers to its requests, in their order, as one array.
-func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, body []byte, accept accepted) {
-	s := g.sessionOf(w, r)
+func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
+	s := p.sess
 	if s == nil {
-		return
+		if s = g.sessionOf(p.w, r); s == nil {
+			return
+		}
+		defer g.table.unpin(s)
 	}
-	defer g.table.unpin(s)
+	p.sess = nil // whose client cannot come back for the answers
 	frames, bad := split(body, s.protocol(), g.opts.MaxInFlight)
 	if bad != nil {
-		g.writeJSON(w, bad)
+		writeJSON(p.w, bad)
 		return
 	}
 	answers := g.startBatch(context.WithoutCancel(r.Context()), s, frames)()
 	if len(answers) == 0 {
-		w.WriteHeader(http.StatusAccepted)
+		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	p := &post{g: g, w: w, accept: accept}
 	p.finish(answer{head: joinBatch(answers)})
 }
 

@@ -2,34 +2,103 @@ package gateway
 
 import (
 	"net"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Listener returns l with a bound on every write to a connection, whoever
-// writes: a client that does not read loses its connection after WriteTimeout,
-// at the latest after twice that. It is what the Handler's server must accept
-// from. Setting a deadline for each answer would cost more than looking at the
-// clock does, so one is moved only when it comes near.
-func (g *Gateway) Listener(l net.Listener) net.Listener { return boundListener{l, g.opts.WriteTimeout} }
+const (
+	maxHeader  = 32 << 10         // bytes of a request's header
+	headerTime = 10 * time.Second // what a client may take to send it
+	quietTime  = 2 * time.Minute  // after which a connection without a request is closed
+)
+
+// Server returns a server for h with the bounds that every endpoint needs.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: quietTime,
+		MaxHeaderBytes: maxHeader - 4<<10, // net/http takes so much more
+	}
+}
+
+// Listener returns l with two bounds: one on the connections of one peer, and one
+// on every write to a connection, whoever writes: a client that does not read
+// loses its connection after WriteTimeout, at the latest after twice that. It is
+// what the Handler's server must accept from. Setting a deadline for each answer
+// would cost more than looking at the clock does, so one is moved only when it
+// comes near.
+func (g *Gateway) Listener(l net.Listener) net.Listener {
+	return &boundListener{Listener: l, patience: g.opts.WriteTimeout, limit: g.opts.MaxPeer, byPeer: map[string]int{}}
+}
 
 type boundListener struct {
 	net.Listener
 	patience time.Duration
+	limit    int
+
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	byPeer map[string]int
 }
 
-func (l boundListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// Accept turns those away that have too many connections already.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer := peerOf(c)
+		if l.enter(peer) {
+			return &boundConn{Conn: c, patience: l.patience, born: time.Now(), leave: sync.OnceFunc(func() { l.leave(peer) })}, nil
+		}
+		turnAway(c)
 	}
-	return &boundConn{Conn: c, patience: l.patience, born: time.Now()}, nil
+}
+
+// peerOf is the address without the port.
+func peerOf(c net.Conn) string {
+	text := c.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		return host
+	}
+	return text
+}
+
+func (l *boundListener) enter(peer string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byPeer[peer] >= l.limit {
+		return false
+	}
+	l.byPeer[peer]++
+	return true
+}
+
+func (l *boundListener) leave(peer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byPeer[peer]--; l.byPeer[peer] == 0 {
+		delete(l.byPeer, peer)
+	}
+}
+
+var crowdedPeer = []byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+	"Content-Type: text/plain\r\nContent-Length: 41\r\n\r\nToo many connections from this address.\r\n")
+
+// turnAway closes a connection with a word of why, which takes no time: it fits
+// into the buffer of a new connection. A client that is sending may not see it.
+func turnAway(c net.Conn) {
+	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	_, _ = c.Write(crowdedPeer)
+	_ = c.Close()
 }
 
 // A boundConn always has a write deadline when it is written to.
 type boundConn struct {
 	net.Conn
 	patience time.Duration
+	leave    func() // idempotent
 	born     time.Time
 	until    atomic.Int64 // the write deadline, since born; named for one that a writer has set itself
 }
@@ -54,6 +123,11 @@ func (c *boundConn) SetWriteDeadline(t time.Time) error {
 	}
 	c.until.Store(named)
 	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *boundConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
 }
 
 // CloseWrite lets net/http end a connection so that its last answer is read.

@@ -167,7 +167,8 @@ type site struct {
 func serve(t *testing.T, h *hub, opts Options) *site {
 	t.Helper()
 	g := New(h, opts)
-	srv := httptest.NewUnstartedServer(g.Handler())
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = Server(g.Handler())
 	srv.Listener = g.Listener(srv.Listener)
 	srv.Start()
 	s := &site{t: t, g: g, hub: h, url: srv.URL, web: srv.Client()}

@@ -55,11 +55,15 @@ type Options struct {
 	// be reached: "gw.example.com", with ":port" to allow that port alone.
 	// "*" allows every name.
 	Hosts []string
-	// Origins are web origins, besides loopback ones, whose pages may use the
-	// endpoint: "https://app.example.com". "*" allows every origin.
+	// Origins are web origins, besides the endpoint's own, whose pages may use the
+	// endpoint: "https://app.example.com", "http://localhost:6274". "*" allows
+	// every origin.
 	Origins []string
 
 	MaxBody      int64         // bytes of one message from a client; 64 MiB
+	MaxBodies    int64         // bytes of all messages over HTTP that are being read or served; 256 MiB
+	MaxPeer      int           // connections from one address; 8,192. See Listener
+	MaxSSE       int           // open streams of HTTP+SSE; 1,000
 	MaxSessions  int           // legacy sessions; 10,000
 	MaxListens   int           // subscriptions/listen streams over HTTP; 10,000
 	MaxInFlight  int           // requests at a time on one stdio or HTTP+SSE connection; 1,024
@@ -101,6 +105,15 @@ func (o Options) filled() Options {
 	if o.MaxBody <= 0 {
 		o.MaxBody = 64 << 20
 	}
+	if o.MaxBodies <= 0 {
+		o.MaxBodies = bodyBudget
+	}
+	if o.MaxPeer <= 0 {
+		o.MaxPeer = 8192
+	}
+	if o.MaxSSE <= 0 {
+		o.MaxSSE = 1000
+	}
 	if o.MaxSessions <= 0 {
 		o.MaxSessions = 10_000
 	}
@@ -133,15 +146,27 @@ type Gateway struct {
 	responses responses
 	offered   atomic.Pointer[offered]
 	groups    groups
+	shared    *shared
 
 	stop     chan struct{} // closed by Close: streams end in order
 	stopOnce sync.Once
 	unhook   [2]func()
 }
 
+// shared is what an endpoint counts together with those of its groups.
+type shared struct {
+	bodies budget
+	sse    atomic.Int64 // open streams of HTTP+SSE
+}
+
 // New returns a gateway on b. The caller must Close it.
 func New(b Backend, opts Options) *Gateway {
-	g := &Gateway{backend: b, opts: opts.filled(), stop: make(chan struct{})}
+	opts = opts.filled()
+	return newGateway(b, opts, &shared{bodies: budget{limit: opts.MaxBodies}})
+}
+
+func newGateway(b Backend, opts Options, sh *shared) *Gateway {
+	g := &Gateway{backend: b, opts: opts, shared: sh, stop: make(chan struct{})}
 	g.info = implementation(g.opts.Name, g.opts.Version)
 	g.guard = newGuard(g.opts.Hosts, g.opts.Origins)
 	g.levels.set = b.SetLevel
@@ -190,24 +215,43 @@ type Route struct {
 	Serve   http.HandlerFunc
 }
 
-// Handler serves /mcp for Streamable HTTP of both eras, /mcp/<group> likewise
-// for each group, /sse and /messages for clients of HTTP+SSE, and further
-// routes. Origin and Host are checked on every route. The server must accept
-// its connections from Listener.
+// Handler serves /mcp for Streamable HTTP of both eras, /sse and /messages for
+// clients of HTTP+SSE, the same below /groups/<group> for each group, and
+// further routes. /mcp/<group> is the older name of /groups/<group>/mcp. Origin
+// and Host are checked on every route. The server must be one of Server, and
+// accept its connections from Listener.
 func (g *Gateway) Handler(more ...Route) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", g.serveMCP)
-	mux.HandleFunc("/mcp/{group}", g.serveGroup)
-	mux.HandleFunc("GET /sse", g.serveSSE)
-	mux.HandleFunc("HEAD /sse", func(w http.ResponseWriter, _ *http.Request) { // a GET to a ServeMux, and a session
-		w.Header().Set("Allow", http.MethodGet)
-		w.WriteHeader(http.StatusMethodNotAllowed)
-	})
-	mux.HandleFunc("POST /messages", g.serveMessages)
+	mux.HandleFunc("/mcp/{group}", g.ofGroup((*Gateway).serveMCP))
+	mux.HandleFunc("/groups/{group}/mcp", g.ofGroup((*Gateway).serveMCP))
+	for prefix, of := range map[string]func(func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc{
+		"": g.ofAll, "/groups/{group}": g.ofGroup,
+	} {
+		mux.HandleFunc(prefix+"/sse", only(http.MethodGet, of((*Gateway).serveSSE)))
+		messages := only(http.MethodPost, of((*Gateway).serveMessages))
+		mux.HandleFunc(prefix+"/messages", messages)
+		mux.HandleFunc(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
+	}
 	for _, r := range more {
 		mux.HandleFunc(r.Pattern, r.Serve)
 	}
-	return g.guard.wrap(mux)
+	mux.HandleFunc("/{$}", g.serveRoot)
+	mux.HandleFunc("/", g.lost)
+	return g.unread(g.guard.wrap(tidy(mux)))
+}
+
+// only refuses all other methods: HEAD as well, which is a GET to a ServeMux, and
+// would open a session.
+func only(method string, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != method {
+			w.Header().Set("Allow", method)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		serve(w, r)
+	}
 }
 
 // errClosing is why a request is canceled by Close.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
@@ -16,19 +17,27 @@ type groups struct {
 	closed bool
 }
 
-// serveGroup serves /mcp/<group>: the same endpoint on another Backend, with
-// sessions of its own.
-func (g *Gateway) serveGroup(w http.ResponseWriter, r *http.Request) {
-	child := g.group(r.PathValue("group"))
-	if child == nil {
-		http.Error(w, "no group has this name", http.StatusNotFound)
-		return
+// ofGroup serves the same for a group: on another Backend, with sessions of
+// its own.
+func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("group")
+		child := g.Group(name)
+		if child == nil {
+			g.reject(w, http.StatusNotFound, codeInvalidRequest, "No group is called "+strconv.Quote(name)+". "+paths)
+			return
+		}
+		serve(child, w, r)
 	}
-	child.serveMCP(w, r)
 }
 
-// group is the gateway of a group; nil if there is no such group now.
-func (g *Gateway) group(name string) *Gateway {
+func (g *Gateway) ofAll(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { serve(g, w, r) }
+}
+
+// Group is the gateway of a group, which this one closes; nil if there is no
+// such group now.
+func (g *Gateway) Group(name string) *Gateway {
 	if g.opts.Group == nil {
 		return nil
 	}
@@ -44,7 +53,7 @@ func (g *Gateway) group(name string) *Gateway {
 	}
 	opts := g.opts
 	opts.Group = nil
-	child := New(b, opts)
+	child := newGateway(b, opts, g.shared)
 	if s.byName == nil {
 		s.byName = map[string]*Gateway{}
 	}

@@ -1,15 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/everline/everline/internal/wire"
 )
@@ -38,32 +33,50 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // reject answers an HTTP request that is refused before, or whatever, its body
 // says: a JSON-RPC error with id null.
 func (g *Gateway) reject(w http.ResponseWriter, status int, code int64, text string) {
-	g.writeJSON(w, &answer{status: status, head: wire.AppendError(nil, nil, code, text, nil)})
+	writeJSON(w, &answer{status: status, head: wire.AppendError(nil, nil, code, text, nil)})
 }
 
+// servePost looks at everything that the headers tell before it reads the body.
 func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	accept := readAccept(r.Header["Accept"])
 	if !accept.json && !accept.events {
 		g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept application/json and text/event-stream")
 		return
 	}
-	body, ok := g.body(w, r)
-	if !ok {
+	if !g.typed(w, r) {
 		return
 	}
 	version := r.Header.Get(versionHeader)
+	var s *session
+	limit := g.opts.MaxBody
+	switch {
+	case version == modernVersion: // the revision has no sessions
+	case r.Header.Get(sessionHeader) != "":
+		if s = g.sessionOf(w, r); s == nil {
+			return
+		}
+		defer g.table.unpin(s)
+	default:
+		limit = min(limit, sessionless)
+	}
+	body, held, ok := g.body(w, r, limit)
+	if !ok {
+		return
+	}
+	defer held.release()
+	p := &post{g: g, w: w, accept: accept, sess: s}
 	if wire.IsBatch(body) {
-		g.postBatch(w, r, body, accept)
+		g.postBatch(r, body, p)
 		return
 	}
 	rq, bad := parse(body)
 	if bad != nil {
-		g.writeJSON(w, bad)
+		writeJSON(w, bad)
 		return
 	}
-	p := &post{g: g, w: w, accept: accept}
+	rq.held = held
 	if rq.isModern(version) {
-		rq.modern = true
+		rq.modern, p.sess = true, nil
 		g.postModern(r, rq, p)
 		return
 	}
@@ -78,7 +91,7 @@ func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
 		return
 	}
 	if bad := g.checkRequest(rq, r.Header); bad != nil {
-		g.writeJSON(p.w, bad)
+		writeJSON(p.w, bad)
 		return
 	}
 	if rq.msg.Method == methodListen {
@@ -109,13 +122,13 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 		g.openSession(rq, p)
 		return
 	}
-	s := g.sessionOf(p.w, r)
-	if s == nil {
-		return
+	if p.sess == nil {
+		if p.sess = g.sessionOf(p.w, r); p.sess == nil {
+			return
+		}
+		defer g.table.unpin(p.sess)
 	}
-	defer g.table.unpin(s)
-	rq.sess, rq.gone = s, r.Context().Done()
-	p.sess = s
+	rq.sess, rq.gone = p.sess, r.Context().Done()
 	if !rq.msg.IsRequest() {
 		g.notice(rq)
 		p.w.WriteHeader(http.StatusAccepted)
@@ -141,11 +154,11 @@ func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 
 func (g *Gateway) openSession(rq *request, p *post) {
 	if g.closing() {
-		g.writeJSON(p.w, rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil))
+		writeJSON(p.w, rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil))
 		return
 	}
 	if bad := g.ourselves(rq); bad != nil {
-		g.writeJSON(p.w, bad)
+		writeJSON(p.w, bad)
 		return
 	}
 	version := negotiate(rq.msg.Params)
@@ -154,7 +167,7 @@ func (g *Gateway) openSession(rq *request, p *post) {
 	if !g.table.add(s) {
 		a := rq.errorAnswer(codeOverloaded, "Too many sessions are in use", nil)
 		a.status = http.StatusServiceUnavailable
-		g.writeJSON(p.w, a)
+		writeJSON(p.w, a)
 		return
 	}
 	defer g.table.unpin(s)
@@ -168,12 +181,12 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	version := r.Header.Get(versionHeader)
 	if version != "" && !slices.Contains(supported, version) {
 		rq := &request{}
-		g.writeJSON(w, rq.unsupported(version))
+		writeJSON(w, rq.unsupported(version))
 		return nil
 	}
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
-		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the "+sessionHeader+" header is missing; send initialize first")
+		g.noSession(w)
 		return nil
 	}
 	s := g.table.pin(id)
@@ -186,6 +199,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	return s
+}
+
+func (g *Gateway) noSession(w http.ResponseWriter) {
+	g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the "+sessionHeader+" header is missing; send initialize first")
 }
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
@@ -202,8 +219,7 @@ func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 // serveGet is the standing stream of a legacy session. A newer one takes over
 // from an older, which may be of a connection that died unseen.
 func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
-	if !readAccept(r.Header["Accept"]).events {
-		g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept text/event-stream")
+	if !g.mayStream(w, r) {
 		return
 	}
 	s := g.sessionOf(w, r)
@@ -237,6 +253,36 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	_ = t.run(r.Context()) // whatever ended it, the session lives on
 }
 
+// mayStream refuses a GET that would open a stream and does not ask for one, as
+// that of an image or of a link does. Who names text/event-stream asks, and so
+// does who has no preference at all: many tools send "*/*" alone, or nothing.
+func (g *Gateway) mayStream(w http.ResponseWriter, r *http.Request) bool {
+	values := r.Header["Accept"]
+	plain := !slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) != "*/*" })
+	if plain || namesEvents(values) {
+		return true
+	}
+	g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept text/event-stream")
+	return false
+}
+
+func namesEvents(values []string) bool {
+	return slices.ContainsFunc(mediaRanges(values), func(kind string) bool { return kind == "text/event-stream" || kind == "text/*" })
+}
+
+// mediaRanges are the media ranges of Accept headers, in lower case, without
+// their parameters.
+func mediaRanges(values []string) []string {
+	var all []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			kind, _, _ := strings.Cut(part, ";")
+			all = append(all, strings.ToLower(strings.TrimSpace(kind)))
+		}
+	}
+	return all
+}
+
 // accepted is what a client can read as the response to a POST.
 type accepted struct{ json, events bool }
 
@@ -246,70 +292,15 @@ func readAccept(values []string) accepted {
 		return accepted{json: true, events: true}
 	}
 	var a accepted
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			switch strings.ToLower(strings.TrimSpace(kind)) {
-			case "*/*":
-				return accepted{json: true, events: true}
-			case "application/json", "application/*":
-				a.json = true
-			case "text/event-stream", "text/*":
-				a.events = true
-			}
+	for _, kind := range mediaRanges(values) {
+		switch kind {
+		case "*/*":
+			return accepted{json: true, events: true}
+		case "application/json", "application/*":
+			a.json = true
+		case "text/event-stream", "text/*":
+			a.events = true
 		}
 	}
 	return a
-}
-
-// trusted is how much memory a body's declared length alone may claim.
-const trusted = 1 << 20
-
-// body reads the body of a POST, or refuses the request. Anything but JSON is
-// refused, because a web page may send other types without asking first.
-func (g *Gateway) body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	if ct := r.Header.Get("Content-Type"); ct != "" && ct != "application/json" {
-		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
-			g.reject(w, http.StatusUnsupportedMediaType, codeInvalidRequest, "Unsupported media type: send application/json")
-			return nil, false
-		}
-	}
-	if r.ContentLength > g.opts.MaxBody {
-		g.tooLarge(w)
-		return nil, false
-	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(g.opts.ReadTimeout)) // a reader without deadlines is bounded by its server
-	body, err := readBody(http.MaxBytesReader(w, r.Body, g.opts.MaxBody), r.ContentLength)
-	_ = rc.SetReadDeadline(time.Time{})
-	if err == nil {
-		return body, true
-	}
-	if errors.As(err, new(*http.MaxBytesError)) {
-		g.tooLarge(w)
-	} else {
-		g.reject(w, http.StatusBadRequest, codeParse, "Bad request: the body ended early")
-	}
-	return nil, false
-}
-
-func (g *Gateway) tooLarge(w http.ResponseWriter) {
-	g.reject(w, http.StatusRequestEntityTooLarge, codeInvalidRequest, "The message is too large")
-}
-
-// readBody reads into a buffer of the declared length; a large one grows with
-// what really arrives.
-func readBody(r io.Reader, length int64) ([]byte, error) {
-	if length >= 0 && length <= trusted {
-		buf := make([]byte, length)
-		_, err := io.ReadFull(r, buf)
-		return buf, err
-	}
-	var buf bytes.Buffer
-	buf.Grow(trusted)
-	_, err := buf.ReadFrom(r)
-	if err == nil && length > 0 && int64(buf.Len()) < length {
-		err = io.ErrUnexpectedEOF
-	}
-	return buf.Bytes(), err
 }

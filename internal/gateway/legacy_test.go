@@ -77,6 +77,7 @@ func TestChunkedBodyOverTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.ContentLength = -1
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.web.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -182,20 +182,20 @@ func (l *listener) canceled() []byte {
 func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter) {
 	l, bad := g.newListener(rq)
 	if bad != nil {
-		g.writeJSON(w, bad)
+		writeJSON(w, bad)
 		return
 	}
 	defer g.listens.Add(-1)
 	if g.listens.Add(1) > int64(g.opts.MaxListens) {
 		a := rq.errorAnswer(codeOverloaded, "Too many subscriptions are open", nil)
 		a.status = http.StatusServiceUnavailable
-		g.writeJSON(w, a)
+		writeJSON(w, a)
 		return
 	}
 	ctx, fl, err := g.flights.begin(r.Context(), rq)
 	if err != nil {
 		a := rq.failure(fault.From(methodListen, err))
-		g.writeJSON(w, &a)
+		writeJSON(w, &a)
 		return
 	}
 	defer g.flights.end(fl)

@@ -4,9 +4,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/everline/everline/internal/wire"
 )
 
 // A guard refuses requests that a web page made a browser send: those under a
@@ -28,16 +29,11 @@ func lower(names []string) []string {
 	return out
 }
 
-const forbidden = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Forbidden: `
-
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.host(r.Host) {
-			refuseWith(w, "this name is not one that the endpoint serves (Host)")
-			return
-		}
-		if !g.origin(r.Header["Origin"]) {
-			refuseWith(w, "pages of this origin may not use the endpoint (Origin)")
+		if why := g.refusal(r); why != "" {
+			a := answer{status: http.StatusForbidden, head: wire.AppendError(nil, nil, codeInvalidRequest, "Forbidden: "+why, nil)}
+			writeJSON(w, &a)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" && share(w, r, origin) {
@@ -45,6 +41,27 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refusal says why a request is not let in; "" if it is.
+func (g guard) refusal(r *http.Request) string {
+	switch origins := r.Header["Origin"]; {
+	case !g.host(r.Host):
+		return "the endpoint is not served under the name " + r.Host + " (Host); everline serve --allow-host NAME adds one"
+	case len(origins) == 0 && !g.fetched(r.Header["Sec-Fetch-Site"]):
+		return "a page of another origin made the browser send this (Sec-Fetch-Site)"
+	case !g.origin(origins, r.Host):
+		return "pages of " + strings.Join(origins, ", ") + " may not use the endpoint (Origin); everline serve --allow-origin ORIGIN allows them"
+	default:
+		return ""
+	}
+}
+
+// fetched tells whether a request without an origin may come in: a browser says
+// in Sec-Fetch-Site whose page caused it, with images and scripts as well.
+func (g guard) fetched(site []string) bool {
+	return len(site) == 0 || slices.Contains(g.origins, "*") ||
+		len(site) == 1 && (site[0] == "same-origin" || site[0] == "none") // "none" is a person, by hand
 }
 
 // share lets the page of an allowed origin read the response (CORS). It is
@@ -67,12 +84,6 @@ func share(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-func refuseWith(w http.ResponseWriter, text string) {
-	w.Header()["Content-Type"] = jsonType
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write([]byte(forbidden + text + `"}}`)) // a client that is gone hears nothing
-}
-
 // host tells whether the endpoint may be reached under this name.
 func (g guard) host(hostport string) bool {
 	if hostport == "" {
@@ -88,21 +99,18 @@ func (g guard) host(hostport string) bool {
 	})
 }
 
-// origin tells whether pages of this origin may use the endpoint. A client
-// that is no browser sends none.
-func (g guard) origin(values []string) bool {
+// origin tells whether pages of this origin may use the endpoint: those that are
+// allowed, and those of the name and port under which it was reached, which host
+// has checked. A client that is no browser sends none.
+func (g guard) origin(values []string, host string) bool {
 	if len(values) == 0 {
 		return true
 	}
 	if len(values) > 1 {
 		return false
 	}
-	o := strings.ToLower(values[0])
-	if slices.Contains(g.origins, "*") || slices.Contains(g.origins, o) {
-		return true
-	}
-	u, err := url.Parse(o)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Path == "" && loopback(u.Hostname())
+	o, host := strings.ToLower(values[0]), strings.ToLower(host)
+	return slices.Contains(g.origins, "*") || slices.Contains(g.origins, o) || o == "http://"+host || o == "https://"+host
 }
 
 func loopback(host string) bool {

@@ -1,6 +1,9 @@
 package gateway
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	s := serve(t, newHub(), Options{Hosts: []string{"gw.example.com", "port.example.com:8080"}, Origins: []string{"https://App.example.com/"}})
@@ -8,8 +11,9 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 		header string
 		status int
 	}{
-		{"Origin: http://localhost:3000", 400},
-		{"Origin: https://[::1]", 400},
+		{"Origin: http://localhost:3000", 403},
+		{"Origin: https://[::1]", 403},
+		{"Origin: OWN", 400},
 		{"Origin: https://app.example.com", 400},
 		{"Origin: https://evil.example", 403},
 		{"Origin: http://localhost.evil.example", 403},
@@ -34,7 +38,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 			if c.status != 403 && route[1] == "/sse" {
 				continue // would open a stream
 			}
-			r := s.do(route[0], route[1], `{}`, c.header)
+			r := s.do(route[0], route[1], `{}`, strings.Replace(c.header, "OWN", s.url, 1))
 			if (r.status == 403) != (c.status == 403) {
 				t.Errorf("%s %s with %s: %d %s", route[0], route[1], c.header, r.status, r.body)
 			}
@@ -44,7 +48,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 		t.Error("a request without a host was let in")
 	}
 	open := newGuard([]string{"*"}, []string{"*"})
-	if !open.host("any.example") || !open.origin([]string{"https://any.example"}) || open.origin([]string{"a", "b"}) {
+	if !open.host("any.example") || !open.origin([]string{"https://any.example"}, "x") || open.origin([]string{"a", "b"}, "x") {
 		t.Error("* does not allow everything, or two origins are one")
 	}
 }

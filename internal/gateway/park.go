@@ -120,7 +120,9 @@ func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call, st *s
 	s.next++
 	p.id = s.next
 	s.all[p.id] = p
+	rq.held.keep() // the call is made from the body
 	s.work.Go(func() { // ends as the type's comment says; close waits for it
+		defer rq.held.release()
 		defer st.over()
 		p.run(rq, c, st)
 	})
@@ -211,11 +213,12 @@ func (p *parked) pause() []byte {
 		return nil
 	}
 	p.round++
-	bind := p.rq.bind()
+	bind, method := p.rq.bind(), p.rq.msg.Method
 	p.rq = nil
 	round := p.round
 	p.expiry = time.AfterFunc(parkTime, func() { p.expire(round) })
-	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	b := append([]byte(`{"resultType":"input_required",`), itemless[method]...)
+	b = append(b, `"inputRequests":{`...)
 	for i, q := range p.open {
 		if i > 0 {
 			b = append(b, ',')
@@ -232,6 +235,10 @@ func (p *parked) pause() []byte {
 	state := p.g.sealer.seal(ticket{p.id, p.round, time.Now().Add(parkTime), bind})
 	return append(wire.AppendString(b, state), '}')
 }
+
+// itemless is what the result of a method must have elsewhere. Clients that read
+// each result as a complete one fail without it, and the others pass it over.
+var itemless = map[string]string{methodCall: `"content":[],`, methodGet: `"messages":[],`, methodRead: `"contents":[],`}
 
 // expire gives up a call whose client did not come back with the answers of
 // this round. It runs on the timer's goroutine. A retry comes before it or

@@ -97,7 +97,11 @@ func (p *post) run() {
 			if len(frames) > 0 {
 				err = p.write(out, frames, err)
 			}
-			p.writeLast(out, a.frame(), err)
+			if a.silent {
+				p.kept.abandon()
+			} else {
+				p.writeLast(out, a.frame(), err)
+			}
 			return
 		}
 	}
@@ -134,7 +138,8 @@ func (p *post) writeLast(out *eventStream, frame []byte, err error) {
 	}
 }
 
-// finish sends the answer and ends the response.
+// finish sends the answer and ends the response. A request that its client has
+// canceled has no answer: its stream ends (basic/patterns/cancellation).
 func (p *post) finish(a answer) {
 	p.mu.Lock()
 	p.finished = true
@@ -147,12 +152,14 @@ func (p *post) finish(a answer) {
 	case streaming:
 		p.last <- a
 		<-p.ended
-	case p.accept.json || a.status >= 400:
-		p.g.writeJSON(p.w, &a)
+	case a.silent && !p.accept.events:
+		p.w.WriteHeader(http.StatusAccepted)
+	case !a.silent && (p.accept.json || a.status >= 400):
+		writeJSON(p.w, &a)
 	default:
 		out := p.g.events(p.w)
 		defer out.done()
-		if out.open() == nil {
+		if out.open() == nil && !a.silent {
 			_ = out.write([][]byte{a.frame()}) // a client that is gone hears nothing
 		}
 	}
@@ -166,7 +173,7 @@ var joins = sync.Pool{New: func() any { return new([]byte) }}
 
 // writeJSON writes an answer with its length. How long that may take is the
 // Listener's matter.
-func (g *Gateway) writeJSON(w http.ResponseWriter, a *answer) {
+func writeJSON(w http.ResponseWriter, a *answer) {
 	h := w.Header()
 	size := a.size()
 	h["Content-Type"] = jsonType

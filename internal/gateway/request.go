@@ -31,6 +31,7 @@ type request struct {
 	emit func(frame []byte)
 	// tell is emit for a frame that must not be lost: a request to the client.
 	tell func(frame []byte)
+	held *claim          // what the body holds of the budget; nil for nothing
 	gone <-chan struct{} // closed when the client of this exchange has gone; nil where that ends its session
 
 	// Of calls; see everline.Client.

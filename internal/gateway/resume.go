@@ -33,7 +33,8 @@ type response struct {
 	frames  [][]byte
 	bytes   int
 	next    int64 // number of the frame that comes next; 0 is the priming event
-	over    bool  // the answer is in frames
+	over    bool  // nothing comes any more: the answer is in frames
+	silent  bool  // there is none, because the client has canceled the request; valid when over
 	changed chan struct{}
 	reader  int // who writes it to the client now: 0 the POST, then the newest GET
 
@@ -114,6 +115,24 @@ func (r *response) finish(frame []byte) (number int64, mine bool) {
 	r.mu.Unlock()
 	r.sess.g.responses.keep(r, size)
 	return number, mine
+}
+
+// abandon ends a response that has no answer. A nil one is none.
+func (r *response) abandon() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.over, r.silent, r.frames = true, true, nil
+	r.tellLocked()
+	r.mu.Unlock()
+	r.sess.g.responses.keep(r, 0)
+}
+
+func (r *response) abandoned() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silent
 }
 
 // since returns the frames behind the one with this number, and the number of
@@ -254,6 +273,10 @@ func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, l
 	s.mu.Unlock()
 	if err != nil || err2 != nil || last < 0 || res == nil {
 		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the stream that Last-Event-ID names is not kept any more")
+		return
+	}
+	if res.abandoned() {
+		w.WriteHeader(http.StatusNoContent) // which tells an EventSource not to come back again
 		return
 	}
 	out := g.events(w)

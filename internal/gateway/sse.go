@@ -16,6 +16,14 @@ import (
 
 // serveSSE opens a session and serves its stream; its end ends the session.
 func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
+	if !g.mayStream(w, r) {
+		return
+	}
+	defer g.shared.sse.Add(-1)
+	if g.shared.sse.Add(1) > int64(g.opts.MaxSSE) {
+		g.busy(w, "Too many sessions of HTTP+SSE are open")
+		return
+	}
 	s := g.newSession(firstVersion)
 	s.lane = &lane{limit: g.opts.MaxInFlight}
 	st := &standing{over: make(chan struct{})}
@@ -46,8 +54,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 // serveMessages takes one message of an HTTP+SSE session. The answer goes out
 // on the session's stream.
 func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
-	body, ok := g.body(w, r)
-	if !ok {
+	if !g.typed(w, r) {
 		return
 	}
 	s := g.table.pin(r.URL.Query().Get("sessionId"))
@@ -60,14 +67,20 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: this one is not of /sse")
 		return
 	}
+	body, held, ok := g.body(w, r, g.opts.MaxBody)
+	if !ok {
+		return
+	}
+	defer held.release()
 	rq, bad := parse(body)
 	if bad == nil {
+		rq.held = held
 		bad = g.takeMessage(context.WithoutCancel(r.Context()), rq, s)
 	}
 	// Who waits for an answer waits for it on the stream; what names no request
 	// would be no answer there.
 	if bad != nil && !bad.named() {
-		g.writeJSON(w, bad)
+		writeJSON(w, bad)
 		return
 	}
 	if bad != nil {
@@ -110,7 +123,9 @@ func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) 
 		a := rq.failure(fault.From(rq.msg.Method, err))
 		return &a
 	}
+	rq.held.keep()
 	go func() { // ends with its request; the lane's drain waits for it
+		defer rq.held.release()
 		defer l.work.Done()
 		defer g.flights.end(fl)
 		a := g.serve(ctx, rq)

@@ -65,7 +65,7 @@ func Settings() []Setting {
 		{SectionTop, "pins", TypeWord, []string{PinsOff, PinsWarn, PinsEnforce}, "What happens when a tool's definition changes after it was approved.", "Pins"},
 		{SectionTop, "pinsFile", TypeText, nil, "Where approved definitions are kept; everline.lock.json beside the configuration by default.", "PinsFile"},
 		{SectionTop, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
-		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /mcp/NAME, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
+		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
 		{SectionGroup, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -200,7 +201,7 @@ func (a *app) printFound(all []found) error {
 
 func newLink(a *app) *cobra.Command {
 	var project, dryRun bool
-	var endpoint, file string
+	var endpoint, file, group string
 	cmd := &cobra.Command{
 		Use:       "link client",
 		Short:     "Write our endpoint into a client's own configuration",
@@ -213,6 +214,7 @@ func newLink(a *app) *cobra.Command {
 				if err != nil {
 					return nil, "", err
 				}
+				url = groupURL(url, group)
 				program, err := os.Executable()
 				if err != nil {
 					return nil, "", fileFault("find", "this program", err)
@@ -221,14 +223,33 @@ func newLink(a *app) *cobra.Command {
 				if err != nil {
 					return nil, "", err
 				}
+				if group != "" {
+					bridge = append(bridge, "--group", group)
+				}
 				text, err := config.SetServer(format, path, was, config.LinkName, config.LinkEntry(format, url, program, bridge...))
 				return text, config.Title(format) + " reaches everline at " + url + "; restart it to see it", err
 			})
 		}),
 	}
 	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
+	cmd.Flags().StringVar(&group, "group", "", "the endpoint of this group, in place of that of all servers")
 	linkFlags(cmd, &file, &project, &dryRun)
 	return cmd
+}
+
+// groupURL is the endpoint of a group beside the one of all servers; "" for no
+// group. The older form of a group's URL, .../mcp/NAME, becomes the one that
+// clients take which expect a path to end in /mcp.
+func groupURL(endpoint, group string) string {
+	base, named, found := strings.Cut(endpoint, "/mcp/")
+	switch {
+	case group != "":
+		return strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/mcp") + "/groups/" + group + "/mcp"
+	case found && named != "" && !strings.Contains(named, "/"):
+		return base + "/groups/" + named + "/mcp"
+	default:
+		return endpoint
+	}
 }
 
 // bridge are the arguments of a client's bridge. It looks for the gateway where

@@ -32,6 +32,7 @@ type serveFlags struct {
 	watch       bool
 	logFormat   string
 	logLevel    string
+	group       string     // of stdio
 	ask         config.Ask // answers the inputs of VS Code files; nil answers none
 }
 
@@ -61,7 +62,7 @@ func newServe(a *app) *cobra.Command {
 	flags.BoolVar(&f.watch, "watch", true, "take up changes of the configuration files by itself")
 	flags.BoolVar(&f.allowRemote, "allow-remote", false, "allow an address that other machines can reach; everline checks no identity there")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "name, besides the loopback ones, under which clients may reach the endpoint")
-	flags.StringArrayVar(&f.origins, "allow-origin", nil, "web origin, besides loopback ones, whose pages may use the endpoint")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil, "web origin whose pages may use the endpoint, such as http://localhost:6274")
 	return cmd
 }
 

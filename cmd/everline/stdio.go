@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
 )
@@ -23,6 +25,7 @@ func newStdio(a *app) *cobra.Command {
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.stdio(cmd.Context(), f) }),
 	}
 	f.addCommon(cmd)
+	cmd.Flags().StringVar(&f.group, "group", "", "serve the servers of this group, in place of all")
 	return cmd
 }
 
@@ -36,7 +39,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.client().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		return gateway.Bridge(ctx, a.in, a.out, st.Endpoint)
+		return gateway.Bridge(ctx, a.in, a.out, groupURL(st.Endpoint, f.group))
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}
@@ -64,11 +67,23 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	}
 	logWarnings(log, found.cfg)
 	d.watchFiles(found.seen)
-	served := d.gateway.ServeStdio(ctx, a.in, a.out)
+	served := a.serveGroup(ctx, d.gateway, f.group)
 	hurry, now := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer now()
 	if err := d.close(hurry); err != nil && served == nil {
 		log.Warn("not everything ended in order", "cause", err)
 	}
 	return served
+}
+
+// serveGroup serves stdin and stdout from the whole catalog, or from a group.
+func (a *app) serveGroup(ctx context.Context, g *gateway.Gateway, group string) error {
+	if group != "" {
+		if g = g.Group(group); g == nil {
+			return &fault.Fault{
+				Kind: fault.NotFound, Op: "serve", Err: fmt.Errorf("the configuration has no group %q", group), Remedy: "everline config shows the groups",
+			}
+		}
+	}
+	return g.ServeStdio(ctx, a.in, a.out)
 }

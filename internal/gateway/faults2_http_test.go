@@ -31,7 +31,7 @@ func TestFaultS16PathsThatPeopleType(t *testing.T) {
 	for _, path := range []string{"/MCP", "/", "/mcp/work/mcp", "/v1/mcp"} {
 		want(t, s.do("POST", path, hello), 404, `"error"`, "/mcp", "/groups/NAME/mcp")
 	}
-	want(t, s.do("POST", "/mcp/none", hello), 404, `No group is called \"none\"`)
+	want(t, s.do("POST", "/mcp/none", hello), 404, `no group has this name: \"none\"`)
 	if r := s.do("GET", "/", "", "Accept: text/html,*/*;q=0.8"); r.status != 200 || !strings.Contains(r.body, "/mcp") {
 		t.Errorf("GET /: %d %s", r.status, r.body)
 	}
@@ -213,7 +213,9 @@ func TestFaultV9OneBudgetForBodies(t *testing.T) {
 	h := newSlowHub()
 	s := serve(t, h.hub, Options{MaxBodies: 16 << 20})
 	id := s.initialize(latestLegacy)
-	large := func(n int) string { return strings.Replace(call("1", "echo", ""), `{}`, `{"x":"`+strings.Repeat("y", n)+`"}`, 1) }
+	large := func(n int) string {
+		return strings.Replace(call("1", "echo", ""), `{}`, `{"x":"`+strings.Repeat("y", n)+`"}`, 1)
+	}
 	first := s.later(large(5<<20), id)
 	within(t, "the call starts", h.started) // and holds its body
 	r := s.post(large(5<<20), id)

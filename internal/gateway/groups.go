@@ -24,7 +24,7 @@ func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Reques
 		name := r.PathValue("group")
 		child := g.Group(name)
 		if child == nil {
-			g.reject(w, http.StatusNotFound, codeInvalidRequest, "No group is called "+strconv.Quote(name)+". "+paths)
+			g.reject(w, http.StatusNotFound, codeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
 			return
 		}
 		serve(child, w, r)

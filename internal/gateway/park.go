@@ -120,7 +120,7 @@ func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call, st *s
 	s.next++
 	p.id = s.next
 	s.all[p.id] = p
-	rq.held.keep() // the call is made from the body
+	rq.held.keep()     // the call is made from the body
 	s.work.Go(func() { // ends as the type's comment says; close waits for it
 		defer rq.held.release()
 		defer st.over()

@@ -89,7 +89,7 @@ func completeFlags(root *cobra.Command) {
 func (a *app) serverNames(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
-	st, err := a.client().Status(ctx)
+	st, err := a.glance().Status(ctx)
 	if err != nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (a *app) serverNames(ctx context.Context) []string {
 func (a *app) toolNames(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
-	tools, err := a.client().Tools(ctx)
+	tools, err := a.glance().Tools(ctx)
 	if err != nil {
 		return nil
 	}

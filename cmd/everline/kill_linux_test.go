@@ -470,7 +470,7 @@ func TestLeftoversAreShown(t *testing.T) {
 	var st admin.Status
 	f.until("a status", func() string {
 		var err error
-		if st, err = admin.NewClient(f.state).Status(t.Context()); err != nil {
+		if st, err = admin.NewClient(f.state, 0).Status(t.Context()); err != nil {
 			return err.Error()
 		}
 		if len(st.Leftovers) == 0 {

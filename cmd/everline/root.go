@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,8 +86,15 @@ func runE(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 	}
 }
 
-// client talks to the everline that runs on the state folder.
-func (a *app) client() *admin.Client { return admin.NewClient(a.stateDir) }
+// startPatience is how long a command that needs a running everline waits for
+// one that has just been started.
+const startPatience = time.Second
+
+// client talks to the everline that runs on the state folder, or is starting.
+func (a *app) client() *admin.Client { return admin.NewClient(a.stateDir, startPatience) }
+
+// glance is client for commands that do as well without an everline.
+func (a *app) glance() *admin.Client { return admin.NewClient(a.stateDir, 0) }
 
 // defaultStateDir follows the XDG rules, and the system's own elsewhere. It is
 // "everline-state" in the working folder where there is no home at all.

@@ -36,7 +36,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(parent, stopSignals...)
 	defer stop()
-	st, err := a.client().Status(ctx)
+	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
 		return gateway.Bridge(ctx, a.in, a.out, groupURL(st.Endpoint, f.group))

@@ -103,7 +103,7 @@ func newVersion(a *app) *cobra.Command {
 		Short: "The version of this program, and of the everline that runs",
 		Args:  cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
-			running, err := a.client().Version(cmd.Context())
+			running, err := a.glance().Version(cmd.Context())
 			v := versions{Version: buildVersion()}
 			if err == nil {
 				v.Running = &running

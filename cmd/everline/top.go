@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/signal"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/top"
 )
 
@@ -34,5 +37,9 @@ func (a *app) top(ctx context.Context) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, stopSignals...)
 	defer stop()
-	return top.Run(ctx, top.Options{API: a.client(), Screen: screen, Colours: colours(a.out)})
+	err = top.Run(ctx, top.Options{API: a.client(), Screen: screen, Colours: colours(a.out)})
+	if _, gone := a.glance().Version(ctx); err == nil && errors.Is(gone, admin.ErrNotRunning) {
+		fmt.Fprintln(a.err, admin.ErrStopped)
+	}
+	return err
 }

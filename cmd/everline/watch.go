@@ -13,12 +13,18 @@ import (
 	"github.com/everline/everline/internal/admin"
 )
 
-// untilInterrupt gives a following command a context that ends with Ctrl-C,
-// which then is no failure.
-func untilInterrupt(parent context.Context, follow func(context.Context) error) error {
+// untilEnd gives a following command a context that ends with Ctrl-C. That is no
+// failure, and neither is the end of what it follows.
+func (a *app) untilEnd(parent context.Context, follow func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(parent, stopSignals...)
 	defer stop()
 	err := follow(ctx)
+	for _, end := range []error{admin.ErrStopped, admin.ErrRemoved} {
+		if errors.Is(err, end) {
+			fmt.Fprintf(a.err, "%v\n", end)
+			return nil
+		}
+	}
 	if ctx.Err() != nil && parent.Err() == nil && errors.Is(err, &fault.Fault{Kind: fault.Canceled}) {
 		return nil
 	}
@@ -32,7 +38,7 @@ func newLogs(a *app) *cobra.Command {
 		Short: "What a server wrote to its stderr",
 		Args:  cobra.ExactArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			return untilInterrupt(cmd.Context(), func(ctx context.Context) error {
+			return a.untilEnd(cmd.Context(), func(ctx context.Context) error {
 				return a.client().Logs(ctx, args[0], follow, a.printLog)
 			})
 		}),
@@ -61,7 +67,7 @@ func newEvents(a *app) *cobra.Command {
 		Short: "What happened, when, to which server, and why",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			return untilInterrupt(cmd.Context(), func(ctx context.Context) error {
+			return a.untilEnd(cmd.Context(), func(ctx context.Context) error {
 				if len(args) == 0 {
 					return a.client().Events(ctx, follow, a.printEvent)
 				}

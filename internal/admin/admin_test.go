@@ -135,7 +135,7 @@ func serve(t *testing.T, h *fakeHub, j *Journal) *Client {
 		<-done
 		l.Close()
 	})
-	return NewClient(dir)
+	return NewClient(dir, 0)
 }
 
 func TestPins(t *testing.T) {
@@ -407,7 +407,7 @@ func TestStaleSocket(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, socketName)); err != nil {
 		t.Fatalf("the socket is not left over: %v", err)
 	}
-	_, err = NewClient(dir).Status(t.Context())
+	_, err = NewClient(dir, 0).Status(t.Context())
 	if f := fault.From("", err); !errors.Is(err, ErrNotRunning) || f.Kind != fault.Unavailable || f.Remedy == "" {
 		t.Errorf("stale socket: %v", err)
 	}
@@ -432,7 +432,7 @@ func TestDeepStateDir(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the runtime folder is left: %v", err)
 	}
-	if _, err := NewClient(dir).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
+	if _, err := NewClient(dir, 0).Status(t.Context()); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("after Close: %v", err)
 	}
 }

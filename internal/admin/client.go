@@ -20,21 +20,31 @@ import (
 // not answer at all.
 var ErrNotRunning = errors.New("everline is not running")
 
+// ErrStopped and ErrRemoved are in the chain of the error that ends a stream
+// because there is nothing more to come: everline has shut down in order, or
+// the server is not configured any more.
+var (
+	ErrStopped = errors.New("everline has stopped")
+	ErrRemoved = errors.New("the server was removed from the configuration")
+)
+
 // A Client talks to the everline that runs on a state folder.
 type Client struct {
 	http     *http.Client
 	stateDir string
 }
 
-// dialTimeout bounds the connect to a local socket.
-const dialTimeout = 5 * time.Second
+const (
+	dialTimeout = 5 * time.Second       // bounds the connect to a local socket
+	dialRetry   = 10 * time.Millisecond // between two tries of a patient client
+)
 
 // NewClient returns a client for the state folder. It connects with its first
-// request.
-func NewClient(stateDir string) *Client {
+// request. For as long as patience an everline that does not listen may still
+// be starting.
+func NewClient(stateDir string, patience time.Duration) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		d := net.Dialer{Timeout: dialTimeout}
-		conn, err := d.DialContext(ctx, "unix", socketPath(stateDir))
+		conn, err := dialWithin(ctx, stateDir, patience)
 		if err != nil {
 			return nil, err
 		}
@@ -47,6 +57,21 @@ func NewClient(stateDir string) *Client {
 	return &Client{
 		http:     &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 		stateDir: stateDir,
+	}
+}
+
+func dialWithin(ctx context.Context, stateDir string, patience time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	for end := time.Now().Add(patience); ; {
+		conn, err := d.DialContext(ctx, "unix", socketPath(stateDir))
+		if err == nil || !time.Now().Before(end) {
+			return conn, err
+		}
+		select {
+		case <-time.After(dialRetry):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
 }
 
@@ -147,17 +172,17 @@ func stream[T any](ctx context.Context, c *Client, path string, follow bool, fn 
 	if follow {
 		path += "?follow=1"
 	}
-	body, err := c.do(ctx, http.MethodGet, path, nil)
+	resp, err := c.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	dec := json.NewDecoder(bufio.NewReader(body))
+	defer resp.Body.Close()
+	dec := json.NewDecoder(bufio.NewReader(resp.Body))
 	for {
 		var v T
 		switch err := dec.Decode(&v); {
 		case errors.Is(err, io.EOF) && follow && ctx.Err() == nil:
-			return failedStream(errors.New("everline ended the stream"))
+			return ended(resp.Trailer.Get(endHeader))
 		case errors.Is(err, io.EOF):
 			return nil
 		case ctx.Err() != nil:
@@ -190,6 +215,15 @@ func decode(r io.Reader, v any) error {
 // do sends one request and returns the body of a good answer. Every error is a
 // *fault.Fault.
 func (c *Client) do(ctx context.Context, method, path string, data []byte) (io.ReadCloser, error) {
+	resp, err := c.ask(ctx, method, path, data)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// ask is do with the whole answer, whose body the caller must close.
+func (c *Client) ask(ctx context.Context, method, path string, data []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://everline"+path, bytes.NewReader(data))
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "ask everline", Outcome: fault.NotSent, Err: err}
@@ -199,7 +233,7 @@ func (c *Client) do(ctx context.Context, method, path string, data []byte) (io.R
 		return nil, c.unanswered(ctx, err)
 	}
 	if resp.StatusCode/100 == 2 {
-		return resp.Body, nil
+		return resp, nil
 	}
 	defer resp.Body.Close()
 	var e Error

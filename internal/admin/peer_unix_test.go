@@ -169,12 +169,12 @@ func TestFaultV6OnlyLook(t *testing.T) {
 // that says why.
 func TestFaultV6OverTheSocket(t *testing.T) {
 	if dir := os.Getenv("EVERLINE_TEST_ASK"); dir != "" {
-		_, err := NewClient(dir).Approve(t.Context(), Approval{})
+		_, err := NewClient(dir, 0).Approve(t.Context(), Approval{})
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.Forbidden {
 			t.Fatalf("not refused: %v", err)
 		}
-		if _, err := NewClient(dir).Version(t.Context()); err != nil {
+		if _, err := NewClient(dir, 0).Version(t.Context()); err != nil {
 			t.Fatalf("looking is refused: %v", err)
 		}
 		return

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -24,6 +25,25 @@ func newLineWriter(w http.ResponseWriter) *lineWriter {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return &lineWriter{enc, http.NewResponseController(w)}
+}
+
+// endHeader is the trailer of a followed stream that says why nothing more
+// comes: one of the words below.
+const (
+	endHeader  = "Everline-End"
+	endStopped = "stopped"
+	endRemoved = "removed"
+)
+
+func end(w http.ResponseWriter, why string) { w.Header().Set(http.TrailerPrefix+endHeader, why) }
+
+// ended is the error of a stream that has ended in order, if with a word why.
+func ended(why string) *fault.Fault {
+	f := &fault.Fault{Kind: fault.Closed, Op: "follow", Err: ErrStopped}
+	if why == endRemoved {
+		f.Kind, f.Err = fault.NotFound, ErrRemoved
+	}
+	return f
 }
 
 func follows(r *http.Request) bool {
@@ -53,6 +73,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-a.stop:
+			end(w, endStopped)
 			return
 		}
 	}
@@ -90,10 +111,12 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-a.stop:
+			end(w, endStopped)
 			return
 		}
 		if lines, err = a.opts.Hub.Logs(name); err != nil {
-			return // the server is gone, and so is its log
+			end(w, endRemoved)
+			return
 		}
 	}
 }
@@ -133,7 +156,10 @@ func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, Health{Status: "ok"})
 }
 
-// failedStream is what a client gets where a stream ended in the middle of a line.
+// failedStream is what a client gets where a stream broke off.
 func failedStream(err error) *fault.Fault {
-	return &fault.Fault{Kind: fault.Broken, Op: "read", Err: err}
+	return &fault.Fault{
+		Kind: fault.Broken, Op: "follow", Remedy: "everline status",
+		Err: fmt.Errorf("everline broke off, without having shut down: %w", err),
+	}
 }

@@ -82,7 +82,7 @@ func serveGateway(t *testing.T, g *gateway) *admin.Client {
 		<-done
 		_ = l.Close()
 	})
-	return admin.NewClient(dir)
+	return admin.NewClient(dir, 0)
 }
 
 func bounded(t *testing.T) context.Context {

@@ -72,6 +72,7 @@ func stories(dir string) testscript.Params {
 			"occupy": occupy,
 			"hup":    hup,
 			"web":    web,
+			"denied": denied,
 		},
 	}
 }

@@ -54,6 +54,10 @@ func newStatus(a *app) *cobra.Command {
 // statusPoll is how often --wait looks.
 const statusPoll = 50 * time.Millisecond
 
+// takeUpLimit is how long --wait gives everline to see what was just written
+// into its files.
+const takeUpLimit = 5 * time.Second
+
 // awaitStatus asks for the status, again and again until the wanted state is
 // there where one was named.
 func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.Duration) (admin.Status, error) {
@@ -71,23 +75,31 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 	defer told("")
 	var last []admin.Server
 	var absent error // it has not been there yet
+	takeUp := time.Now().Add(takeUpLimit)
+	soon := func(st admin.Status, name string) bool { return time.Now().Before(takeUp) && takesUp(st, name) }
 	for {
 		st, err := a.statusWith(ctx, name)
 		asked := only(st.Servers, name)
 		if name == "" {
 			asked = awaited(asked, state)
 		}
-		switch {
+		switch stuck := stuckOne(asked, state); {
 		case err == nil && (state == "" || allIn(asked, state)):
 			return st, nil
-		case err == nil && name != "" && isOff(asked[0]):
-			return st, offFault(asked[0]) // nobody but the user will bring it there
+		case err == nil && name != "" && restsWell(asked[0], state):
+			fmt.Fprintf(a.err, "%s is idle: its next call starts it\n", name)
+			return st, nil
+		case err == nil && stuck != nil && !soon(st, stuck.Name):
+			return st, stuckFault(*stuck)
 		case err == nil:
 			last, absent = asked, nil
 			told(lateOnes(asked, state))
 		case state != "" && errors.Is(err, admin.ErrNotRunning):
 			absent = err // it may be about to start
 			told("everline does not run yet")
+		case state != "" && fault.KindOf(err) == fault.NotFound && soon(st, name):
+			absent = err
+			told("everline has not taken up the configuration yet")
 		case ctx.Err() == nil:
 			return st, err
 		}
@@ -107,8 +119,7 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 func awaited(servers []admin.Server, state string) []admin.Server {
 	var left []admin.Server
 	for _, s := range servers {
-		unused := s.State == "idle" && s.CatalogAt != nil // one that was never listed is started by itself
-		if s.State == state || !isOff(s) && !unused {
+		if s.State == state || !isOff(s) && !isUnused(s) {
 			left = append(left, s)
 		}
 	}
@@ -117,7 +128,61 @@ func awaited(servers []admin.Server, state string) []admin.Server {
 
 func isOff(s admin.Server) bool { return s.State == "disabled" || s.State == "disabling" }
 
-func offFault(s admin.Server) error {
+// isUnused tells whether nothing but a call starts an idle server: one that was
+// never listed is started by itself.
+func isUnused(s admin.Server) bool { return s.State == "idle" && s.CatalogAt != nil }
+
+// restsWell tells whether a server that is waited for is as good as connected.
+func restsWell(s admin.Server, state string) bool { return state == "connected" && isUnused(s) }
+
+// isStuck tells whether nobody but the user will bring a server to another state.
+func isStuck(s admin.Server) bool {
+	switch s.State {
+	case "disabled", "disabling", "misconfigured", "auth_required":
+		return true
+	case "failed":
+		return s.NextAttempt == nil
+	default:
+		return false
+	}
+}
+
+// stuckOne is one of the servers that are not in the state, if all of those are
+// stuck; nil if not.
+func stuckOne(servers []admin.Server, state string) (stuck *admin.Server) {
+	for i, s := range servers {
+		switch {
+		case s.State == state || s.State == "disabling" && state == "disabled":
+		case !isStuck(s):
+			return nil
+		case stuck == nil:
+			stuck = &servers[i]
+		}
+	}
+	return stuck
+}
+
+// takesUp tells whether a server can be used as the files have it now, which
+// everline has then only not taken up yet.
+func takesUp(st admin.Status, name string) bool {
+	if st.ConfigError != nil || len(st.Config) == 0 || slices.ContainsFunc(st.Config, readOnce) {
+		return false
+	}
+	cfg, err := config.Load(st.Config...)
+	if err != nil {
+		return false
+	}
+	s, there := cfg.Server(name)
+	if !there || s.Err != nil || s.Disabled {
+		return false
+	}
+	for _, now := range only(st.Servers, name) {
+		return now.State == "misconfigured" && now.CauseKind != nil && *now.CauseKind == fault.Invalid.String()
+	}
+	return true
+}
+
+func stuckFault(s admin.Server) error {
 	f := awayFault(s)
 	f.Op = "wait"
 	return f

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,15 +20,16 @@ import (
 func newCall(a *app) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "call server.tool [key=value... | JSON | -]",
+		Use:   "call server.tool [key=value... | key:=JSON... | JSON | -]",
 		Short: "Call one tool",
 		Long: "Call one tool of the running everline and print its result.\n\n" +
-			"The tool is server.tool, or the name that clients see. Arguments are one JSON object,\n" +
-			"key=value pairs (a value that is JSON is taken as such), or - for a JSON object on stdin.\n" +
+			"The tool is server.tool, or the name that clients see. Arguments are one JSON object, key=value pairs, or -\n" +
+			"for a JSON object on stdin. A value is what the tool's schema says, see everline tools show: query=5 is a\n" +
+			"string where it says string. A key that is given again adds to a list, and key:=JSON is taken as it is.\n" +
 			"A result that says isError exits with 1. A call that fails says whether it may have been executed.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			arguments, err := a.arguments(args[1:])
+			arguments, err := a.typedArguments(args[1:])
 			if err != nil {
 				return err
 			}
@@ -42,56 +42,11 @@ func newCall(a *app) *cobra.Command {
 	return cmd
 }
 
-// arguments reads the tool's arguments from the command line or stdin.
-func (a *app) arguments(args []string) (json.RawMessage, error) {
-	const remedy = `everline call server.tool '{"key": "value"}'`
-	text := []byte("{}")
-	switch {
-	case len(args) == 1 && args[0] == "-":
-		var err error
-		if text, err = io.ReadAll(a.in); err != nil {
-			return nil, usage(remedy, "stdin cannot be read: %w", err)
-		}
-	case len(args) == 1 && strings.HasPrefix(strings.TrimSpace(args[0]), "{"):
-		text = []byte(args[0])
-	case len(args) > 0:
-		return pairs(args)
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil || object == nil {
-		return nil, usage(remedy, "the arguments are not a JSON object: %s", jsonProblem(err))
-	}
-	return text, nil
-}
-
 func jsonProblem(err error) string {
 	if err == nil {
 		return "null"
 	}
 	return err.Error()
-}
-
-// pairs makes an object of key=value words, in their order.
-func pairs(words []string) (json.RawMessage, error) {
-	var b bytes.Buffer
-	for i, word := range words {
-		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
-			return nil, usage("everline call server.tool key=value", "%q is neither key=value nor a JSON object", word)
-		}
-		b.WriteByte("{,"[min(i, 1)])
-		name, _ := json.Marshal(key)
-		b.Write(name)
-		b.WriteByte(':')
-		if json.Valid([]byte(value)) {
-			b.WriteString(value)
-			continue
-		}
-		text, _ := json.Marshal(value)
-		b.Write(text)
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
 }
 
 // called marks the error of a call, of which people are told whether it may
@@ -118,7 +73,7 @@ func outcomeText(f *fault.Fault) string {
 const answerGrace = 5 * time.Second
 
 // call calls a tool, and gives up after the timeout if that is not 0.
-func (a *app) call(ctx context.Context, target string, arguments json.RawMessage, timeout time.Duration) error {
+func (a *app) call(ctx context.Context, target string, args arguments, timeout time.Duration) error {
 	c := a.client()
 	began := time.Now()
 	p := a.progress(func() string { return waitingFor(ctx, c, target) })
@@ -133,7 +88,9 @@ func (a *app) call(ctx context.Context, target string, arguments json.RawMessage
 		late.Outcome = fault.NotSent
 		return called{&late}
 	}
-	req.Arguments = arguments
+	if req.Arguments, err = args.forTool(ctx, c, req, target); err != nil {
+		return err
+	}
 	asked := ctx
 	if timeout > 0 {
 		left := max(timeout-time.Since(began), time.Millisecond)

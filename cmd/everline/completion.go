@@ -43,7 +43,7 @@ func (a *app) completeNames(root *cobra.Command) {
 	}
 	for name, f := range map[string]cobra.CompletionFunc{
 		"status": one(running), "events": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
-		"call": one(tools), "doctor": one(configured), "remove": configured,
+		"call": one(tools), "tools show": one(tools), "doctor": one(configured), "remove": configured,
 		"tools ls": one(running), "tools diff": one(pinned), "tools approve": one(pinned),
 	} {
 		if cmd, _, err := root.Find(strings.Fields(name)); err == nil && cmd != root {

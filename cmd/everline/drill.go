@@ -158,7 +158,7 @@ func (a *app) drillCall(ctx context.Context, f drillFlags) (*admin.CallRequest, 
 		return nil, "", err
 	}
 	for _, t := range tools {
-		if t.Server == req.Server && t.Tool == req.Tool || req.Server == "" && t.Name == req.Tool {
+		if isTool(t, req) {
 			if !t.ReadOnly && !t.Idempotent && !f.yes {
 				return nil, "", usage("--yes", "%s.%s does not say that repeating it is harmless, and would be called many times", t.Server, t.Tool)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -26,6 +27,8 @@ func denied(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(site.Close)
 	ts.Setenv(args[0], site.URL+"/mcp")
 }
+
+func asFault(err error) *fault.Fault { return fault.From("", err) }
 
 func TestFaultU6(t *testing.T) {
 	for _, c := range []struct {

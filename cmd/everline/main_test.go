@@ -235,10 +235,3 @@ func TestPortOwner(t *testing.T) {
 		t.Errorf("portOwner = %d, want %d", got, want)
 	}
 }
-
-func TestPairs(t *testing.T) {
-	got, err := pairs([]string{"a=1", "b=two", `c={"x":[]}`, "d=", "e=x=y", `q"=true`})
-	if want := `{"a":1,"b":"two","c":{"x":[]},"d":"","e":"x=y","q\"":true}`; err != nil || string(got) != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
-	}
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -32,9 +31,9 @@ func newTools(a *app) *cobra.Command {
 		}
 		return a.printTools(tools)
 	}
-	cmd := &cobra.Command{Use: "tools [ls|diff|approve]", Short: "What is published to clients", Args: subcommandOnly, RunE: runE(list)}
+	cmd := &cobra.Command{Use: "tools [ls|show|diff|approve]", Short: "What is published to clients", Args: subcommandOnly, RunE: runE(list)}
 	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), RunE: runE(list)})
-	cmd.AddCommand(newToolsDiff(a), newToolsApprove(a))
+	cmd.AddCommand(newToolsShow(a), newToolsDiff(a), newToolsApprove(a))
 	return cmd
 }
 
@@ -63,11 +62,7 @@ func (a *app) printTools(tools []admin.Tool) error {
 }
 
 func toolLine(t admin.Tool, width int, wide bool) string {
-	var def struct {
-		Description string `json:"description"`
-	}
-	_ = json.Unmarshal(t.Definition, &def) // a strange definition shows without its description
-	text, _, _ := strings.Cut(strings.TrimSpace(def.Description), "\n")
+	text, _, _ := strings.Cut(strings.TrimSpace(definitionOf(t).Description), "\n")
 	line := pad(printable(t.Server+"."+t.Tool), width)
 	if wide {
 		line += fmt.Sprintf("  %s  ~%d tokens", printable(t.Name), t.Tokens)

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
+)
+
+func newToolsShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show server.tool",
+		Short: "Show what a tool does, its hints and its schema",
+		Long: "Show the description, the hints and the schema of one tool, as its server sent them. The tool is server.tool,\n" +
+			"or the name that clients see.",
+		Args: cobra.ExactArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			t, err := a.toolNamed(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			switch a.output {
+			case "json":
+				return writeJSON(a.out, t)
+			case "jsonl":
+				return writeLine(a.out, t)
+			}
+			_, err = fmt.Fprint(a.out, toolText(t, terminalWidth(a.out)))
+			return err
+		}),
+	}
+}
+
+// toolNamed finds a tool as call does.
+func (a *app) toolNamed(ctx context.Context, target string) (admin.Tool, error) {
+	c := a.client()
+	req, err := resolve(ctx, c, target)
+	if err != nil {
+		return admin.Tool{}, err
+	}
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return admin.Tool{}, err
+	}
+	if i := slices.IndexFunc(tools, func(t admin.Tool) bool { return isTool(t, req) }); i >= 0 {
+		return tools[i], nil
+	}
+	return admin.Tool{}, noTool(target, req.Server, nil, nil) // it has gone just now
+}
+
+// A definition is what people see of a tool's.
+type definition struct {
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Output      json.RawMessage `json:"outputSchema"`
+	Annotations struct {
+		Title       string `json:"title"`
+		ReadOnly    *bool  `json:"readOnlyHint"`
+		Destructive *bool  `json:"destructiveHint"`
+		Idempotent  *bool  `json:"idempotentHint"`
+		OpenWorld   *bool  `json:"openWorldHint"`
+	} `json:"annotations"`
+}
+
+// definitionOf reads a definition. What is strange in it is left out.
+func definitionOf(t admin.Tool) definition {
+	var d definition
+	_ = json.Unmarshal(t.Definition, &d)
+	return d
+}
+
+// hints are those that the server gave, in words.
+func (d definition) hints() string {
+	var words []string
+	for _, h := range []struct {
+		is      *bool
+		yes, no string
+	}{
+		{d.Annotations.ReadOnly, "read-only", "changes something"},
+		{d.Annotations.Destructive, "may destroy something", "destroys nothing"},
+		{d.Annotations.Idempotent, "harmless to repeat", "not harmless to repeat"},
+		{d.Annotations.OpenWorld, "reaches out to the world", "stays within its own world"},
+	} {
+		switch {
+		case h.is == nil:
+		case *h.is:
+			words = append(words, h.yes)
+		default:
+			words = append(words, h.no)
+		}
+	}
+	if len(words) == 0 {
+		return "none given"
+	}
+	return strings.Join(words, ", ")
+}
+
+// toolText is a tool for people, in lines of width columns; 0 means any.
+func toolText(t admin.Tool, width int) string {
+	var b strings.Builder
+	d, p := definitionOf(t), statusPrinter{width: width}
+	fmt.Fprintf(&b, "%s\n", shown(t.Server+"."+t.Tool))
+	title := d.Title
+	if title == "" {
+		title = d.Annotations.Title
+	}
+	name := t.Name
+	if t.Hidden {
+		name += ", hidden: it can be called, and is not listed"
+	}
+	for _, line := range [][2]string{{"title: ", title}, {"clients see: ", name}, {"hints: ", d.hints()}} {
+		if line[1] != "" {
+			p.wrapped(&b, "  ", line[0], shown(line[1]))
+		}
+	}
+	if text := strings.TrimSpace(d.Description); text != "" {
+		b.WriteString("\n")
+		for line := range strings.SplitSeq(text, "\n") {
+			if strings.TrimSpace(line) == "" {
+				b.WriteByte('\n')
+				continue
+			}
+			p.wrapped(&b, "  ", "", shown(line))
+		}
+	}
+	writeArguments(&b, p, d.Input)
+	writeSchema(&b, "input schema", d.Input)
+	writeSchema(&b, "output schema", d.Output)
+	return b.String()
+}
+
+// shown is a server's text for people: what does not show is written out.
+func shown(text string) string { return printable(everline.Visible(text)) }
+
+// writeArguments lists what a call is given, by name.
+func writeArguments(b *strings.Builder, p statusPrinter, input json.RawMessage) {
+	s := schemas{root: input}
+	root := s.read(input)
+	names := s.names(input)
+	if len(names) == 0 {
+		return
+	}
+	b.WriteString("\narguments:\n")
+	width := 0
+	for _, name := range names {
+		width = max(width, show.Width(shown(name)))
+	}
+	for _, name := range names {
+		property := s.read(root.Properties[name])
+		text := s.typeText(root.Properties[name])
+		if slices.Contains(root.Required, name) {
+			text += ", required"
+		}
+		if len(property.Default) > 0 {
+			text += ", default " + string(property.Default)
+		}
+		if property.Description != "" {
+			text += "; " + strings.Join(strings.Fields(property.Description), " ")
+		}
+		p.wrapped(b, "  ", pad(shown(name), width)+"  ", shown(text))
+	}
+}
+
+// typeText names what a schema allows: "string or null", "one of 1, 2".
+func (s schemas) typeText(raw json.RawMessage) string {
+	got, may := s.read(raw), s.allows(raw, 0)
+	if listed := got.listed(); len(listed) > 0 {
+		var values []string
+		for _, v := range listed {
+			values = append(values, string(v))
+		}
+		return "one of " + strings.Join(values, ", ")
+	}
+	if of := s.allows(got.Items, 0); may == anArray && of != anything {
+		return "array of " + of.String()
+	}
+	if may == anything {
+		return "anything"
+	}
+	return may.String()
+}
+
+// writeSchema writes a schema as it is, indented.
+func writeSchema(b *strings.Builder, title string, schema json.RawMessage) {
+	var text bytes.Buffer
+	if len(schema) == 0 || json.Indent(&text, schema, "  ", "  ") != nil {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n  ", title)
+	for line := range strings.SplitSeq(text.String(), "\n") {
+		b.WriteString(shown(line) + "\n")
+	}
+}

@@ -159,7 +159,7 @@ func (r *reader) readFile(path string) (string, error) {
 	}
 	text, err := r.builder.readFile(filepath.Dir(r.file), path)
 	if err == nil {
-		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Digest: sha256.Sum256([]byte(text))})
+		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Server: r.server, Digest: sha256.Sum256([]byte(text))})
 	}
 	return cleaned(text), err
 }

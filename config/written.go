@@ -3,6 +3,8 @@ package config
 import (
 	"crypto/sha256"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // Written reads a text as Load does the file, but leaves every reference as it
@@ -25,13 +27,36 @@ func Written(file string, data []byte) (*Config, error) {
 	return b.cfg, nil
 }
 
+// Unreferenced is a value of a variable or a header for people: "***" where its
+// name says that it is a secret and the secret itself stands there, and without
+// what lets somebody in where it is a URL.
+func Unreferenced(name, value string) string {
+	switch {
+	case isSecretName(name) && value != "" && (!isReference(value) || strings.Contains(value, ":-")):
+		return Hidden
+	case isReference(value):
+		return value
+	default:
+		return hideURL(value)
+	}
+}
+
 // A SideFile is a file that was read because a configuration file names it: as
 // an envFile, or by ${file:path}.
 type SideFile struct {
 	File   string            // the configuration file
 	Named  string            // the path as it stands there, from the folder of File
+	Server string            // that it was read for; "" for a setting of the whole
 	Digest [sha256.Size]byte // of the text that was taken
 }
 
 // SideFiles are those that were read for this Config, in the order of reading.
 func (c *Config) SideFiles() []SideFile { return c.sides }
+
+// Path is where the file is.
+func (f SideFile) Path() string {
+	if filepath.IsAbs(f.Named) {
+		return f.Named
+	}
+	return filepath.Join(filepath.Dir(f.File), f.Named)
+}

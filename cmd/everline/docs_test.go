@@ -146,6 +146,8 @@ func scriptLine(t *testing.T, command string) string {
 		return command + "\n"
 	case command == "kill -9 PID":
 		return "kill9\n"
+	case strings.HasPrefix(command, "everline trust "):
+		return "exec " + command + " --yes\n" // the reader says so at a terminal
 	case strings.HasPrefix(command, "everline "):
 		return "exec " + command + "\n"
 	}

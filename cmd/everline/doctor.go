@@ -60,7 +60,10 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 	if o.Files, err = configFiles(f.configs); err != nil {
 		return err
 	}
-	if o.Config, err = config.LoadAs(f.format, o.Files...); err != nil {
+	if o.Config, err = config.LoadAs(f.format, o.Files...); err == nil {
+		err = checkOwned(o.Files, o.Config)
+	}
+	if err != nil {
 		return err
 	}
 	if o.Running == nil { // servers are going to be started

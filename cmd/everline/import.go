@@ -367,7 +367,7 @@ func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
 	}
 	listen := config.New().Listen
 	if files, err := configFiles(nil); err == nil {
-		cfg, err := config.Load(files...)
+		cfg, err := serveFlags{}.read(config.ReadFile, a.stateDir, files) // where clients are sent is not for anybody to say
 		if err != nil {
 			return "", err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -34,9 +34,7 @@ func newToolsDiff(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				pins.Changes = slices.DeleteFunc(pins.Changes, func(c admin.PinChange) bool {
-					return c.Server != want.Server || want.Tool != "" && c.Tool != want.Tool
-				})
+				pins.Changes = want.Concerned(pins.Changes)
 			}
 			if err := a.printPins(pins); err != nil {
 				return err
@@ -52,31 +50,51 @@ func newToolsDiff(a *app) *cobra.Command {
 }
 
 func newToolsApprove(a *app) *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use:   "approve [server[.tool]]",
 		Short: "Approve definitions as they are now",
-		Long: "Approve the definitions of one tool, of one server with its instructions, or of all servers, as they\n" +
-			"are now, and write the lock file. Look at them first: everline tools diff.",
+		Long: "Show the definitions of one tool, of one server with its instructions, or of all servers that are not as they\n" +
+			"were approved, ask, and then approve them as they are now, and write the lock file. Without a terminal nobody\n" +
+			"can be asked, and nothing is approved without --yes.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			var want admin.Approval
-			if len(args) == 1 {
-				var err error
-				if want, err = a.pinTarget(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-			}
-			done, err := a.client().Approve(cmd.Context(), want)
-			if err != nil {
+		RunE: runE(func(cmd *cobra.Command, args []string) error { return a.approve(cmd.Context(), args, yes) }),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, yesHelp)
+	return cmd
+}
+
+func (a *app) approve(ctx context.Context, args []string, yes bool) error {
+	var want admin.Approval
+	if len(args) == 1 {
+		var err error
+		if want, err = a.pinTarget(ctx, args[0]); err != nil {
+			return err
+		}
+	}
+	if !yes {
+		pins, err := a.client().Pins(ctx)
+		if err != nil {
+			return err
+		}
+		pins.Changes = want.Concerned(pins.Changes)
+		want.Seen = admin.Fingerprint(pins.Changes)
+		if len(pins.Changes) > 0 {
+			command := strings.Join(append([]string{"tools approve"}, args...), " ")
+			if err := a.confirm(command, "Approve this?", func(w io.Writer) { _ = showPins(w, pins) }); err != nil {
 				return err
 			}
-			if a.forMachines() {
-				return writeLine(a.out, done)
-			}
-			_, err = fmt.Fprintf(a.out, "%s approved\n", plural(done.Count, "definition"))
-			return err
-		}),
+		}
 	}
+	done, err := a.client().Approve(ctx, want)
+	if err != nil {
+		return err
+	}
+	if a.forMachines() {
+		return writeLine(a.out, done)
+	}
+	_, err = fmt.Fprintf(a.out, "%s approved\n", plural(done.Count, "definition"))
+	return err
 }
 
 // pinTarget reads server or server.tool, with the longest server name that
@@ -113,17 +131,22 @@ func (a *app) printPins(p admin.Pins) error {
 		}
 		return nil
 	}
+	return showPins(a.out, p)
+}
+
+// showPins writes what is not as it was approved.
+func showPins(w io.Writer, p admin.Pins) error {
 	var b strings.Builder
 	switch {
 	case p.Mode == "off":
 		b.WriteString("pins are off\n  try: write \"pins\": \"warn\" under \"everline\" in the configuration\n")
 	case len(p.Changes) == 0:
-		fmt.Fprintf(&b, "all definitions are as approved in %s\n", p.File)
+		fmt.Fprintf(&b, "all definitions are as approved in %s\n", printable(p.File))
 	}
 	for _, c := range p.Changes {
 		writeChange(&b, c)
 	}
-	_, err := fmt.Fprint(a.out, b.String())
+	_, err := fmt.Fprint(w, b.String())
 	return err
 }
 
@@ -136,7 +159,7 @@ func writeChange(b *strings.Builder, c admin.PinChange) {
 	if c.Tool == "" {
 		name = c.Server + ": the instructions"
 	}
-	fmt.Fprintf(b, "%s: %s", everline.Visible(name), changeTitles[c.What])
+	fmt.Fprintf(b, "%s: %s", printable(name), changeTitles[c.What])
 	if c.Withheld {
 		b.WriteString(", withheld")
 	}
@@ -169,7 +192,7 @@ func writeLeaf(b *strings.Builder, sign byte, path, value string) {
 	if path != "" {
 		path += ": "
 	}
-	fmt.Fprintf(b, "  %c %s\n", sign, everline.Visible(path+value))
+	fmt.Fprintf(b, "  %c %s\n", sign, printable(path+value))
 }
 
 // leaves are the values of a JSON text that hold no others, by their paths.

@@ -119,15 +119,18 @@ func defaultStateDir() string {
 	}
 }
 
+// usualNames are those of a configuration that is found without being named.
+var usualNames = [...]string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"}
+
 // configFiles are the files to read: those that were named, else the first
 // that exists of the usual ones.
 func configFiles(named []string) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil
 	}
-	usual := []string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"}
+	usual := usualNames[:]
 	if dir, err := os.UserConfigDir(); err == nil {
-		for _, name := range usual[:len(usual):len(usual)] {
+		for _, name := range usualNames {
 			usual = append(usual, filepath.Join(dir, "everline", name))
 		}
 	}

@@ -19,7 +19,7 @@ func TestScreenTakesNoOrders(t *testing.T) {
 	if err := a.printResult([]byte(raw)); err != nil {
 		t.Fatal(err)
 	}
-	if got := readScreen(t, person, "next"); strings.Contains(got, "\x1b") || !strings.Contains(got, "\ufffd[2Jb\r\nnext") {
+	if got := readScreen(t, person, "next"); strings.Contains(got, "\x1b") || !strings.Contains(got, "<U+001B>[2Jb\r\nnext") {
 		t.Errorf("the terminal got %q", got)
 	}
 	var piped bytes.Buffer

@@ -7,16 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 )
 
 // trustName is the file of the state folder that holds, by path, the digest of
@@ -24,41 +22,53 @@ import (
 const trustName = "trusted.json"
 
 // mustTrust tells whether a file needs the user's word before a command of it
-// is started: it was come across in the working folder, not named, and belongs
-// to a repository, so that anybody may have written it.
-func mustTrust(named []string, path string) bool {
-	if len(named) > 0 || inUserFolder(path) {
-		return false
-	}
-	found, err := repositories(path)
-	return err != nil || len(found) > 0
+// is started: it was come across, not named, and anybody may have written it,
+// since it came with the folder that the user works in.
+func mustTrust(named []string, path string) bool { return len(named) == 0 && !inUserFolder(path) }
+
+// markers are what a folder has that is the top of a repository.
+var markers = []string{".git", ".hg", ".jj", ".svn", ".bzr"}
+
+// A project is what a file came with: a repository, or a folder.
+type project struct {
+	folder     string
+	repository bool
 }
 
-// repositories are the folders of those that a file belongs to: above the path
-// to it, which may have links in it, and above the place where these lead.
-func repositories(path string) ([]string, error) {
+// projects are those that a file belongs to: by the path to it, which may have
+// links in it, and by the place where these lead.
+func projects(path string) ([]project, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	starts := []string{filepath.Dir(abs)}
+	all := []project{projectOf(filepath.Dir(abs))}
 	key, err := trustKey(path)
 	switch {
 	case err == nil:
-		starts = append(starts, filepath.Dir(key))
+		all = append(all, projectOf(filepath.Dir(key)))
 	case !errors.Is(err, fs.ErrNotExist): // in a folder that is not there yet
 		return nil, err
 	}
-	var found []string
-	for _, dir := range starts {
-		for up := ""; up != dir; up, dir = dir, filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
-				found = append(found, dir)
-				break
+	return all, nil
+}
+
+// projectOf is the repository around a folder, or the folder where there is none.
+func projectOf(dir string) project {
+	for at, below := dir, ""; at != below; below, at = at, filepath.Dir(at) {
+		for _, name := range markers {
+			if _, err := os.Lstat(filepath.Join(at, name)); err == nil {
+				return project{at, true}
 			}
 		}
 	}
-	return found, nil
+	return project{dir, false}
+}
+
+// fromRepository tells whether a file is in a repository.
+func fromRepository(path string) bool {
+	all, err := projects(path)
+	return err != nil || slices.ContainsFunc(all, func(p project) bool { return p.repository })
 }
 
 // inUserFolder tells whether the user has put a file where the own ones are, be
@@ -88,6 +98,9 @@ func userFolder() string {
 // since they were trusted. Once they are read, as cfg, it looks at what was read
 // beside them, too.
 func checkTrust(stateDir string, named, files []string, cfg *config.Config) error {
+	if err := checkOwned(files, cfg); err != nil {
+		return err
+	}
 	for _, path := range files {
 		if !mustTrust(named, path) {
 			continue
@@ -108,7 +121,7 @@ func checkTrust(stateDir string, named, files []string, cfg *config.Config) erro
 		why := ""
 		switch {
 		case !ok:
-			why = "it came with a repository, and nobody has said yet that its commands may be started"
+			why = "it came with " + cameWith(path) + ", and nobody has said yet that its commands may be started"
 		case !isTrusted(was, digest(data)):
 			why = "it has changed since it was trusted"
 		default:
@@ -128,6 +141,48 @@ func checkTrust(stateDir string, named, files []string, cfg *config.Config) erro
 	return nil
 }
 
+func cameWith(path string) string {
+	if fromRepository(path) {
+		return "a repository"
+	}
+	return "the folder"
+}
+
+// checkOwned refuses files that others could have written, whoever named them.
+// Of those that were read beside them, as cfg says, each costs the server that
+// it was read for.
+func checkOwned(files []string, cfg *config.Config) error {
+	for _, path := range files {
+		if err := owned.File(path); err != nil {
+			return unsafe(path, err)
+		}
+	}
+	if cfg == nil {
+		return nil
+	}
+	for _, side := range cfg.SideFiles() {
+		err := owned.File(side.Path())
+		if err == nil {
+			continue
+		}
+		at := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Name == side.Server && s.Origin.File == side.File })
+		switch {
+		case at >= 0 && cfg.Servers[at].Err == nil:
+			cfg.Servers[at].Err = unsafe(side.Named, err)
+		case side.Server == "":
+			return unsafe(side.Named, err)
+		}
+	}
+	return nil
+}
+
+// unsafe says that a file is not read, for the reason that package owned gives.
+func unsafe(path string, err error) *fault.Fault {
+	f := *fault.From(opConfig, err)
+	f.Op, f.Err = opConfig, fmt.Errorf("%s is not safe: %s", path, f.Text())
+	return &f
+}
+
 // A side is a file of a repository that was read with a configuration file of it.
 type side struct{ named, digest string }
 
@@ -137,7 +192,7 @@ func sidesOf(cfg *config.Config, path string) []side {
 	if cfg == nil {
 		return nil
 	}
-	roots, err := repositories(path)
+	roots, err := projects(path)
 	var all []side
 	for _, f := range cfg.SideFiles() {
 		if f.File == path && (err != nil || isBelow(roots, f)) {
@@ -147,21 +202,17 @@ func sidesOf(cfg *config.Config, path string) []side {
 	return all
 }
 
-// isBelow tells whether a file is in one of the folders, by its path or by
+// isBelow tells whether a file is in one of the projects, by its path or by
 // where that leads.
-func isBelow(roots []string, f config.SideFile) bool {
-	path := f.Named
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(f.File), path)
-	}
-	abs, err := filepath.Abs(path)
-	real, realErr := trustKey(path)
+func isBelow(roots []project, f config.SideFile) bool {
+	abs, err := filepath.Abs(f.Path())
+	real, realErr := trustKey(f.Path())
 	if err != nil || realErr != nil {
 		return true
 	}
 	for _, root := range roots {
 		for _, p := range []string{abs, real} {
-			if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
+			if rel, err := filepath.Rel(root.folder, p); err == nil && filepath.IsLocal(rel) {
 				return true
 			}
 		}
@@ -210,6 +261,11 @@ func digest(text []byte) string {
 func isTrusted(known, digest string) bool { return slices.Contains(strings.Fields(known), digest) }
 
 func readTrust(stateDir string) (map[string]string, error) {
+	if _, err := os.Stat(stateDir); err == nil {
+		if err := owned.Folder(stateDir); err != nil {
+			return nil, err // others could have trusted for us
+		}
+	}
 	path := filepath.Join(stateDir, trustName)
 	data, err := readEdited(path)
 	if err != nil {
@@ -232,8 +288,8 @@ func parseTrust(path string, data []byte) (map[string]string, error) {
 // editTrust changes what is trusted; an error of change leaves it as it is. The
 // folder held, if any, is one that this process has locked.
 func editTrust(stateDir, held string, change func(known map[string]string) error) error {
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
-		return fileFault("write", stateDir, err)
+	if err := owned.MakeFolder(stateDir); err != nil {
+		return err
 	}
 	path := filepath.Join(stateDir, trustName)
 	_, err := edit{path: path, held: held, change: func(was []byte) ([]byte, error) {
@@ -254,9 +310,9 @@ func editTrust(stateDir, held string, change func(known map[string]string) error
 }
 
 // untrusted is what to type before serve takes up a file that has changed; ""
-// for nothing.
+// for nothing, as where serve reads it only if it is named.
 func untrusted(path string) string {
-	if !mustTrust(nil, path) {
+	if !mustTrust(nil, path) || !fromRepository(path) && !slices.Contains(usualNames[:], filepath.Base(path)) {
 		return ""
 	}
 	return "everline trust " + path
@@ -269,7 +325,7 @@ var errNotTrusted = errors.New("it was not trusted")
 func (a *app) editTrusted(path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
 	remedy, failed := untrusted(path), error(nil)
 	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) {
-		if untrusted(path) == "" {
+		if !mustTrust(nil, path) {
 			return
 		}
 		if failed = a.keepTrust(path, was, text); failed == nil {
@@ -312,139 +368,4 @@ func (a *app) keepTrust(path string, was, text []byte) error {
 		known[key] = strings.Join(slices.Compact(all), " ")
 		return nil
 	})
-}
-
-func newTrust(a *app) *cobra.Command {
-	var revoke bool
-	cmd := &cobra.Command{
-		Use:   "trust [file]",
-		Short: "Let the commands of a project's configuration be started",
-		Long: "A configuration that serve comes across in a repository may start any program, and send your secrets anywhere,\n" +
-			"and anybody may have written it. Look at it, and say with this command that it may. A file that changes\n" +
-			"afterwards must be trusted again, but for changes by everline add and remove; files that are named with\n" +
-			"--config need no trust.",
-		Args: cobra.MaximumNArgs(1),
-		RunE: runE(func(_ *cobra.Command, args []string) error { return a.trust(args, revoke) }),
-	}
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "take the trust back")
-	return cmd
-}
-
-// A trusting is what everline trust has done with a file: its JSON.
-type trusting struct {
-	File    string    `json:"file"`
-	Trusted bool      `json:"trusted"`
-	Servers []reached `json:"servers"` // what the file names; empty with --revoke
-	Reads   []string  `json:"reads"`   // files of the repository that are read with it, and trusted with it
-}
-
-// reached is what a server starts, or where it is.
-type reached struct {
-	Name    string   `json:"name"`
-	Command []string `json:"command"` // with its arguments; empty for a URL
-	URL     *string  `json:"url"`     // null for a command
-	Sends   []string `json:"sends"`   // the names of the variables or headers that it gets
-}
-
-func (a *app) trust(named []string, revoke bool) error {
-	files, err := configFiles(named)
-	if err != nil {
-		return err
-	}
-	for _, path := range files {
-		t, err := a.trustFile(path, revoke)
-		if err == nil {
-			err = a.printTrust(t)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// trustFile trusts the text that it shows.
-func (a *app) trustFile(path string, revoke bool) (trusting, error) {
-	t := trusting{File: path, Trusted: !revoke, Servers: []reached{}, Reads: []string{}}
-	key, err := trustKey(path)
-	if err != nil {
-		return t, err
-	}
-	if revoke {
-		return t, editTrust(a.stateDir, "", func(known map[string]string) error {
-			delete(known, key)
-			return nil
-		})
-	}
-	data, err := config.ReadFile(path)
-	if err != nil {
-		return t, fileFault("read", path, err)
-	}
-	cfg, err := parsed(path, data)
-	if err != nil {
-		return t, err
-	}
-	if t.Servers, err = reaches(path, data, cfg); err != nil {
-		return t, err
-	}
-	for _, side := range sidesOf(cfg, path) {
-		if !slices.Contains(t.Reads, side.named) {
-			t.Reads = append(t.Reads, side.named)
-		}
-	}
-	return t, editTrust(a.stateDir, "", func(known map[string]string) error {
-		known[key] = strings.Join(digests(data, cfg, path), " ")
-		return nil
-	})
-}
-
-// reaches shows commands and URLs as they are written: a hidden part of them
-// could be what matters. What is in variables stays there.
-func reaches(path string, data []byte, cfg *config.Config) ([]reached, error) {
-	written, err := config.Written(path, data)
-	if err != nil {
-		return nil, err
-	}
-	all := []reached{}
-	for _, s := range written.Servers {
-		r, gets := reached{Name: s.Name, Command: []string{}}, s.Headers
-		if s.URL != "" {
-			r.URL = &s.URL
-		} else {
-			r.Command = append([]string{s.Command}, s.Args...)
-			gets = s.Env
-			if is, ok := cfg.Server(s.Name); ok && len(is.Env) > 0 {
-				gets = is.Env // with the names of its envFile
-			}
-		}
-		r.Sends = slices.AppendSeq([]string{}, maps.Keys(gets))
-		slices.Sort(r.Sends)
-		all = append(all, r)
-	}
-	return all, nil
-}
-
-func (a *app) printTrust(t trusting) error {
-	if a.forMachines() {
-		return writeLine(a.out, t)
-	}
-	if !t.Trusted {
-		_, err := fmt.Fprintf(a.out, "%s is not trusted any more\n", t.File)
-		return err
-	}
-	fmt.Fprintf(a.out, "%s is trusted; it starts or connects to:\n", t.File)
-	for _, r := range t.Servers {
-		where, what := strings.Join(r.Command, " "), "variables"
-		if r.URL != nil {
-			where, what = *r.URL, "headers"
-		}
-		if len(r.Sends) > 0 {
-			where += "  (" + what + ": " + strings.Join(r.Sends, ", ") + ")"
-		}
-		fmt.Fprintf(a.out, "  %s: %s\n", printable(r.Name), printable(where))
-	}
-	if len(t.Reads) > 0 {
-		fmt.Fprintf(a.out, "with what is in: %s\n", printable(strings.Join(t.Reads, ", ")))
-	}
-	return nil
 }

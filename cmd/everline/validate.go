@@ -54,7 +54,13 @@ func (a *app) validate(named []string, format string, strict bool) error {
 		texts[path], err = config.ReadFile(path)
 		return texts[path], err
 	}
+	if err := checkOwned(files, nil); err != nil {
+		return err
+	}
 	cfg, err := config.LoadFrom(read, a.newAsker().ask, format, files...)
+	if err == nil {
+		err = checkOwned(files, cfg)
+	}
 	if err != nil {
 		return err
 	}

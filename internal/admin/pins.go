@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -32,6 +34,29 @@ type PinChange struct {
 type Approval struct {
 	Server string `json:"server,omitempty"`
 	Tool   string `json:"tool,omitempty"`
+	// Seen is the Fingerprint of the changes that somebody has looked at:
+	// nothing is approved where others are due by now. "" approves what there is.
+	Seen string `json:"seen,omitempty"`
+}
+
+// Concerned are the changes that an approval is about.
+func (a Approval) Concerned(all []PinChange) []PinChange {
+	concerned := []PinChange{}
+	for _, c := range all {
+		if (a.Server == "" || c.Server == a.Server) && (a.Tool == "" || c.Tool == a.Tool) {
+			concerned = append(concerned, c)
+		}
+	}
+	return concerned
+}
+
+// Fingerprint is the same for the same changes alone.
+func Fingerprint(changes []PinChange) string {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(changes) // all of it can be encoded, and a hash takes everything
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Approved is the answer to an Approval.
@@ -41,14 +66,18 @@ type Approved struct {
 
 func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
 	cfg := a.opts.Hub.Config()
-	p := Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: []PinChange{}}
+	answer(w, http.StatusOK, Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: a.changes()})
+}
+
+func (a *API) changes() []PinChange {
+	all := []PinChange{}
 	for _, c := range a.opts.Hub.PinChanges() {
-		p.Changes = append(p.Changes, PinChange{
+		all = append(all, PinChange{
 			Server: c.Server, Tool: c.Tool, What: c.What, Withheld: c.Withheld,
 			Was: pinText(c.Tool, c.Was), Now: pinText(c.Tool, c.Now),
 		})
 	}
-	answer(w, http.StatusOK, p)
+	return all
 }
 
 // pinText is a definition as it is, or instructions as a string.
@@ -72,6 +101,13 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, ok := a.opts.Hub.Server(req.Server); req.Server != "" && !ok {
 		a.fail(w, a.noServer("approve", req.Server))
+		return
+	}
+	if req.Seen != "" && req.Seen != Fingerprint(req.Concerned(a.changes())) {
+		a.fail(w, &fault.Fault{
+			Kind: fault.Conflict, Op: "approve", Outcome: fault.NotSent, Remedy: "everline tools diff",
+			Err: errors.New("nothing was approved: the definitions have changed again since they were shown"),
+		})
 		return
 	}
 	n, err := a.opts.Hub.Approve(r.Context(), req.Server, req.Tool)

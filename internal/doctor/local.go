@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 	"github.com/everline/everline/internal/program"
 )
 
@@ -97,6 +99,11 @@ func (e *examination) system() {
 			return
 		}
 		probe = filepath.Dir(probe)
+	}
+	if err := owned.Folder(e.StateDir); probe == e.StateDir && err != nil {
+		f := fault.From("look", err)
+		e.say("state", "", Fail, f.Remedy, "%s", f.Text())
+		return
 	}
 	f, err := os.CreateTemp(probe, ".everline-doctor-*")
 	if err != nil {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/everline/everline/fault"
+)
+
+// yesHelp is the help of --yes.
+const yesHelp = "do not ask"
+
+// confirm shows something and asks whether to go on with a command of everline.
+// It fails where the user says anything but yes, and where there is nobody to
+// ask.
+func (a *app) confirm(command, question string, what func(io.Writer)) error {
+	in, ok := a.in.(*os.File)
+	ask := ok && onScreen(in) && inForeground(in)
+	switch {
+	case ask && (a.forMachines() || !onScreen(a.out)):
+		what(a.live()) // to whoever is asked
+	case a.forMachines():
+		what(a.err)
+	default:
+		what(a.out)
+	}
+	f := &fault.Fault{Kind: fault.Invalid, Op: command, Outcome: fault.NotSent, Err: errors.New("nothing was done: the answer was not yes")}
+	if !ask {
+		f.Err = errors.New("nothing was done: there is no terminal on which you could be asked")
+		f.Remedy = "look at what is shown, then: everline " + command + " --yes"
+		return f
+	}
+	fmt.Fprintf(a.live(), "%s [y/N] ", question)
+	if !saysYes(in) {
+		return f
+	}
+	return nil
+}
+
+// maxReply bounds what is read of an answer in bytes.
+const maxReply = 100
+
+// saysYes reads one line, and nothing of what was typed behind it.
+func saysYes(in io.Reader) bool {
+	var line []byte
+	for one := make([]byte, 1); len(line) < maxReply; {
+		n, err := in.Read(one)
+		if n == 1 && one[0] == '\n' {
+			reply := strings.ToLower(strings.TrimSpace(string(line)))
+			return reply == "y" || reply == "yes"
+		}
+		if err != nil {
+			return false // the end of the input is no answer
+		}
+		line = append(line, one[:n]...)
+	}
+	return false
+}

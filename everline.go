@@ -49,7 +49,9 @@ type Call struct {
 	// call (modern era); "".
 	LogLevel string
 	// Client is who the call is made for: what the server asks and logs during
-	// the call goes there, and to no other. nil: its requests are refused.
+	// the call goes there, and to no other. nil: its requests are refused, and no
+	// other client is asked while it is out on a connection that does not say
+	// whose a request is.
 	Client Client
 	// Session is whose life of a server serves the call, where the server's
 	// isolation is "session". nil: that of nobody in particular.

@@ -26,6 +26,8 @@ type deed struct {
 	echo       string        // the id in the result; valid if ok
 	value      int           // valid if ok
 	ran        int           // how often it is in the ledger
+	nobody     bool          // it is made without a Client
+	reached    []int         // the clients that were asked what the server asked for it
 }
 
 func (d *deed) String() string {
@@ -60,7 +62,7 @@ var ledgerModel = porcupine.Model{
 }
 
 // violations are what is wrong with a history: P3 and P5 by the model, P4 by
-// the clock. slack is what a busy machine may add to a deadline.
+// the clock, P10 by who was asked. slack is what a busy machine may add to a deadline.
 func violations(history []*deed, slack time.Duration) []string {
 	var bad []string
 	ops := make([]porcupine.Operation, 0, len(history))
@@ -70,6 +72,11 @@ func violations(history []*deed, slack time.Duration) []string {
 		}
 		if d.end-d.begun > d.limit+slack {
 			bad = append(bad, fmt.Sprintf("P4: answered %s after its deadline: %s", d.end-d.begun-d.limit, d))
+		}
+		for _, client := range d.reached {
+			if d.nobody || client != d.client {
+				bad = append(bad, fmt.Sprintf("P10: client %d was asked for %s", client, d))
+			}
 		}
 		op := porcupine.Operation{ClientId: d.client, Input: d, Call: int64(d.begun), Return: int64(d.end)}
 		if d.outcome != "ok" && d.outcome != "not_sent" {

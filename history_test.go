@@ -35,6 +35,7 @@ const (
 type ledger struct {
 	dir   string
 	lines atomic.Uint64 // of this process
+	talk  sync.Mutex    // held where a question is sent, and where a ping is answered
 }
 
 func (l *ledger) file() string { return filepath.Join(l.dir, "ledger") }
@@ -89,6 +90,8 @@ const hungPings = 4
 func (l *ledger) script(s *mcptest.Server) {
 	var hung atomic.Int64
 	mayHang := func(*mcptest.Request) *mcptest.Reply {
+		l.talk.Lock() // what is asked for a call comes before the proof that its cancel was read
+		defer l.talk.Unlock()
 		if hung.Add(-1) >= 0 {
 			return &mcptest.Reply{Hang: true}
 		}
@@ -123,7 +126,14 @@ func (l *ledger) script(s *mcptest.Server) {
 			n = l.bump(o.ID)
 		}
 		rep := &mcptest.Reply{Result: fmt.Sprintf(`{"content":[],"structuredContent":{"id":%q,"n":%d}}`, o.ID, n)}
+		if deed, ok := strings.CutPrefix(o.Fault, "ask for "); ok {
+			l.ask(s, r, deed)
+			rep.Delay = 50 * time.Millisecond
+		}
 		switch o.Fault {
+		case "ask":
+			l.ask(s, r, o.ID)
+			rep.Delay = 50 * time.Millisecond // time for the answer
 		case "cut after":
 			rep.Cut = true
 		case "exit after":
@@ -186,11 +196,11 @@ func stages() []stage {
 	common := []string{"cut before", "cut after", "exit after", "hang before", "hang after", "slow", "slow", "garbage", "twice", "own error", "kill", "reconnect"}
 	gateways := append([]string{"503 after"}, common...)
 	return []stage{
-		{"stdio", mcptest.Legacy, common},
-		{"http", mcptest.Legacy, append([]string{"404", "404"}, gateways...)},
+		{"stdio", mcptest.Legacy, append([]string{"ask", "ask", "ask"}, common...)},
+		{"http", mcptest.Legacy, append([]string{"404", "404", "ask", "ask"}, gateways...)},
 		{"stdio", mcptest.Modern, common},
 		{"http", mcptest.Modern, gateways},
-		{"sse", mcptest.Legacy, common},
+		{"sse", mcptest.Legacy, append([]string{"ask", "ask", "ask"}, common...)},
 	}
 }
 
@@ -202,6 +212,8 @@ type round struct {
 	srv   *mcptest.Server // nil over stdio
 	hub   *everline.Hub
 	t0    time.Time
+	asks  asks
+	quiet sync.RWMutex // held by who wants to be alone with the server
 }
 
 func newRound(t *testing.T, st stage, ours map[string]any) *round {
@@ -248,15 +260,18 @@ func (r *round) play(seed uint64) []*deed {
 		clients.Go(func() {
 			rnd := rand.New(rand.NewPCG(seed, uint64(c)))
 			for i := range historyCalls {
-				d := &deed{client: c, id: fmt.Sprintf("c%d-%d", c, i), peek: rnd.IntN(3) == 0}
+				d := &deed{client: c, id: fmt.Sprintf("c%d-%d", c, i), peek: rnd.IntN(3) == 0, nobody: c >= historyClients-historyNobodies}
 				d.limit = time.Duration(250+rnd.IntN(1500)) * time.Millisecond
 				mischief := ""
 				if rnd.IntN(4) == 0 {
 					mischief = r.stage.faults[rnd.IntN(len(r.stage.faults))]
 				}
-				r.do(d, mischief)
+				all := r.amongOthers(d, mischief)
+				if r.stage.asks() && rnd.IntN(5) == 0 {
+					all = append(all, r.alone(d, rnd.IntN(2) == 0)...)
+				}
 				mu.Lock()
-				history = append(history, d)
+				history = append(history, all...)
 				mu.Unlock()
 			}
 		})
@@ -281,6 +296,7 @@ func (r *round) count(history []*deed) []*deed {
 	}
 	for _, d := range history {
 		d.ran = ran[d.id]
+		d.reached = r.asks.of(d.id)
 	}
 	return history
 }
@@ -311,6 +327,7 @@ func (r *round) do(d *deed, mischief string) {
 	d.begun = time.Since(r.t0)
 	raw, err := r.hub.Call(ctx, &everline.Call{
 		Method: "tools/call", Name: name, Params: []byte(fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args)),
+		Client: r.asks.client(d),
 	})
 	d.end = time.Since(r.t0)
 	d.answers++
@@ -350,7 +367,7 @@ func (r *round) kill() {
 // time, and no answer of an older life came to a newer call.
 func TestHistoriesOfRandomFaults(t *testing.T) {
 	all := stages()
-	outcomes := map[string]int{}
+	outcomes, reached := map[string]int{}, map[string]int{}
 	for i := range *historyRounds {
 		st, seed := all[i%len(all)], *historySeed+uint64(i)
 		t.Run(fmt.Sprintf("%s-%d-seed%d", st.transport, st.era, seed), func(t *testing.T) {
@@ -360,12 +377,17 @@ func TestHistoriesOfRandomFaults(t *testing.T) {
 			}
 			for _, d := range history {
 				outcomes[d.outcome]++
+				reached[st.transport] += len(d.reached)
 			}
 		})
 	}
 	t.Logf("outcomes of %d rounds: %v", *historyRounds, outcomes)
 	if outcomes["ok"] == 0 || *historyRounds >= 10 && outcomes["unknown"] == 0 {
 		t.Errorf("the faults had no effect: %v", outcomes)
+	}
+	t.Logf("questions that reached their clients: %v", reached)
+	if *historyRounds >= 10 && (reached["stdio"] == 0 || reached["http"] == 0 || reached["sse"] == 0) {
+		t.Errorf("nobody was asked: %v", reached)
 	}
 }
 
@@ -380,6 +402,18 @@ func TestHistoryCheckerFindsViolations(t *testing.T) {
 		history := r.count([]*deed{d})
 		if bad := violations(history, 5*time.Second); len(bad) != 1 || d.ran != 2 || d.outcome != "ok" {
 			t.Errorf("%s: %q", d, bad)
+		}
+	})
+	t.Run("asked the wrong one", func(t *testing.T) {
+		for _, theirs := range []*deed{{client: 1, id: "theirs"}, {id: "theirs", nobody: true}} {
+			r := newRound(t, stages()[0], nil)
+			ours := &deed{id: "ours", limit: soon}
+			r.do(ours, "ask for "+theirs.id) // whoever is in flight seems to be meant
+			theirs.outcome, theirs.answers = "not_sent", 1
+			history := r.count([]*deed{ours, theirs})
+			if bad := violations(history, 5*time.Second); len(bad) != 1 || !strings.Contains(bad[0], "P10") {
+				t.Errorf("%s\n%s: %q", ours, theirs, bad)
+			}
 		}
 	})
 	good := func() []*deed {
@@ -403,6 +437,8 @@ func TestHistoryCheckerFindsViolations(t *testing.T) {
 		"unknown, ran twice":   func(h []*deed) { h[1].ran = 2 },
 		"no answer":            func(h []*deed) { h[4].answers = 0 },
 		"after its deadline":   func(h []*deed) { h[4].end = 200 },
+		"asked another":        func(h []*deed) { h[0].reached = []int{7} },
+		"asked for nobody":     func(h []*deed) { h[1].nobody, h[1].reached = true, []int{0} },
 		"before it was called": func(h []*deed) { h[0].begun, h[0].end = 60, 70 },
 	} {
 		h := good()

@@ -206,7 +206,11 @@ func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string, own 
 	if s == nil {
 		return fault.New(fault.NotFound, method, "no server is called "+at.server+", or the life that was asked has ended")
 	}
-	_, err := s.Call(ctx, &slot.Request{Method: method, Name: uri, Params: uriParams(uri), Own: own}, config.ReplayAlways)
+	c := &slot.Request{Method: method, Name: uri, Params: uriParams(uri), Own: own}
+	if at.of != nil {
+		c.Client = at.of.Client // the life is for it alone
+	}
+	_, err := s.Call(ctx, c, config.ReplayAlways)
 	return err
 }
 

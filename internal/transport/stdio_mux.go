@@ -186,6 +186,12 @@ func (m *linkMux) deliverLarge(frame []byte) bool {
 // settle gives an answer to the call that waits for it.
 func (m *linkMux) settle(msg wire.Message) {
 	id, isInt := wire.ParseID(msg.ID)
+	late := false
+	defer func() { // behind the unlock
+		if late && m.inbound != nil {
+			m.inbound(Inbound{Msg: msg})
+		}
+	}()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if w := m.waiters[id]; isInt && w != nil {
@@ -198,7 +204,8 @@ func (m *linkMux) settle(msg wire.Message) {
 	}
 	m.strays++
 	if isInt && m.used && m.lowest <= id && id <= m.newest {
-		return // late: its call was given up
+		late = true // its call was given up
+		return
 	}
 	if m.oneWay > 0 && msg.Error != nil && (msg.ID == nil || wire.IsNull(msg.ID)) {
 		m.oneWay-- // some servers refuse a notification with an error

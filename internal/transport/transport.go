@@ -40,8 +40,8 @@ type Request struct {
 	Stream bool
 }
 
-// An Inbound is a message from the server that answers no waiting Call:
-// a notification or a request.
+// An Inbound is a message from the server that answers no waiting Call: a
+// notification, a request, or the late answer to a Call that was given up.
 type Inbound struct {
 	Msg wire.Message
 	// Of is the id of the request on whose own stream the message came, or 0

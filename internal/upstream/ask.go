@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/transport"
@@ -37,8 +36,7 @@ const (
 	notifyMessage  = "notifications/message"
 	notifyComplete = "notifications/elicitation/complete"
 
-	maxAsks   = 256 // requests of one server that wait for clients
-	maxGhosts = 256
+	maxAsks = 256 // requests of one server that wait for clients
 )
 
 // sharedCapabilities are what a connection for all clients is offered by
@@ -62,12 +60,6 @@ func (u *Upstream) capabilities() []byte {
 		return []byte(httpCapabilities)
 	}
 	return []byte(otherCapabilities)
-}
-
-// flown is one call in flight.
-type flown struct {
-	*Call
-	ctx context.Context // of the caller
 }
 
 // serverRequest answers every request of the server: a ping with a sign of
@@ -99,7 +91,7 @@ func (u *Upstream) refuse(l *link, m *wire.Message, text string) {
 // forward puts a request to the client whose call it belongs to, in the
 // background, and sends back what the client says.
 func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
-	c, why := u.owner(of)
+	c, why := u.owner(of, m.Params)
 	if c == nil {
 		u.refuse(l, m, why)
 		return
@@ -158,107 +150,6 @@ func reply(ctx context.Context, m *wire.Message, result []byte, err error) []byt
 	}
 }
 
-// errNotTold says what to do where the owner of a request is not certain.
-const errNotTold = "the connection is shared by several clients, and whose call this request belongs to cannot be told: " +
-	"go on without it, or take the value as an argument of the tool"
-
-// owner is the call that something the server says by itself belongs to; nil,
-// and why, where that is not certain. It is certain by the stream that it came
-// on, and else only while one client alone has called.
-func (u *Upstream) owner(of int64) (*flown, string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.opts.Owner != nil {
-		return u.ownersLocked(of), ""
-	}
-	if of != 0 {
-		c := u.calls[of]
-		if c == nil {
-			return nil, "the call that this request belongs to is over"
-		}
-		if c.Client == nil {
-			return nil, "this client serves no requests"
-		}
-		return c, ""
-	}
-	var newest *flown
-	var last int64
-	for id, c := range u.calls {
-		if c.Client == nil {
-			continue // of everline itself, or of a program that serves no requests
-		}
-		if newest != nil && c.Client.ID() != newest.Client.ID() {
-			return nil, errNotTold
-		}
-		if newest == nil || id > last {
-			newest, last = c, id
-		}
-	}
-	if newest == nil {
-		return nil, "no call is in flight that this request could belong to"
-	}
-	if u.hauntedLocked(newest.Client.ID()) {
-		return nil, errNotTold
-	}
-	return newest, ""
-}
-
-// ownersLocked is owner on a life that is for one client alone: the call of the
-// stream, else the newest, else none but the client itself.
-func (u *Upstream) ownersLocked(of int64) *flown {
-	if c := u.calls[of]; c != nil && c.Client != nil {
-		return c
-	}
-	var newest *flown
-	var last int64
-	for id, c := range u.calls {
-		if c.Client != nil && (newest == nil || id > last) {
-			newest, last = c, id
-		}
-	}
-	if newest == nil {
-		return &flown{&Call{Client: u.opts.Owner}, u.life}
-	}
-	return newest
-}
-
-// hauntedLocked tells whether the server may still work on a call that another
-// client has given up.
-func (u *Upstream) hauntedLocked(id uint64) bool {
-	now := time.Since(u.born)
-	if now < u.blurred {
-		return true
-	}
-	for client, until := range u.ghosts {
-		switch {
-		case now >= until:
-			delete(u.ghosts, client)
-		case client != id:
-			return true
-		}
-	}
-	return false
-}
-
-// haunt remembers the client of a call that was given up, for as long as a call
-// may take: the server may still work on it, and ask.
-func (u *Upstream) haunt(c *Call) {
-	if c.Client == nil || u.opts.Owner != nil || u.era.Transport == transport.HTTP {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	until := time.Since(u.born) + u.opts.Server.CallTimeout
-	if len(u.ghosts) >= maxGhosts {
-		clear(u.ghosts)
-		u.blurred = until
-	}
-	if u.ghosts == nil {
-		u.ghosts = map[uint64]time.Duration{}
-	}
-	u.ghosts[c.Client.ID()] = until
-}
-
 func (u *Upstream) beginAsk(id string, cancel context.CancelFunc) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -297,7 +188,7 @@ func (u *Upstream) withdrawn(rawID []byte) bool {
 func (u *Upstream) message(of int64, params []byte) {
 	modern := u.modern.Load()
 	if of != 0 || modern {
-		c, _ := u.owner(of)
+		c, _ := u.owner(of, nil)
 		switch {
 		case c != nil:
 			c.Client.Notify(notifyMessage, params)
@@ -342,18 +233,6 @@ func (u *Upstream) completed(params []byte) {
 		return
 	}
 	c.Notify(notifyComplete, params)
-}
-
-// calledFor tells whether any client has a call in flight.
-func (u *Upstream) calledFor() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, c := range u.calls {
-		if c.Client != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // errForeign is a retry toward a server that never asked for input.

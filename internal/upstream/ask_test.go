@@ -101,7 +101,9 @@ func TestRequestsWhoseOwnerIsNotCertainAreRefusedWithTheRemedy(t *testing.T) {
 func TestRequestsOfACallThatWasGivenUpReachNobodyElse(t *testing.T) {
 	for _, after := range []time.Duration{defaultCallTimeout - time.Second, defaultCallTimeout + time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			u, _ := inMemory(t, questioner(t, mcptest.Config{}))
+			s := questioner(t, mcptest.Config{})
+			s.On("ping", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Hang: true} }) // busy: it has not read the cancel
+			u, _ := inMemory(t, s, func(o *Options) { o.Server.PingAfter = -1 })
 			ann, bob := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()

@@ -165,6 +165,7 @@ func (u *Upstream) request(ctx context.Context, c *Call) (wire.Message, *fault.F
 	}
 	u.hear()
 	u.tail(id, c, msg.Result)
+	u.followTask(c, &msg)
 	return msg, nil
 }
 
@@ -208,6 +209,7 @@ func (u *Upstream) enter(ctx context.Context, id int64, c *Call) *fault.Fault {
 		u.asked = time.Since(u.born)
 	}
 	u.calls[id] = &flown{c, ctx}
+	u.clientSeenLocked(c)
 	u.armSilenceLocked()
 	return nil
 }
@@ -224,13 +226,15 @@ func (u *Upstream) leave(id int64) {
 // is decided.
 func (u *Upstream) failed(ctx context.Context, c *Call, req *transport.Request, sent time.Duration, err error) *fault.Fault {
 	f := u.blame(req.Method, err)
+	if f.Outcome == fault.Unknown {
+		u.abandonCall(req.ID, c)
+	}
 	switch f.Kind {
 	case fault.Canceled, fault.Deadline:
 		if u.life.Err() != nil {
 			return u.cut(f)
 		}
 		if f.Outcome != fault.NotSent {
-			u.haunt(c)
 			u.tellCancelled(req.ID, f.Kind)
 			if f.Kind == fault.Deadline {
 				u.overdue(sent)
@@ -286,12 +290,16 @@ func (u *Upstream) tellCancelled(id int64, kind fault.Kind) {
 func (u *Upstream) sendCancelled(id int64, reason string) {
 	params := wire.AppendInt([]byte(`{"requestId":`), id)
 	params = wire.AppendString(append(params, `,"reason":`...), reason)
-	u.send(u.link, wire.AppendNotification(nil, "notifications/cancelled", append(params, '}')))
+	u.sendThen(u.link, wire.AppendNotification(nil, "notifications/cancelled", append(params, '}')), func() { u.proveCancel(id) })
 }
 
 // send writes a frame in the background, within sendTimeout. What is over the
 // bound of sends on their way is dropped: the peer reads nothing then.
-func (u *Upstream) send(l *link, frame []byte) {
+func (u *Upstream) send(l *link, frame []byte) { u.sendThen(l, frame, func() {}) }
+
+// sendThen is send, and calls then, which does not wait, when the frame was
+// written.
+func (u *Upstream) sendThen(l *link, frame []byte, then func()) {
 	u.mu.Lock()
 	full := u.sends >= maxSends
 	if !full {
@@ -308,7 +316,9 @@ func (u *Upstream) send(l *link, frame []byte) {
 		defer cancel()
 		select {
 		case <-l.ready:
-			_ = l.conn.Send(ctx, frame) // a link that is broken says so by itself
+			if l.conn.Send(ctx, frame) == nil { // a link that is broken says so by itself
+				then()
+			}
 		case <-ctx.Done():
 		}
 	})

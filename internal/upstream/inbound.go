@@ -16,6 +16,8 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 		u.serverRequest(l, in.Of, m)
 	case m.IsNotification():
 		u.notification(in.Of, m)
+	case m.IsResponse():
+		u.lateAnswer(m)
 	default:
 		u.ignored.Add(1)
 	}

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"time"
+
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -19,6 +21,9 @@ func (u *Upstream) taskChanged(params []byte) {
 	if !ok {
 		u.ignored.Add(1)
 		return
+	}
+	if over(params) {
+		u.forgetTask(id)
 	}
 	if u.opts.Updated != nil {
 		u.opts.Updated(TaskPrefix+id, params)
@@ -57,4 +62,61 @@ func (u *Upstream) tail(id int64, c *Call, result []byte) {
 		}
 		delete(u.tails, oldest)
 	}
+}
+
+const (
+	metaRelated = "io.modelcontextprotocol/related-task"
+
+	longestTask = 24 * time.Hour // for which its client is remembered
+)
+
+// followTask remembers whose a task is while it goes on: its server may ask
+// when the call that began it has long been answered (2025-11-25
+// basic/utilities/tasks).
+func (u *Upstream) followTask(c *Call, m *wire.Message) {
+	if u.era.Modern {
+		return
+	}
+	state := wire.Get(m.Result, "task")
+	id, began := wire.Text(wire.Get(state, "taskId"))
+	switch {
+	case c.Method == methodCallTool && began && !over(state):
+		u.addTask(id, u.clientOf(c), state)
+	case c.Method == "tasks/result", (c.Method == "tasks/get" || c.Method == "tasks/cancel") && over(m.Result):
+		u.forgetTask(c.Name)
+	}
+}
+
+// over tells whether a task has ended.
+func over(state []byte) bool {
+	switch status, _ := wire.Text(wire.Get(state, "status")); status {
+	case "completed", "failed", "cancelled":
+		return true
+	default:
+		return false
+	}
+}
+
+func (u *Upstream) addTask(id string, client uint64, state []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	keep := u.opts.Server.CallTimeout
+	if ms, ok := wire.Int(wire.Get(state, "ttl")); ok && ms > 0 {
+		keep = time.Duration(min(ms, longestTask.Milliseconds())) * time.Millisecond
+	}
+	until := time.Since(u.born) + keep
+	if len(u.tasks) >= maxTasks {
+		clear(u.tasks)
+		u.overflowUntil = max(u.overflowUntil, until)
+	}
+	if u.tasks == nil {
+		u.tasks = map[string]*openTask{}
+	}
+	u.tasks[id] = &openTask{client, until}
+}
+
+func (u *Upstream) forgetTask(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tasks, id)
 }

@@ -91,7 +91,8 @@ type Call struct {
 	// Capabilities are what the client has declared to serve, for a modern
 	// server, where Params do not say it themselves; nil for nothing.
 	Capabilities []byte
-	// Client is who the call is made for; nil: somebody who serves no requests.
+	// Client is who the call is made for. nil: somebody who serves no requests;
+	// what the server asks for during the call is refused, and put to no other.
 	Client Client
 
 	// What follows is the slot's; an upstream does not look at it.
@@ -163,11 +164,10 @@ type Upstream struct {
 	asks    map[string]context.CancelFunc // requests of the server that wait for clients, by raw id
 	tails   map[int64]*Call               // answered with a task, whose progress goes on; see tail
 	visits  map[string]Client             // who was sent to a URL, by elicitation id
-	ghosts  map[uint64]time.Duration      // clients whose call was given up, and until when, since born, the server may work on it
-	blurred time.Duration                 // until then, since born, there were more ghosts than could be kept
-	asked   time.Duration                 // since born: when a call was last sent while no other waited
-	pinging bool                          // a silence timer is armed, or pings are running
-	knocks  bool                          // pings are running
+	owners
+	asked   time.Duration // since born: when a call was last sent while no other waited
+	pinging bool          // a silence timer is armed, or pings are running
+	knocks  bool          // pings are running
 	silence *time.Timer
 	doubt   *doubt  // the suspicion that is being decided
 	known   [4]bool // a kind that was listed on this life

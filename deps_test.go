@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"internal/wire":      {},
 	"config":             {"fault"},
 	"event":              {"fault"},
-	"internal/catalog":   {"internal/visible", "config", "fault"},
+	"internal/catalog":   {"internal/wire", "internal/visible", "config", "fault"},
 	"internal/transport": {"internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},

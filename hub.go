@@ -120,6 +120,7 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 		Answered:     answered,
 		Method:       c.Method,
 		Name:         t.Name,
+		Sent:         t.Sent,
 		Params:       c.Params,
 		Headers:      t.Headers,
 		Progress:     c.Progress,

@@ -129,11 +129,12 @@ func (o Outcome) String() string {
 	}
 }
 
-// RPCError is a JSON-RPC error object exactly as the server sent it.
+// RPCError is a JSON-RPC error object exactly as the server sent it; where
+// JSON-RPC does not allow what it sent, one that is allowed, with that as data.
 type RPCError struct {
 	Code    int64
 	Message string
-	Raw     []byte // the whole error object, verbatim
+	Raw     []byte // the whole error object
 }
 
 func (e *RPCError) Error() string {

@@ -90,6 +90,29 @@ func BenchmarkRead200Tools(b *testing.B) {
 	}
 }
 
+// Tools as servers really have them: references, patterns, output schemas.
+func BenchmarkRead1000RichTools(b *testing.B) {
+	const schema = `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{` +
+		`"path":{"type":"string","description":"Where it is, below the root of what the server may see","pattern":"^[\\w./-]+$","minLength":1},` +
+		`"mode":{"enum":["read","write"],"default":"read"},"limit":{"type":"integer","minimum":1,"maximum":1000},` +
+		`"filter":{"anyOf":[{"$ref":"#/$defs/Filter"},{"type":"null"}]},"tags":{"type":"array","items":{"type":"string"}}},` +
+		`"$defs":{"Filter":{"type":"object","properties":{"field":{"type":"string"},"not":{"$ref":"#/$defs/Filter"}}}},` +
+		`"required":["path"],"additionalProperties":false}`
+	var all []string
+	for i := range 1000 {
+		all = append(all, fmt.Sprintf(`{"name":"tool_%d","description":%q,"annotations":{"readOnlyHint":true},"inputSchema":%s,"outputSchema":%[3]s}`,
+			i, strings.Repeat("what it does ", 20), schema))
+	}
+	page := []byte(`{"tools":[` + strings.Join(all, ",") + `]}`)
+	b.SetBytes(int64(len(page)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if items, _, said, err := Read(Tools, page); err != nil || len(items) != 1000 || said != nil {
+			b.Fatal(err, said)
+		}
+	}
+}
+
 func TestLookupsDoNotAllocate(t *testing.T) {
 	table := Merge(park(3, 3), Naming{})
 	table.Array(Tools)

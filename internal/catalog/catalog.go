@@ -35,6 +35,9 @@ type Item struct {
 	// of a resource, the URI template of a template.
 	Name string
 	Raw  []byte // the whole object as the server sent it; mended where Read had to
+	// Sent is the name as JSON that the server knows, where that is no text and
+	// Name has U+FFFD for it; else nil.
+	Sent []byte
 	Hints
 	Headers []HeaderParam // tools: arguments that are mirrored in Mcp-Param-* headers
 	// BadHeaders is why the x-mcp-header annotations of a tool break the

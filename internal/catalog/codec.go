@@ -58,6 +58,7 @@ func (w *writer) catalog(c *Catalog) {
 func (w *writer) item(i *Item) {
 	w.text(i.Name)
 	w.bytes(i.Raw)
+	w.bytes(i.Sent)
 	w.flag(i.ReadOnly)
 	w.flag(i.Idempotent)
 	w.text(i.BadHeaders)
@@ -73,6 +74,7 @@ func (w *writer) item(i *Item) {
 type reader struct {
 	b   []byte
 	bad bool
+	old bool // of version 2, whose items have no Sent
 }
 
 func (r *reader) uint() uint64 {
@@ -147,6 +149,9 @@ func (r *reader) catalog() *Catalog {
 
 func (r *reader) item() Item {
 	i := Item{Name: r.text(), Raw: r.bytes()}
+	if !r.old {
+		i.Sent = r.bytes()
+	}
 	i.ReadOnly = r.flag()
 	i.Idempotent = r.flag()
 	i.BadHeaders = r.text()

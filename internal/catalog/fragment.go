@@ -39,6 +39,7 @@ type piece struct {
 	all       []Listed
 	targets   map[string]Target // tools and prompts, by exposed name
 	templates []template        // templates, by item
+	sent      map[string][]byte // Item.Sent of resources, by URI, where there is one
 	conflicts []Conflict
 	text      []byte // the listed items, joined by commas
 	ends      []int  // where each listed item ends in text
@@ -152,7 +153,7 @@ func (p *piece) publish(key fragmentKey, k Kind, rules config.Tools, claims map[
 			replay = key.Replay
 		}
 		p.targets[c.name] = Target{
-			Server: key.Server, Name: item.Name, Hints: item.Hints, Headers: item.Headers, Replay: replay,
+			Server: key.Server, Name: item.Name, Sent: item.Sent, Hints: item.Hints, Headers: item.Headers, Replay: replay,
 		}
 		p.all = append(p.all, Listed{
 			Exposed: c.name, Server: key.Server, Item: item, Hidden: matches(rules.Hide, item.Name),
@@ -178,6 +179,12 @@ func (p *piece) keep(key fragmentKey, k Kind) {
 			continue
 		}
 		seen[item.Name] = true
+		if item.Sent != nil {
+			if p.sent == nil {
+				p.sent = map[string][]byte{}
+			}
+			p.sent[item.Name] = item.Sent
+		}
 		p.all = append(p.all, Listed{Exposed: item.Name, Server: key.Server, Item: item})
 	}
 }
@@ -209,7 +216,7 @@ func (p *piece) encode(k Kind) {
 
 // without returns the piece without the items of these URIs.
 func (p *piece) without(shadowed map[string]bool) *piece {
-	q := &piece{server: p.server, replay: p.replay, conflicts: p.conflicts}
+	q := &piece{server: p.server, replay: p.replay, conflicts: p.conflicts, sent: p.sent}
 	begin := 0
 	for i, l := range p.all {
 		item := p.text[begin:p.ends[i]]

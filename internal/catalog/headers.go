@@ -41,16 +41,14 @@ func (r *headerReader) schema(raw []byte, path []string, reachable bool, depth i
 		r.param(&o, value, path, reachable)
 	}
 	for _, m := range o.members {
-		switch {
+		switch k := keywords[m.key]; {
 		case m.key == "properties":
 			r.named(m.value, path, reachable, depth)
-		case slices.Contains(schemaMaps, m.key):
+		case k == schemaMap, k == patternMap, k == dependencyMap:
 			r.named(m.value, path, false, depth)
-		case slices.Contains(schemaOnes, m.key), slices.Contains(schemaLists, m.key):
-			r.schema(m.value, path, false, depth+1)
-			all, _ := elements(m.value)
-			for _, e := range all {
-				r.schema(e, path, false, depth+1)
+		case k == schemaOne, k == schemaList, k == itemsValue:
+			for _, sub := range k.schemas(m.value) {
+				r.schema(sub, path, false, depth+1)
 			}
 		}
 	}

@@ -2,11 +2,12 @@ package catalog
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
 )
 
 // Read reads one page of a list result. It keeps items byte for byte, but for
@@ -19,7 +20,15 @@ import (
 // The error, of kind Protocol, means that there is no list at all. A list that
 // is null is read as empty: that is how servers in Go say "none".
 func Read(kind Kind, result []byte) (items []Item, next []byte, warnings []string, err error) {
-	if !json.Valid(result) {
+	return ReadSent(kind, result, nil)
+}
+
+// ReadSent is Read for a result in which what is no text has been replaced by
+// U+FFFD. sent is the result as it came: servers know their items by the names
+// that they gave them.
+func ReadSent(kind Kind, result, sent []byte) (items []Item, next []byte, warnings []string, err error) {
+	traits, ok := wire.Inspect(result)
+	if !ok {
 		return nil, nil, nil, fault.New(fault.Protocol, kind.Method(), "the result is not JSON")
 	}
 	o, ok := parseObject(result)
@@ -35,8 +44,13 @@ func Read(kind Kind, result []byte) (items []Item, next []byte, warnings []strin
 	if !ok {
 		return nil, nil, nil, fault.New(fault.Protocol, kind.Method(), "the result has no array "+kind.String())
 	}
+	originals := slices.Collect(wire.Elements(wire.Get(sent, kind.String())))
 	for i, raw := range raws {
-		item, said, kept := readItem(kind, raw)
+		r := itemReader{kind: kind, traits: traits}
+		if len(originals) == len(raws) {
+			r.sent = originals[i]
+		}
+		item, said, kept := r.read(raw)
 		if said != "" {
 			warnings = append(warnings, kind.label(item.Name, i)+": "+said)
 		}
@@ -127,35 +141,85 @@ func (n *notes) String() string {
 	return s
 }
 
-// readItem reads one item. said is what was mended or why it is not kept.
-func readItem(kind Kind, raw []byte) (item Item, said string, kept bool) {
+// An itemReader reads one item.
+type itemReader struct {
+	kind   Kind
+	traits wire.Traits // of the page
+	sent   []byte      // the item as it came, where text in the page was replaced; else nil
+	notes  notes
+}
+
+// read reads one item. said is what was mended or why it is not kept.
+func (r *itemReader) read(raw []byte) (item Item, said string, kept bool) {
 	o, ok := parseObject(raw)
 	if !ok {
 		return Item{}, "not an object; dropped", false
 	}
-	id := identifier(kind)
+	id, n := identifier(r.kind), &r.notes
 	item.Name = text(o.get(id))
 	if item.Name == "" {
 		return Item{}, "has no " + id + "; dropped", false
 	}
-	var n notes
+	if r.kind == Resources {
+		if why := notURI(item.Name); why != "" {
+			return item, "its URI " + why + "; dropped", false
+		}
+	}
+	r.original(&item, &o, raw)
 	if o.count(id) > 1 {
 		n.add("%s is given more than once; the last one counts", id)
 		o.set(id, quote(item.Name))
 	}
-	if (kind == Resources || kind == Templates) && text(o.get("name")) == "" {
+	if (r.kind == Resources || r.kind == Templates) && text(o.get("name")) == "" {
 		n.add("has no name; its URI is used")
 		o.set("name", quote(item.Name))
 	}
-	shapes[kind].mend(&o, "", &n)
-	if kind == Tools {
-		if reason := mendTool(&o, &n); reason != "" {
+	shapes[r.kind].mend(&o, "", n)
+	if r.kind == Tools {
+		if reason := mendTool(&o, n); reason != "" {
 			return item, reason + "; dropped", false
 		}
 		item.readTool(&o)
 	}
-	item.Raw = o.bytes()
+	item.Raw = r.readable(&o)
 	return item, n.String(), true
+}
+
+// original keeps the name as the server wrote it, where that was no text.
+func (r *itemReader) original(item *Item, o *object, raw []byte) {
+	if r.sent == nil || bytes.Equal(r.sent, raw) {
+		return
+	}
+	r.notes.add("it has text that is not Unicode; U+FFFD stands for it")
+	id := identifier(r.kind)
+	if sent := wire.Get(r.sent, id); sent != nil && !bytes.Equal(sent, o.get(id)) {
+		item.Sent = bytes.Clone(sent)
+	}
+}
+
+// maxNesting is how deeply an item may be nested: many readers of JSON take no
+// more than 128 levels of a message.
+const maxNesting = 100
+
+// readable is the text of an item without what some readers of JSON refuse.
+func (r *itemReader) readable(o *object) []byte {
+	if r.traits.Depth > maxNesting {
+		for _, m := range o.members {
+			if nesting(m.value) >= maxNesting {
+				r.notes.add("%s is nested too deeply; removed", m.key)
+				o.remove(m.key)
+			}
+		}
+	}
+	raw := o.bytes()
+	if !r.traits.Huge {
+		return raw
+	}
+	if traits, _ := wire.Inspect(raw); traits.Huge {
+		r.notes.add("it has a number that is too large for a float64; the largest one stands for it")
+		return clampNumbers(raw)
+	}
+	return raw
 }
 
 // mendTool mends a tool's schemas; reason is why that cannot be done.

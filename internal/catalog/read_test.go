@@ -80,7 +80,7 @@ func TestFaultH1_OneBadSchemaCostsNoOtherTool(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"required":true}}}`, `{"type":"object","properties":{"a":{}}}`, "not a list of names"},
 		{`{"type":"object","required":null,"description":null}`, `{"type":"object"}`, "is null"},
 		{`{"type":"object","anyOf":[]}`, `{"type":"object"}`, "not a list of schemas"},
-		{`{"type":"object","oneOf":[null,{}]}`, `{"type":"object","oneOf":[{},{}]}`, "is no schema"},
+		{`{"type":"object","oneOf":[null,{}]}`, `{"type":"object"}`, "is no schema"},
 		{`{"type":"object","default":null,"properties":{"a":{"const":null,"enum":[null]}}}`, `{"type":"object","default":null,"properties":{"a":{"const":null,"enum":[null]}}}`, ""},
 		{`{"type":"object","additionalProperties":{"type":"float"}}`, `{"type":"object","additionalProperties":{"type":"number"}}`, "read as"},
 	}
@@ -180,13 +180,13 @@ func TestFaultH2_NullIsAbsent(t *testing.T) {
 }
 
 func TestFaultH3_BadOutputSchemaGoesAlone(t *testing.T) {
-	for _, bad := range []string{`"x"`, `[]`, `{"type":"thing"}`, `{"properties":[]}`, `{"type":"object","properties":{"a":1}}`} {
+	for _, bad := range []string{`"x"`, `[]`, `{"type":"thing"}`, `{"properties":[]}`, `{"type":"object","properties":{"a":1}}`, `{}`, `{"type":"array"}`} {
 		items, warnings := readAll(t, Tools, `{"name":"a",`+good+`,"outputSchema":`+bad+`,"x":1}`, `{"name":"b",`+good+`}`)
 		if len(items) != 2 || string(items[0].Raw) != `{"name":"a",`+good+`,"x":1}` || len(warnings) != 1 {
 			t.Errorf("%s: kept %v as %s, %q", bad, names(items), items[0].Raw, warnings)
 		}
 	}
-	for _, fine := range []string{`{}`, `{"type":"array"}`, `{"type":"object","properties":{"a":{"type":["string","null"]}}}`} {
+	for _, fine := range []string{`{"type":"object"}`, `{"type":"object","properties":{"a":{"type":["string","null"]}}}`} {
 		in := `{"name":"a",` + good + `,"outputSchema":` + fine + `}`
 		if items, warnings := readAll(t, Tools, in); string(items[0].Raw) != in || warnings != nil {
 			t.Errorf("%s: changed to %s, %q", fine, items[0].Raw, warnings)
@@ -195,7 +195,7 @@ func TestFaultH3_BadOutputSchemaGoesAlone(t *testing.T) {
 }
 
 func TestFaultQ1_RawBytesKept(t *testing.T) {
-	tool := "{ \"zeta\": 1152921504606846976.000, \"name\" : \"a\\u0062\",\n\t\"inputSchema\": {\"type\":\"object\",\"$defs\":{\"x\":{\"minimum\":1e400}}}," +
+	tool := "{ \"zeta\": 1152921504606846976.000, \"name\" : \"a\\u0062\",\n\t\"inputSchema\": {\"type\":\"object\",\"$defs\":{\"x\":{\"minimum\":1e300}}}," +
 		` "outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"vendor":[1, 2]},"_meta":{"k":null},"<&>":"\u003c/é" }`
 	items, warnings := readAll(t, Tools, tool)
 	if len(items) != 1 || string(items[0].Raw) != tool || warnings != nil {

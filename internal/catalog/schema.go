@@ -1,31 +1,46 @@
 package catalog
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
 )
 
-// A schema mends one of a tool's schemas so that clients and model APIs take
-// it. An input schema is changed without ever refusing arguments that it would
-// have accepted as it was sent: what means nothing new is added, and what has
-// no meaning is taken away. An output schema that is not right is not mended,
-// because clients check results against it.
+// A schema mends one of a tool's schemas so that clients, compilers of schemas
+// and model APIs take it. An input schema is changed without ever refusing
+// arguments that it would have accepted as it was sent: what means nothing new
+// is added, and what has no meaning is taken away. An output schema that is not
+// right is not mended, because clients check results against it.
 type schema struct {
-	notes  *notes
-	output bool
-	broken string // the first thing that was not right, beside nulls
+	notes    *notes
+	output   bool
+	broken   string // the first thing that was not right, beside nulls
+	loosened int    // how often something was taken away that may have refused values
+	refs     *refs  // nil if there are no references
 }
 
 // fix notes something that is not right.
 func (s *schema) fix(format string, args ...any) {
 	s.notes.add(format, args...)
+	s.breaks(format, args...)
+}
+
+func (s *schema) breaks(format string, args ...any) {
 	if s.broken == "" {
 		s.broken = fmt.Sprintf(format, args...)
 	}
 }
 
-// Limits of what is looked into; what is beyond stays as it is.
+// loosen is fix for what is taken away.
+func (s *schema) loosen(format string, args ...any) {
+	s.notes.add(format+"; removed", args...)
+	s.breaks(format, args...)
+	s.loosened++
+}
+
+// Limits of schemas. What is beyond is not published: many readers have limits,
+// too, and refuse the whole list.
 const (
 	maxDepth  = 64
 	maxSchema = 1 << 20 // bytes
@@ -55,8 +70,33 @@ func (s *schema) input(raw []byte) (mended []byte, reason string) {
 	if !s.takesObject(&o) {
 		return nil, "inputSchema takes no object: its type is " + clip(o.get("type"))
 	}
-	s.mend(&o, "inputSchema", 0)
-	return o.bytes(), ""
+	if len(o.raw) > maxSchema || nesting(o.raw) > maxDepth {
+		s.fix("inputSchema is too large or too deep to be checked; any object is taken")
+		return anyObject, ""
+	}
+	s.refs = newRefs(o.raw, true)
+	s.mend(&o, "inputSchema")
+	s.complete(&o, "inputSchema", true)
+	if mended = o.bytes(); s.safe(mended) {
+		return mended, ""
+	}
+	s.fix("inputSchema cannot be taken apart; any object is taken")
+	return anyObject, ""
+}
+
+// safe tells whether a schema from which something was taken away still takes
+// all that it took before, and whether its references still lead somewhere.
+func (s *schema) safe(mended []byte) bool {
+	if s.loosened == 0 {
+		return true
+	}
+	if bytes.Contains(mended, []byte(`"unevaluated`)) { // refuses what the rest does not know
+		return false
+	}
+	o, _ := parseObject(mended)
+	again := schema{notes: &notes{}, refs: newRefs(mended, true)}
+	again.mend(&o, "")
+	return again.loosened == 0
 }
 
 // takesObject makes the type of a whole input schema "object", unless it says
@@ -92,76 +132,117 @@ func (s *schema) takesObject(o *object) bool {
 }
 
 // checkOutput mends what means nothing in an output schema, and tells why the
-// schema is not right; "" if it is.
+// schema is not right; "" if it is. Clients of most revisions ask for a type that
+// is "object", and refuse the list otherwise.
 func (s *schema) checkOutput(raw []byte) (mended []byte, reason string) {
 	o, ok := parseObject(raw)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, "not an object"
+	case len(o.raw) > maxSchema || nesting(o.raw) > maxDepth:
+		return nil, "too large or too deep to be checked"
+	case o.get("type") == nil && o.get("properties") != nil:
+		s.notes.add("outputSchema has no type; \"object\" added")
+		o.set("type", []byte(`"object"`))
+	case text(o.get("type")) != "object" && typeOf(o.get("type")) != "object":
+		return nil, "it does not say that results are of type \"object\""
 	}
 	s.output = true
-	s.mend(&o, "outputSchema", 1)
+	s.refs = newRefs(o.raw, false)
+	if id := o.get("$id"); kindOf(id) == '"' { // compilers mix up schemas of one name
+		s.notes.add("outputSchema.$id removed")
+		o.remove("$id")
+	}
+	s.mend(&o, "outputSchema")
 	return o.bytes(), s.broken
 }
 
-// Where schemas hold schemas (JSON Schema 2020-12 and draft 7).
-var (
-	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-	schemaLists = []string{"anyOf", "oneOf", "allOf", "prefixItems"}
-	schemaOnes  = []string{
-		"items", "additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else",
-		"unevaluatedItems", "unevaluatedProperties",
-	}
-	// A null of these is as good as absent; of others it may be a value.
-	schemaOptional = []string{
-		"$schema", "$id", "$ref", "$comment", "title", "description", "format", "pattern", "required", "enum",
-		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-		"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
-	}
-)
-
 // mend mends one schema and all in it.
-func (s *schema) mend(o *object, where string, depth int) {
-	if depth == maxDepth || len(o.raw) > maxSchema {
-		s.notes.add("%s is too large or too deep to be checked", where)
-		return
-	}
+func (s *schema) mend(o *object, where string) {
 	for _, m := range o.members {
+		k := keywords[m.key]
+		if k == free || s.loosened > 0 && o.find(m.key) < 0 {
+			continue
+		}
 		at := where + "." + m.key
-		switch {
-		case kindOf(m.value) == 'n' && s.optional(m.key):
+		if kindOf(m.value) == 'n' && k.optional() {
 			s.notes.add("%s is null; removed", at)
 			o.remove(m.key)
-		case m.key == "type":
+			continue
+		}
+		switch k {
+		case typeWord:
 			s.mendType(o, m, at)
-		case m.key == "required":
-			if !isTexts(m.value) {
-				s.fix("%s is not a list of names; removed", at)
+		case schemaMap, patternMap, dependencyMap, namesMap:
+			s.mendMap(o, m, at, k)
+		case schemaList:
+			s.mendList(o, m, at)
+		case schemaOne, itemsValue:
+			s.mendOne(o, m, at, k)
+		case nameList:
+			s.mendNames(o, m, at)
+		case reference:
+			if wrong := s.wrongReference(m.value); wrong != "" {
+				s.loosen("%s %s", at+" "+clip(m.value), wrong)
 				o.remove(m.key)
 			}
-		case m.key == "enum" && kindOf(m.value) != '[':
-			s.fix("%s is not a list; removed", at)
+		case noKeyword:
+			s.notes.add("%s means nothing; removed", at)
 			o.remove(m.key)
-		case slices.Contains(schemaMaps, m.key):
-			s.mendMap(o, m, at, depth)
-		case slices.Contains(schemaLists, m.key), m.key == "items" && kindOf(m.value) == '[':
-			s.mendList(o, m, at, depth)
-		case slices.Contains(schemaOnes, m.key):
-			if v, ok := s.one(m.value, at, depth); ok {
-				o.set(m.key, v)
+		case nullability:
+			s.mendNullable(o, at)
+		case identity:
+			if s.output {
+				s.fix("%s is not supported below the root", at)
+			}
+			fallthrough
+		default:
+			if wrong := k.wrong(m.value); wrong != "" {
+				s.loosen("%s %s", at, wrong)
+				o.remove(m.key)
 			}
 		}
 	}
-	s.complete(o, where, depth)
+	s.complete(o, where, false)
 }
 
-func (s *schema) optional(key string) bool {
-	return slices.Contains(schemaOptional, key) || slices.Contains(schemaMaps, key) ||
-		slices.Contains(schemaLists, key) || slices.Contains(schemaOnes, key)
+// wrongReference says what is wrong with the value of $ref. What a reference
+// finds outside of the places where schemas are is checked here.
+func (s *schema) wrongReference(raw []byte) string {
+	if kindOf(raw) != '"' {
+		return "is not a text"
+	}
+	ref := text(raw)
+	if s.refs == nil {
+		return "leads nowhere"
+	}
+	if wrong := s.refs.wrong(ref); wrong != "" {
+		return wrong
+	}
+	if target := s.refs.unchecked(ref); target != nil {
+		aside := schema{notes: &notes{}, output: s.output, refs: s.refs}
+		if aside.one(target, ref); aside.broken != "" {
+			s.refs.known[ref] = verdict{wrong: "leads to " + aside.broken}
+		}
+	}
+	return s.refs.known[ref].wrong
+}
+
+// mendNullable removes OpenAPI's nullable where compilers know nothing to do
+// with it.
+func (s *schema) mendNullable(o *object, at string) {
+	value := string(o.get("nullable"))
+	_, several := elements(o.get("type"))
+	if o.get("type") != nil && (value == "true" || value == "false" && !several && text(o.get("type")) != "null") {
+		return
+	}
+	s.notes.add("%s means nothing; removed", at)
+	o.remove("nullable")
 }
 
 // complete adds what schemas may leave out but many readers miss.
-func (s *schema) complete(o *object, where string, depth int) {
-	if depth == 0 && o.get("type") == nil {
+func (s *schema) complete(o *object, where string, root bool) {
+	if root && o.get("type") == nil {
 		s.fix("%s has no type; \"object\" added", where)
 		o.set("type", []byte(`"object"`))
 	}
@@ -196,46 +277,67 @@ func (s *schema) mendType(o *object, m member, at string) {
 	if !many {
 		all = [][]byte{m.value}
 	}
-	var right [][]byte
-	same := true
+	var right []string
+	same, known := true, len(all) > 0
 	for _, raw := range all {
 		t := typeOf(raw)
-		same = same && t == text(raw) && t != ""
-		if t != "" {
-			right = append(right, quote(t))
+		twice := slices.Contains(right, t)
+		same = same && t == text(raw) && !twice
+		known = known && t != ""
+		if !twice {
+			right = append(right, t)
 		}
 	}
 	switch {
-	case same && len(all) > 0:
-	case len(right) < len(all), len(all) == 0: // an unknown type may have meant anything
-		s.fix("%s is %s; removed", at, clip(m.value))
+	case !known: // an unknown type may have meant anything
+		s.loosen("%s is %s", at, clip(m.value))
 		o.remove("type")
+	case same:
 	case many:
-		s.fix("%s is %s; read as %s", at, m.value, array(right))
-		o.set("type", array(right))
+		s.fix("%s is %s; read as %s", at, m.value, texts(right))
+		o.set("type", texts(right))
 	default:
-		s.fix("%s is %s; read as %s", at, m.value, right[0])
-		o.set("type", right[0])
+		s.fix("%s is %s; read as %s", at, m.value, quote(right[0]))
+		o.set("type", quote(right[0]))
 	}
 }
 
-// mendMap mends the schemas under names, such as properties.
-func (s *schema) mendMap(o *object, m member, at string, depth int) {
+// mendMap mends what is under names, such as properties.
+func (s *schema) mendMap(o *object, m member, at string, k keywordKind) {
 	sub, ok := parseObject(m.value)
 	if !ok {
-		s.fix("%s is not an object; removed", at)
+		s.loosen("%s is not an object", at)
 		o.remove(m.key)
 		return
 	}
+	root := at == "inputSchema.properties" || at == "outputSchema.properties"
 	kept := make([]member, 0, len(sub.members))
 	for _, p := range sub.members {
 		here := at + "." + p.key
-		if p.key == "required" && isTexts(p.value) { // meant one level higher
-			s.fix("%s is no schema; removed", here)
+		switch {
+		case k == patternMap && !isPattern(p.key):
+			s.loosen("%s is under no regular expression of ECMAScript", here)
+			o.remove("additionalProperties") // which would refuse what this has let pass
+			sub.touched = true
+			continue
+		case k == namesMap && !isTexts(p.value):
+			s.loosen("%s is not a list of names", here)
+			sub.touched = true
+			continue
+		case k == namesMap, k == dependencyMap && isTexts(p.value):
+			kept = append(kept, p)
+			continue
+		case p.key == "required" && isTexts(p.value): // meant one level higher
+			s.loosen("%s is no schema", here)
 			sub.touched = true
 			continue
 		}
-		if v, ok := s.one(p.value, here, depth); ok {
+		v, ok := s.one(p.value, here)
+		if value := objectFor[kindOf(p.value)]; root && value != "" {
+			s.notes.add("%s is %s; written as %s", here, p.value, value)
+			v, ok = []byte(value), true
+		}
+		if ok {
 			p = newMember(p.key, v)
 			sub.touched = true
 		}
@@ -245,38 +347,108 @@ func (s *schema) mendMap(o *object, m member, at string, depth int) {
 	o.keep(m.key, &sub)
 }
 
+// objectFor has the objects that say the same as true and false: of the schemas
+// of properties at the root, clients accept nothing else.
+var objectFor = map[byte]string{'t': `{}`, 'f': `{"not":{}}`}
+
 // mendList mends the schemas of a list, such as anyOf.
-func (s *schema) mendList(o *object, m member, at string, depth int) {
+func (s *schema) mendList(o *object, m member, at string) {
 	all, ok := elements(m.value)
 	if !ok || len(all) == 0 && m.key != "items" {
-		s.fix("%s is not a list of schemas; removed", at)
+		s.loosen("%s is not a list of schemas", at)
 		o.remove(m.key)
 		return
 	}
-	touched := false
+	touched, before := false, s.loosened
 	for i := range all {
-		if v, ok := s.one(all[i], at+"["+strconv.Itoa(i)+"]", depth); ok {
+		if v, ok := s.one(all[i], at+"["+strconv.Itoa(i)+"]"); ok {
 			all[i], touched = v, true
 		}
 	}
-	if touched {
+	switch {
+	case m.key == "oneOf" && s.loosened > before: // it refuses what fits two
+		o.remove(m.key)
+	case touched:
 		o.set(m.key, array(all))
 	}
 }
 
+// mendOne mends the schema that is the value of a keyword.
+func (s *schema) mendOne(o *object, m member, at string, k keywordKind) {
+	if k == itemsValue && kindOf(m.value) == '[' {
+		s.mendList(o, m, at)
+		return
+	}
+	before := s.loosened
+	v, ok := s.one(m.value, at)
+	switch {
+	case (m.key == "not" || m.key == "if") && s.loosened > before: // it refuses what fits
+		o.remove(m.key)
+	case ok:
+		o.set(m.key, v)
+	}
+}
+
+// mendNames removes names that a list has more than once.
+func (s *schema) mendNames(o *object, m member, at string) {
+	all, ok := elements(m.value)
+	if !ok || slices.ContainsFunc(all, func(e []byte) bool { return kindOf(e) != '"' }) {
+		s.loosen("%s is not a list of names", at)
+		o.remove(m.key)
+		return
+	}
+	once := all[:0]
+	for _, e := range all {
+		if !slices.ContainsFunc(once, func(o []byte) bool { return bytes.Equal(o, e) }) {
+			once = append(once, e)
+		}
+	}
+	if len(once) < len(all) {
+		s.notes.add("%s names some more than once", at)
+		o.set(m.key, array(once))
+	}
+}
+
 // one mends one schema in another. ok is false if it can stay as it is.
-func (s *schema) one(raw []byte, at string, depth int) (mended []byte, ok bool) {
+func (s *schema) one(raw []byte, at string) (mended []byte, ok bool) {
 	switch kindOf(raw) {
 	case 't', 'f':
 		return nil, false
 	case '{':
 		o, _ := parseObject(raw)
-		s.mend(&o, at, depth+1)
+		s.mend(&o, at)
 		return o.bytes(), o.touched
 	default:
 		s.fix("%s is no schema; anything is taken", at)
+		s.loosened++
 		return []byte("{}"), true
 	}
+}
+
+// texts is the text of an array of these strings.
+func texts(all []string) []byte {
+	quoted := make([][]byte, len(all))
+	for i, s := range all {
+		quoted[i] = quote(s)
+	}
+	return array(quoted)
+}
+
+// nesting is how deeply arrays and objects are nested in a text.
+func nesting(raw []byte) int {
+	depth, most := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			i = skipString(raw, i) - 1
+		case '{', '[':
+			depth++
+			most = max(most, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return most
 }
 
 func isTexts(raw []byte) bool {

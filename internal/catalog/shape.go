@@ -8,6 +8,9 @@ type want struct {
 	kind   byte   // as from kindOf; 't' stands for both booleans
 	nested shape  // of the object, or of each object in the array; nil: anything
 	must   string // a text that each object in the array must have; "": none
+	// check says what is wrong with a value of that type; "" if nothing is. nil:
+	// any will do.
+	check func(raw []byte) string
 }
 
 var kindWords = map[byte]string{'"': "a string", '{': "an object", '[': "an array", 't': "a boolean", '0': "a number"}
@@ -16,18 +19,20 @@ var kindWords = map[byte]string{'"': "a string", '{': "an object", '[': "an arra
 // may have a meaning; so nothing in _meta is looked at, and schemas are
 // mended by rules of their own.
 var shapes = func() [len(Kinds)]shape {
-	str, num, flag, meta := want{kind: '"'}, want{kind: '0'}, want{kind: 't'}, want{kind: '{'}
+	str, flag, meta := want{kind: '"'}, want{kind: 't'}, want{kind: '{'}
 	icons := want{kind: '[', must: "src", nested: shape{
-		"src": str, "mimeType": str, "theme": str, "sizes": {kind: '['},
+		"src": str, "mimeType": str, "theme": {kind: '"', check: oneOf("light", "dark")}, "sizes": {kind: '[', check: each(isText)},
 	}}
 	audience := want{kind: '{', nested: shape{
-		"audience": {kind: '['}, "priority": num, "lastModified": str,
+		"audience":     {kind: '[', check: each(oneOf("user", "assistant"))},
+		"priority":     {kind: '0', check: isPriority},
+		"lastModified": {kind: '"', check: isMoment},
 	}}
 	return [...]shape{
 		Tools: {
 			"title": str, "description": str, "icons": icons, "_meta": meta,
 			"outputSchema": {kind: '{'},
-			"execution":    {kind: '{', nested: shape{"taskSupport": str}},
+			"execution":    {kind: '{', nested: shape{"taskSupport": {kind: '"', check: oneOf("required", "optional", "forbidden")}}},
 			"annotations": {kind: '{', nested: shape{
 				"title": str, "readOnlyHint": flag, "destructiveHint": flag, "idempotentHint": flag, "openWorldHint": flag,
 			}},
@@ -39,7 +44,7 @@ var shapes = func() [len(Kinds)]shape {
 			}},
 		},
 		Resources: {
-			"title": str, "description": str, "icons": icons, "_meta": meta, "mimeType": str, "size": num, "annotations": audience,
+			"title": str, "description": str, "icons": icons, "_meta": meta, "mimeType": str, "size": {kind: '0', check: isSize}, "annotations": audience,
 		},
 		Templates: {
 			"title": str, "description": str, "icons": icons, "_meta": meta, "mimeType": str, "annotations": audience,
@@ -66,6 +71,11 @@ func (s shape) mend(o *object, where string, n *notes) {
 		case kind != w.kind:
 			n.add("%s%s is not %s; removed", where, m.key, kindWords[w.kind])
 			o.remove(m.key)
+		case w.check != nil:
+			if says := w.check(m.value); says != "" {
+				n.add("%s%s %s; removed", where, m.key, says)
+				o.remove(m.key)
+			}
 		case w.nested != nil && kind == '{':
 			if sub, ok := parseObject(m.value); ok {
 				w.nested.mend(&sub, where+m.key+".", n)

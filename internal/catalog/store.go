@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
 )
 
 // A Saved is what is kept of one server between runs.
@@ -125,7 +126,8 @@ func (s *Store) path(key string) string {
 // time is outside of the body because a new one alone is not worth a write.
 const (
 	family = "everline catalog "
-	magic  = family + "2\n"
+	magic  = family + "3\n"
+	before = family + "2\n" // as long as magic
 	bodyAt = len(magic) + sha256.Size + 8
 	noTime = int64(-1) << 63
 )
@@ -170,13 +172,14 @@ func decode(key string, b []byte) (*Saved, error) {
 	if !bytes.HasPrefix(b, []byte(family)) {
 		return nil, errors.New("not a catalog file")
 	}
-	if !bytes.HasPrefix(b, []byte(magic)) {
+	old := bytes.HasPrefix(b, []byte(before))
+	if !old && !bytes.HasPrefix(b, []byte(magic)) {
 		return nil, nil
 	}
 	if len(b) < bodyAt || !intact(b) {
 		return nil, errors.New("the file is damaged")
 	}
-	r := reader{b: b[bodyAt:]}
+	r := reader{b: b[bodyAt:], old: old}
 	if r.text() != key {
 		return nil, errors.New("the file belongs to another server")
 	}
@@ -190,5 +193,27 @@ func decode(key string, b []byte) (*Saved, error) {
 	if r.bad || len(r.b) > 0 {
 		return nil, errors.New("the file is damaged")
 	}
+	if old && saved.Catalog != nil {
+		saved.Catalog.reread()
+	}
 	return saved, nil
+}
+
+// reread reads the items anew that an older version has read: it may have kept
+// what strict clients refuse. The next listing says what is mended.
+func (c *Catalog) reread() {
+	for k := range c.Items {
+		kept := c.Items[k][:0]
+		for _, item := range c.Items[k] {
+			traits, ok := wire.Inspect(item.Raw)
+			r := itemReader{kind: Kind(k), traits: traits}
+			if !ok {
+				continue
+			}
+			if item, _, ok := r.read(item.Raw); ok {
+				kept = append(kept, item)
+			}
+		}
+		c.Items[k] = kept
+	}
 }

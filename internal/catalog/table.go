@@ -35,6 +35,7 @@ type Away struct {
 type Target struct {
 	Server string
 	Name   string // the server's own name: of the tool or prompt; the URI of a resource
+	Sent   []byte // as in Item
 	Hints
 	Headers []HeaderParam
 	Replay  config.Replay // the tool's, where the configuration names it, else the server's
@@ -211,7 +212,7 @@ func (t *Table) hiddenResource(uri string) (Target, bool) {
 }
 
 func (t *Table) resource(p *piece, uri string) Target {
-	return Target{Server: p.server, Name: uri, Replay: p.replay}
+	return Target{Server: p.server, Name: uri, Sent: p.sent[uri], Replay: p.replay}
 }
 
 // Array is the JSON array of a list result: every listed item as its server

@@ -239,10 +239,10 @@ func answerOf(method string, m wire.Message, ok bool) ([]byte, error) {
 	case !ok:
 		return nil, fault.New(fault.Closed, method, "the client has gone")
 	case m.Error != nil:
-		code, text := wire.DecodeError(m.Error)
+		code, text, raw := wire.StrictError(m.Error)
 		return nil, &fault.Fault{
 			Kind: fault.RPC, Op: method, Outcome: fault.Answered,
-			RPC: &fault.RPCError{Code: code, Message: text, Raw: m.Error},
+			RPC: &fault.RPCError{Code: code, Message: text, Raw: raw},
 		}
 	default:
 		return m.Result, nil

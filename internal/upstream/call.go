@@ -362,7 +362,7 @@ func (u *Upstream) ask(ctx context.Context, method string, params []byte) (wire.
 
 // rpcFault is a server's own error, which says nothing against the link.
 func (u *Upstream) rpcFault(op string, raw []byte) *fault.Fault {
-	code, text := wire.DecodeError(raw)
+	code, text, raw := wire.StrictError(raw)
 	return &fault.Fault{
 		Kind: fault.RPC, Op: op, Server: u.opts.Server.Name, Gen: u.opts.Gen, Outcome: fault.Answered,
 		RPC: &fault.RPCError{Code: code, Message: text, Raw: raw},

@@ -231,7 +231,7 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		return nil, f
 	}
 	u.listed.CompareAndSwap(0, max(1, int64(time.Since(u.born))))
-	items, next, warnings, err := catalog.Read(k, msg.Result)
+	items, next, warnings, err := catalog.ReadSent(k, msg.Result, wire.Get(msg.Sent, "result"))
 	if err != nil {
 		f := *u.blame(k.Method(), err)
 		f.Outcome = fault.Answered

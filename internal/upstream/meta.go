@@ -160,7 +160,13 @@ func named(c *Call, has *members) []byte {
 			return c.Params
 		}
 	default:
-		return c.Params
+		if c.Sent == nil {
+			return c.Params
+		}
+		path = []string{"uri"}
+	}
+	if c.Sent != nil {
+		return wire.Set(c.Params, c.Sent, path...)
 	}
 	if text, ok := wire.Text(now); c.Name == "" || ok && text == c.Name {
 		return c.Params

@@ -80,6 +80,7 @@ type Era struct {
 type Call struct {
 	Method string
 	Name   string // tool or prompt name or resource URI, for headers; "" if the method has none
+	Sent   []byte // the name as JSON, where the server's own is no text; else nil
 	Params []byte // raw object; nil for none. Not changed
 	// Headers are the tool's header parameters (modern Streamable HTTP).
 	Headers []catalog.HeaderParam

@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // AppendRequest appends a request. Params are written as they are; nil leaves
 // them out.
 func AppendRequest(dst []byte, id int64, method string, params []byte) []byte {
@@ -71,4 +73,50 @@ func DecodeError(raw []byte) (code int64, message string) {
 		}
 	}
 	return code, message
+}
+
+// noMessage stands for the message of an error that came without one.
+const noMessage = "the error came without a message"
+
+// StrictError returns an error object that JSON-RPC allows, and what is in it: raw
+// itself where it is one. Clients that check what they read wait for ever on an
+// answer that they refuse. Codes must fit into 32 bits, which is all that many
+// clients have for them. What came is kept as the data.
+func StrictError(raw []byte) (code int64, message string, strict []byte) {
+	if IsObject(raw) {
+		values := [3][]byte{}
+		twice := Pick(raw, errorMembers, values[:])
+		code, whole := Int(values[0])
+		message, said := Text(values[1])
+		whole = whole && code == int64(int32(code))
+		if whole && said && twice == "" && isPlainInt(values[0]) {
+			return code, message, raw
+		}
+		if !whole {
+			code = codeInternal
+		}
+		if !said {
+			message = noMessage
+		}
+		return code, message, errorObject(code, message, raw)
+	}
+	message, said := Text(raw)
+	if !said || message == "" {
+		message = noMessage
+	}
+	return codeInternal, message, errorObject(codeInternal, message, raw)
+}
+
+var errorMembers = [][]byte{[]byte("code"), []byte("message"), []byte("data")}
+
+// codeInternal is JSON-RPC's code for an error that has no code of its own.
+const codeInternal = -32603
+
+// isPlainInt tells whether a whole number is written without point and exponent.
+func isPlainInt(raw []byte) bool { return bytes.IndexAny(raw, ".eE") < 0 }
+
+func errorObject(code int64, message string, data []byte) []byte {
+	b := AppendInt([]byte(`{"code":`), code)
+	b = AppendString(append(b, `,"message":`...), message)
+	return append(append(append(b, `,"data":`...), data...), '}')
 }

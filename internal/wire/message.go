@@ -11,6 +11,10 @@ type Message struct {
 	Result []byte // raw; nil if absent
 	Error  []byte // the raw error object; nil if absent
 	Mended bool   // the frame was not UTF-8; the slices are views into a mended copy
+	// Sent is the frame as it came, where the slices are views into a copy in
+	// which what is no text was replaced: the frame was not UTF-8, or had half of
+	// a surrogate pair. nil elsewhere. The ID is always as it came.
+	Sent []byte
 }
 
 // IsRequest tells whether the peer expects an answer.

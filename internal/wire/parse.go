@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"iter"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -47,27 +48,60 @@ func intern(names ...string) map[string]string {
 // order mark and space around the message are tolerated, "jsonrpc" is not
 // required, members that no envelope has are ignored, and of a member that
 // occurs twice the last counts. "error":null beside a result, and
-// "result":null beside an error, count as absent. Bytes that are not UTF-8,
-// which JSON-RPC messages of MCP must be, become U+FFFD, so that none is passed
-// on; the Message says so.
+// "result":null beside an error, count as absent; "error":null alone is an
+// error. Bytes that are not UTF-8, which JSON-RPC messages of MCP must be, and
+// escaped halves of surrogate pairs, which are JSON and no text, become U+FFFD,
+// so that none is passed on; the Message says so.
 //
 // The error is a *SyntaxError, ErrBatch, ErrNotObject or ErrEnvelope.
 func Parse(frame []byte) (Message, error) {
-	msg, err := parse(frame)
-	if (err == nil || errors.Is(err, ErrEnvelope)) && !utf8.Valid(frame) {
-		msg, err = parse(bytes.ToValidUTF8(frame, []byte("\uFFFD")))
-		msg.Mended = true
+	msg, lone, err := parse(frame)
+	readable := err == nil || errors.Is(err, ErrEnvelope)
+	if !readable || !lone && utf8.Valid(frame) {
+		return msg, err
+	}
+	text, id := frame, msg.ID
+	mended := !utf8.Valid(frame)
+	if mended {
+		text = bytes.ToValidUTF8(frame, []byte("\uFFFD"))
+	}
+	if lone {
+		text = WholeText(text)
+	}
+	msg, _, err = parse(text)
+	msg.Mended, msg.Sent = mended, frame[afterBOM(frame):]
+	if !mended {
+		msg.ID = id
 	}
 	return msg, err
 }
 
-func parse(frame []byte) (Message, error) {
+// WholeText returns a copy of JSON text in which each escaped half of a
+// surrogate pair that stands alone is the escape of U+FFFD.
+func WholeText(text []byte) []byte {
+	out := bytes.Clone(text)
+	for i := 0; i+1 < len(out); i++ {
+		switch {
+		case out[i] != '\\':
+		case out[i+1] != 'u':
+			i++
+		default:
+			r, n := escapedRune(out[i:])
+			if r == utf8.RuneError && utf16.IsSurrogate(hex4(out[i+2:])) {
+				copy(out[i:], `\ufffd`)
+			}
+			i += n - 1
+		}
+	}
+	return out
+}
+
+func parse(frame []byte) (msg Message, lone bool, err error) {
 	s := scanner{b: frame}
 	i := s.space(afterBOM(frame))
 	if i >= len(frame) || frame[i] != '{' {
-		return Message{}, notObject(&s, i)
+		return Message{}, false, notObject(&s, i)
 	}
-	var msg Message
 	bad := false
 	for at, first := i+1, true; ; first = false {
 		m, more := s.member(at, first, 1)
@@ -79,7 +113,7 @@ func parse(frame []byte) (Message, error) {
 				}
 			}
 			if at < 0 {
-				return Message{}, s.err()
+				return Message{}, false, s.err()
 			}
 			break
 		}
@@ -90,9 +124,9 @@ func parse(frame []byte) (Message, error) {
 	}
 	msg.dropNulls()
 	if bad {
-		return msg, ErrEnvelope
+		err = ErrEnvelope
 	}
-	return msg, nil
+	return msg, s.seen.Lone, err
 }
 
 func afterBOM(frame []byte) int {
@@ -147,7 +181,7 @@ func (m *Message) takeMethod(val []byte) bool {
 }
 
 func (m *Message) dropNulls() {
-	if IsNull(m.Error) {
+	if IsNull(m.Error) && (m.Method != "" || m.Result != nil) {
 		m.Error = nil
 	}
 	if m.Error != nil && IsNull(m.Result) {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // maxDepth is the deepest nesting of arrays and objects that is accepted. It
@@ -28,6 +30,22 @@ type scanner struct {
 	b    []byte
 	at   int    // valid after a failure
 	what string // valid after a failure
+	seen Traits // of what was passed
+}
+
+// Traits are what some readers of JSON refuse although it is JSON.
+type Traits struct {
+	Lone  bool // an escaped half of a surrogate pair without the other half
+	Huge  bool // a number that no float64 can hold
+	Depth int  // how deeply arrays and objects are nested
+}
+
+// Inspect checks that b is one JSON text, and returns what strict readers may
+// refuse in it.
+func Inspect(b []byte) (Traits, bool) {
+	s := scanner{b: b}
+	ok := s.text(0)
+	return s.seen, ok
 }
 
 func (s *scanner) fail(at int, what string) int {
@@ -94,6 +112,7 @@ func (s *scanner) object(i, depth int) int {
 	if depth > maxDepth {
 		return s.fail(i, "nested too deeply")
 	}
+	s.seen.Depth = max(s.seen.Depth, depth)
 	first := true
 	for i++; ; first = false {
 		m, more := s.member(i, first, depth)
@@ -152,6 +171,7 @@ func (s *scanner) array(i, depth int) int {
 	if depth > maxDepth {
 		return s.fail(i, "nested too deeply")
 	}
+	s.seen.Depth = max(s.seen.Depth, depth)
 	first := true
 	for i++; ; first = false {
 		_, end, more := s.element(i, first, depth)
@@ -199,18 +219,32 @@ func (s *scanner) digits(i int) int {
 	return i
 }
 
+// longNumber is how many characters a number without an exponent must have
+// before a float64 may be too small for it.
+const longNumber = 300
+
+// number passes a number.
 func (s *scanner) number(i int) int {
+	end, exponent := s.digitsOf(i)
+	if (exponent || end-i >= longNumber) && end > 0 {
+		_, err := strconv.ParseFloat(string(s.b[i:end]), 64)
+		s.seen.Huge = s.seen.Huge || err != nil
+	}
+	return end
+}
+
+func (s *scanner) digitsOf(i int) (end int, exponent bool) {
 	if s.b[i] == '-' {
 		i++
 	}
 	if i < len(s.b) && s.b[i] == '0' {
 		i++
 	} else if i = s.digits(i); i < 0 {
-		return -1
+		return -1, false
 	}
 	if i < len(s.b) && s.b[i] == '.' {
 		if i = s.digits(i + 1); i < 0 {
-			return -1
+			return -1, false
 		}
 	}
 	if i < len(s.b) && (s.b[i] == 'e' || s.b[i] == 'E') {
@@ -218,9 +252,9 @@ func (s *scanner) number(i int) int {
 		if i < len(s.b) && (s.b[i] == '+' || s.b[i] == '-') {
 			i++
 		}
-		return s.digits(i)
+		return s.digits(i), true
 	}
-	return i
+	return i, false
 }
 
 const (
@@ -305,10 +339,21 @@ func (s *scanner) escape(i int) int {
 				return s.fail(i+k, "want four hexadecimal digits")
 			}
 		}
-		return i + 5
+		return s.surrogate(i-1, i+5)
 	default:
 		return s.fail(i, "no such escape")
 	}
+}
+
+// surrogate returns the end of the escape that stands from i to end: that of
+// the second half, where the escape is the first half of a surrogate pair.
+func (s *scanner) surrogate(i, end int) int {
+	if !utf16.IsSurrogate(hex4(s.b[i+2:])) {
+		return end
+	}
+	r, n := escapedRune(s.b[i:])
+	s.seen.Lone = s.seen.Lone || r == utf8.RuneError
+	return i + n
 }
 
 func hexValue(c byte) rune {

@@ -20,6 +20,7 @@ type Hub struct {
 	fleet  *fleet.Fleet
 	fan    fan
 	levels viewLevels
+	links  links
 }
 
 // Open starts a hub for the servers of cfg. It returns at once: servers come
@@ -98,6 +99,14 @@ type shelf interface{ Catalog() *Catalog }
 
 // callIn is Call for a client that sees this shelf.
 func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
+	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
+		var result []byte
+		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
+			result, err = h.send(ctx, t, c)
+			return err
+		})
+		return result, err
+	}
 	t, f := h.target(in.Catalog(), c)
 	if f != nil {
 		if f = h.learn(ctx, f); f == nil {
@@ -107,6 +116,11 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 	if f != nil {
 		return nil, f
 	}
+	return h.send(ctx, t, c)
+}
+
+// send sends a call to where it goes.
+func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, error) {
 	s, release, err := h.fleet.At(t.Server, c.Session)
 	if err != nil {
 		return nil, err
@@ -115,7 +129,7 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 		defer release()
 	}
 	answered := h.answered(t.Server, c, release != nil)
-	return s.Call(ctx, &fleet.Request{
+	result, err := s.Call(ctx, &fleet.Request{
 		Gen:          c.Generation,
 		Answered:     answered,
 		Method:       c.Method,
@@ -128,6 +142,10 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 		Client:       c.Client,
 		Capabilities: c.Capabilities,
 	}, t.Replay)
+	if err == nil && h.Catalog().Several() {
+		h.links.note(t.Server, clientOf(c), result)
+	}
+	return result, err
 }
 
 // answered tells the caller of who has answered; nil if that is not wanted.
@@ -246,11 +264,25 @@ func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func
 }
 
 func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	target, ok := table.Resource(uri)
-	if !ok {
+	all, sure := h.ownersOf(table, uri, clientIn(of))
+	if len(all) == 0 {
 		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
 	}
-	return h.fleet.Subscribe(ctx, of, target.Server, uri, fn)
+	err = h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
+		cancel, err = h.fleet.Subscribe(ctx, of, t.Server, uri, func(params []byte) {
+			h.links.note(t.Server, clientIn(of), params) // it may be a part of what was subscribed to
+			fn(params)
+		})
+		return err
+	})
+	return cancel, err
+}
+
+func clientIn(of *Session) uint64 {
+	if of == nil || of.Client == nil {
+		return 0
+	}
+	return of.Client.ID()
 }
 
 // WatchTask asks a server for the news of a task until cancel is called, over

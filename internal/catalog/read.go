@@ -211,15 +211,15 @@ func (r *itemReader) readable(o *object) []byte {
 			}
 		}
 	}
-	raw := o.bytes()
-	if !r.traits.Huge {
-		return raw
+	if r.traits.Huge {
+		for _, key := range []string{"_meta", "inputSchema", "outputSchema"} { // what clients read without knowing it
+			if traits, _ := wire.Inspect(o.get(key)); traits.Huge {
+				r.notes.add("%s has a number that is too large for a float64; the largest one stands for it", key)
+				o.set(key, clampNumbers(o.get(key)))
+			}
+		}
 	}
-	if traits, _ := wire.Inspect(raw); traits.Huge {
-		r.notes.add("it has a number that is too large for a float64; the largest one stands for it")
-		return clampNumbers(raw)
-	}
-	return raw
+	return o.bytes()
 }
 
 // mendTool mends a tool's schemas; reason is why that cannot be done.

@@ -168,19 +168,12 @@ func (t *Table) Server(exposed string) (string, bool) {
 // Resource finds the owner of a URI: the first server that lists it, else the
 // first that has a template for it, both in the order of the configuration. A
 // URI that nobody claims goes to the only server that has resources, if there
-// is only one: servers may serve more than they list.
+// is only one: servers may serve more than they list. See Owners for others.
 func (t *Table) Resource(uri string) (Target, bool) {
 	if i, ok := t.lists[Resources].part.owners[uri]; ok {
 		return t.resource(t.lists[Resources].part.pieces[i], uri), true
 	}
-	for _, p := range t.lists[Templates].part.pieces {
-		for i := range p.templates {
-			if p.templates[i].match(uri) {
-				return t.resource(p, uri), true
-			}
-		}
-	}
-	if target, ok := t.hiddenResource(uri); ok {
+	if target, ok := t.claimed(uri); ok {
 		return target, true
 	}
 	if t.lone >= 0 {
@@ -189,6 +182,22 @@ func (t *Table) Resource(uri string) (Target, bool) {
 	}
 	return Target{}, false
 }
+
+// claimed finds the owner of a URI that nobody lists: by a template, or a server
+// whose lists are not shown.
+func (t *Table) claimed(uri string) (Target, bool) {
+	for _, p := range t.lists[Templates].part.pieces {
+		for i := range p.templates {
+			if p.templates[i].match(uri) {
+				return t.resource(p, uri), true
+			}
+		}
+	}
+	return t.hiddenResource(uri)
+}
+
+// Several tells whether more than one server is configured.
+func (t *Table) Several() bool { return len(t.entries) > 1 }
 
 // Hides tells whether a server's items are not listed because it is away.
 func (t *Table) Hides(server string) bool {

@@ -129,7 +129,7 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, erro
 		defer release()
 	}
 	answered := h.answered(t.Server, c, release != nil)
-	result, err := s.Call(ctx, &fleet.Request{
+	req := &fleet.Request{
 		Gen:          c.Generation,
 		Answered:     answered,
 		Method:       c.Method,
@@ -141,8 +141,9 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, erro
 		LogLevel:     c.LogLevel,
 		Client:       c.Client,
 		Capabilities: c.Capabilities,
-	}, t.Replay)
-	if err == nil && h.Catalog().Several() {
+	}
+	result, err := s.Call(ctx, req, t.Replay)
+	if err == nil && req.URIs && h.Catalog().Several() {
 		h.links.note(t.Server, clientOf(c), result)
 	}
 	return result, err

@@ -18,8 +18,8 @@ const (
 var uriKey = []byte(`"uri"`)
 
 // Links yields the URIs that a result hands out: of resource links, embedded
-// resources and contents. What has none costs a search for the word alone, and
-// nothing is decoded but the URIs. result must be JSON.
+// resources and contents. It is a search for the word; nothing is decoded but
+// the URIs. result must be JSON.
 func Links(result []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for range maxLinks {

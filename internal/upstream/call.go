@@ -36,6 +36,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 	if msg.Error != nil {
 		return nil, u.refusal(ctx, c.Method, msg.Error)
 	}
+	c.URIs = msg.URIs
 	result, f := mend(c.Method, msg.Result)
 	if f != nil {
 		return nil, f.At(u.opts.Server.Name, u.opts.Gen)

@@ -96,6 +96,9 @@ type Call struct {
 	// what the server asks for during the call is refused, and put to no other.
 	Client Client
 
+	// URIs is set by Call: some member of the answer is called "uri".
+	URIs bool
+
 	// What follows is the slot's; an upstream does not look at it.
 
 	// Gen is the life that the call is for; another is not asked. 0: any.

@@ -15,6 +15,7 @@ type Message struct {
 	// which what is no text was replaced: the frame was not UTF-8, or had half of
 	// a surrogate pair. nil elsewhere. The ID is always as it came.
 	Sent []byte
+	URIs bool // some member, however deep, is called "uri"
 }
 
 // IsRequest tells whether the peer expects an answer.

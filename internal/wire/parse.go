@@ -123,6 +123,7 @@ func parse(frame []byte) (msg Message, lone bool, err error) {
 		at = m.end
 	}
 	msg.dropNulls()
+	msg.URIs = s.uris
 	if bad {
 		err = ErrEnvelope
 	}

@@ -31,6 +31,7 @@ type scanner struct {
 	at   int    // valid after a failure
 	what string // valid after a failure
 	seen Traits // of what was passed
+	uris bool   // some member that was passed is called "uri"
 }
 
 // Traits are what some readers of JSON refuse although it is JSON.
@@ -158,6 +159,9 @@ func (s *scanner) name(i int, first bool) (m member, more bool) {
 	m.key = i
 	if m.keyEnd = s.str(i); m.keyEnd < 0 {
 		return member{end: -1}, false
+	}
+	if m.keyEnd-m.key == len(`"uri"`) && string(s.b[m.key+1:m.keyEnd-1]) == "uri" {
+		s.uris = true
 	}
 	i = s.space(m.keyEnd)
 	if i >= len(s.b) || s.b[i] != ':' {

@@ -68,10 +68,8 @@ func RefersToResource(params []byte) bool {
 // those with the longest beginning of the URI, its scheme at least, in what they
 // list. client and anyone are "" if they are not known.
 func (t *Table) Owners(uri, client, anyone string) (all []Target, sure bool) {
-	for _, k := range []Kind{Resources, Templates} { // templates are completed by their own names
-		if i, ok := t.lists[k].part.owners[uri]; ok {
-			return []Target{t.resource(t.lists[k].part.pieces[i], uri)}, true
-		}
+	if target, ok := t.lister(uri); ok {
+		return []Target{target}, true
 	}
 	add := func(server string) {
 		i := slices.IndexFunc(t.entries, func(e Entry) bool { return e.Server == server })
@@ -91,6 +89,22 @@ func (t *Table) Owners(uri, client, anyone string) (all []Target, sure bool) {
 		add(server)
 	}
 	return all, sure
+}
+
+// Lister returns the server that lists a URI, or a template of that name: "" if
+// none does.
+func (t *Table) Lister(uri string) string {
+	target, _ := t.lister(uri)
+	return target.Server
+}
+
+func (t *Table) lister(uri string) (Target, bool) {
+	for _, k := range []Kind{Resources, Templates} { // templates are completed by their own names
+		if i, ok := t.lists[k].part.owners[uri]; ok {
+			return t.resource(t.lists[k].part.pieces[i], uri), true
+		}
+	}
+	return Target{}, false
 }
 
 // nearest returns all servers that have resources, those first that list the

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,84 +19,193 @@ const longSecret = 20
 // what stands alone in that place, and what its query names as a secret or is
 // as long as one; as written and decoded.
 func urlSecrets(raw string) []string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return nil
-	}
 	var all []string
-	if u.User != nil {
-		password, both := u.User.Password()
-		if !both {
-			password = u.User.Username()
-		}
-		all = append(all, password)
-	}
-	for pair := range strings.SplitSeq(u.RawQuery, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		if !isSecretName(name) && len(value) < longSecret {
-			continue
-		}
-		all = append(all, value)
-		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
+	add := func(v string, decode func(string) (string, error)) {
+		all = append(all, v)
+		if plain, err := decode(v); err == nil && plain != v {
 			all = append(all, plain)
 		}
 	}
-	return all
+	if user, ok := userOf(raw); ok {
+		name, password, both := strings.Cut(user, ":")
+		if !both {
+			password = name
+		}
+		add(password, url.PathUnescape)
+	}
+	for pair := range strings.SplitSeq(queryOf(raw), "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if isSecretName(name) || len(value) >= longSecret {
+			add(value, url.QueryUnescape)
+		}
+	}
+	return slices.DeleteFunc(all, func(v string) bool { return v == "" })
 }
+
+// userOf is what stands before the host of a URL. Passwords of databases are
+// often written without the escapes that they need.
+func userOf(raw string) (string, bool) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return "", false
+	}
+	end := strings.IndexAny(rest, "/?#")
+	web := scheme == "http" || scheme == "https"
+	if !web {
+		end = strings.IndexByte(rest, '?')
+	}
+	if end >= 0 {
+		rest = rest[:end]
+	}
+	at := strings.LastIndexByte(rest, '@')
+	if at < 0 || rest[0] == '/' || !web && !strings.Contains(rest[:at], ":") { // a user alone is a token on the web only
+		return "", false
+	}
+	return rest[:at], true
+}
+
+// queryOf is the query of a URL; of a socket's, that behind its path on the server.
+func queryOf(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		rest = raw
+	}
+	if scheme == "unix" {
+		_, rest, _ = strings.Cut(rest, "#")
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	_, query, _ := strings.Cut(rest, "?")
+	return query
+}
+
+// notSecret are ends of names that say something about a secret.
+var notSecret = []string{"file", "path", "dir", "url", "uri", "endpoint", "type", "ttl", "timeout", "expiry", "tokens", "tokenizer", "limit"}
 
 // isSecretName tells whether what has this name is likely to be a secret.
 func isSecretName(name string) bool {
 	name = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
+	if slices.ContainsFunc(notSecret, func(end string) bool { return strings.HasSuffix(name, end) }) {
+		return false
+	}
 	for _, part := range []string{"token", "secret", "passw", "credential", "signature"} {
 		if strings.Contains(name, part) {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, "key") || slices.Contains([]string{"auth", "authorization", "sig", "code", "pwd"}, name)
+	return strings.HasSuffix(name, "key") || slices.Contains([]string{"auth", "authorization", "proxyauthorization", "cookie", "sig", "code", "pwd", "pin", "pass", "pat"}, name)
 }
 
-// hideURL works on the text, so that the rest of the URL stays as written: the
-// password and every value of the query give way to "***".
+// urlsIn finds the URLs in a text.
+func urlsIn(text string) [][]int { return urlPattern.FindAllStringIndex(text, -1) }
+
+var urlPattern = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'<>`]+")
+
+// hideQueries hides the secrets of every URL in a text, and nothing else of it.
+func hideQueries(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	return urlPattern.ReplaceAllStringFunc(text, func(raw string) string {
+		if user, ok := userOf(raw); ok && user != "" {
+			hidden := Hidden
+			if name, _, both := strings.Cut(user, ":"); both {
+				hidden = name + ":" + Hidden
+			}
+			raw = strings.Replace(raw, "://"+user+"@", "://"+hidden+"@", 1)
+		}
+		return hideQuery(raw, func(name, value string) bool { return isSecretName(name) || len(value) >= longSecret })
+	})
+}
+
+// hideURL hides the password and every value of the query; the rest of the URL
+// stays as written.
 func hideURL(raw string) string {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
+	return hideQuery(hideQueries(raw), func(string, string) bool { return true })
+}
+
+// hideQuery hides those values of a URL's query that are chosen.
+func hideQuery(raw string, chosen func(name, value string) bool) string {
+	query := queryOf(raw)
+	if query == "" {
 		return raw
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	host, tail := rest[:end], rest[end:]
-	if at := strings.LastIndex(host, "@"); at >= 0 {
-		hidden := Hidden
-		if user, _, both := strings.Cut(host[:at], ":"); both {
-			hidden = user + ":" + Hidden
-		}
-		host = hidden + host[at:]
-	}
-	path, query, found := strings.Cut(tail, "?")
-	if !found || strings.Contains(path, "#") {
-		return scheme + "://" + host + tail
-	}
-	query, fragment, hasFragment := strings.Cut(query, "#")
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
-		if name, value, _ := strings.Cut(pair, "="); value != "" {
+		if name, value, _ := strings.Cut(pair, "="); value != "" && chosen(name, value) {
 			pairs[i] = name + "=" + Hidden
 		}
 	}
-	if hasFragment {
-		fragment = "#" + fragment
-	}
-	return scheme + "://" + host + path + "?" + strings.Join(pairs, "&") + fragment
+	return strings.Replace(raw, "?"+query, "?"+strings.Join(pairs, "&"), 1)
 }
 
-// hider returns a function that replaces each of the values by "***".
-func hider(values []string) func(text string) string {
-	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(values))
-	for _, v := range values {
-		pairs = append(pairs, v, Hidden)
+// hider returns a function that replaces each of the values by "***", in any of
+// their forms, and the secrets of every URL. Of these URLs it hides all values
+// of the query. Short values are replaced only where they stand alone.
+func (f findings) hider(urls []string) func(text string) string {
+	var long, short []string
+	queries := map[string]string{}
+	for _, raw := range urls {
+		if query := "?" + queryOf(raw); len(query) > shortestSecret {
+			queries[query] = hideQuery(query, func(string, string) bool { return true })
+		}
+		user, _ := userOf(raw)
+		if plain, err := url.PathUnescape(user); err == nil && strings.Contains(plain, ":") {
+			long = append(long, base64.StdEncoding.EncodeToString([]byte(plain))) // as Authorization: Basic has it
+		}
+	}
+	for v, sure := range f {
+		switch {
+		case len(v) >= shortestSecret:
+			long = append(long, forms(v)...)
+			long = append(long, v)
+		case sure && len(v) >= shortestSure:
+			short = append(short, v)
+		}
+	}
+	replace := replacer(long, queries)
+	slices.SortFunc(short, longestFirst)
+	return func(text string) string {
+		text = hideQueries(replace(text))
+		for _, v := range short {
+			text = hideWord(text, v)
+		}
+		return text
+	}
+}
+
+// hideWord hides a word where no letter or digit is beside it.
+func hideWord(text, word string) string {
+	var b strings.Builder
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			b.WriteString(text[from:])
+			return b.String()
+		}
+		i += from
+		end := i + len(word)
+		b.WriteString(text[from:i])
+		if i > 0 && isWord(text[i-1]) || end < len(text) && isWord(text[end]) {
+			b.WriteString(word)
+		} else {
+			b.WriteString(Hidden)
+		}
+		from = end
+	}
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// replacer returns a function that replaces each of the values by "***", and
+// others by what they are to become.
+func replacer(values []string, others map[string]string) func(text string) string {
+	all := slices.AppendSeq(values, maps.Keys(others))
+	slices.SortFunc(all, longestFirst)
+	pairs := make([]string, 0, 2*len(all))
+	for _, v := range slices.Compact(all) {
+		pairs = append(pairs, v, cmp.Or(others[v], Hidden))
 	}
 	return strings.NewReplacer(pairs...).Replace
 }
@@ -109,7 +222,7 @@ func HideIn(file string, texts ...[]byte) func(part string) string {
 			all = append(all, secretsOf(root, false)...)
 		}
 	}
-	return hider(all)
+	return replacer(all, nil)
 }
 
 // secretMaps are the names, in all formats, of maps whose values are secret.
@@ -130,7 +243,7 @@ func secretsOf(n *node, secret bool) []string {
 	if secret {
 		found = credentials(n.text)
 	}
-	for _, v := range append(found, urlSecrets(n.text)...) {
+	for _, v := range slices.Concat(found, urlSecrets(n.text), secretsInside(n.text)) {
 		all = append(all, asWritten(v)...)
 	}
 	return all

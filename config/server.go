@@ -105,57 +105,31 @@ const Hidden = "***"
 // in foreign text: hiding every "1" or "true" would destroy what it protects.
 const shortestSecret = 6
 
-// Secrets returns the values that must not appear in logs or status: all
-// environment and header values, what interpolation put elsewhere, and the
-// credentials in the URL and its query; the longest first, so that replacing them in order
-// never leaves a part of one.
-func (s Server) Secrets() []string {
-	var all []string
-	add := func(v string) {
-		if len(v) >= shortestSecret {
-			all = append(all, v)
-		}
-	}
-	for _, v := range s.Env {
-		add(v)
-	}
-	for _, header := range s.Headers {
-		for _, v := range credentials(header) {
-			add(v)
-		}
-	}
-	for _, v := range slices.Concat(s.secrets, urlSecrets(s.URL), urlSecrets(s.MessageURL)) {
-		add(v)
-	}
-	slices.SortFunc(all, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
-	return slices.Compact(all)
-}
-
 // Redacted returns a copy that can be shown: environment and header values,
-// interpolated values, and credentials in the URL and the values of its query
-// are replaced by "***".
+// interpolated values, passwords and tokens in arguments, and credentials in
+// the URL and the values of its query are replaced by "***".
 func (s Server) Redacted() Server {
-	known := s.Secrets() // people write the same value into env and args
-	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
-	hide := func(text string) string {
-		for _, v := range append(known, s.secrets...) {
+	hide := s.Hider() // people write the same value into env and args
+	known := slices.Clone(s.secrets)
+	shown := func(text string) string {
+		text = hide(text)
+		for _, v := range known {
 			if v != "" {
 				text = strings.ReplaceAll(text, v, Hidden)
 			}
 		}
-		return text
+		return hideQueries(text)
 	}
-	s.Command, s.Cwd, s.URL, s.MessageURL = hide(s.Command), hide(s.Cwd), hide(s.URL), hide(s.MessageURL)
-	s.Args = slices.Clone(s.Args)
-	for i := range s.Args {
-		s.Args[i] = hide(s.Args[i])
+	args := slices.Clone(s.Args)
+	for i, arg := range args {
+		if v, ok := secretArg(s.Args, i); ok {
+			arg = strings.TrimSuffix(arg, v) + Hidden
+		}
+		args[i] = shown(arg)
 	}
-	s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
+	s.Args = args
+	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
+	s.Command, s.Cwd, s.URL, s.MessageURL = shown(s.Command), shown(s.Cwd), hideURL(shown(s.URL)), hideURL(shown(s.MessageURL))
 	s.secrets = nil
 	return s
 }
@@ -240,12 +214,19 @@ func Breaks(old, next *Config) *fault.Fault {
 	return nil
 }
 
-// Hider returns a function that replaces every secret value of every server
-// in a text by "***". It may be called by many goroutines at once.
+// Hider returns a function that replaces every secret value of every server,
+// in whatever form, by "***". It may be called by many goroutines at once.
 func (c *Config) Hider() func(text string) string {
-	var all []string
+	all := findings{}
+	var urls []string
 	for _, s := range c.Servers {
-		all = append(all, s.Secrets()...)
+		for v, sure := range s.findings() {
+			all.add(v, sure)
+		}
+		urls = append(urls, s.urls()...)
 	}
-	return hider(all)
+	return all.hider(urls)
 }
+
+// Hider is Config.Hider for the secrets of one server.
+func (s Server) Hider() func(text string) string { return s.findings().hider(s.urls()) }

@@ -2,7 +2,6 @@ package slot
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -66,17 +65,9 @@ func (r *ring) last(gen uint64) []string {
 // A veil hides the secrets of a server's configuration in everything that a
 // server says and everline shows in its own words: results and JSON-RPC errors
 // are handed on as they are.
-type veil struct{ r *strings.Replacer }
+type veil struct{ hide func(text string) string }
 
-func veilOf(s config.Server) veil {
-	var pairs []string
-	for _, secret := range s.Secrets() {
-		pairs = append(pairs, secret, config.Hidden)
-	}
-	return veil{strings.NewReplacer(pairs...)}
-}
-
-func (v veil) hide(text string) string { return v.r.Replace(text) }
+func veilOf(s config.Server) veil { return veil{s.Hider()} }
 
 // fault returns a copy without secrets in its texts; RPC.Raw stays as it came.
 func (v veil) fault(f *fault.Fault) *fault.Fault {

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestFaultV13 has secrets in every place of an entry, and looks for them in
+// what is shown of it and in texts that repeat them in some form.
+func TestFaultV13(t *testing.T) {
+	basic := base64.StdEncoding.EncodeToString([]byte("joe:B4sic/pw+d"))
+	for name, c := range map[string]struct {
+		entry   string
+		secrets []string
+		texts   []string // that must be left without any
+	}{
+		"query":            {`"url": "https://h/mcp?profile=tinypr&key=q+1&region=eu"`, []string{"tinypr", "q+1", "q 1", "region=eu"}, []string{`Get "https://h/mcp?profile=tinypr&key=q+1&region=eu": EOF`}},
+		"socket":           {`"url": "unix:///run/s.sock#/mcp?token=tok-123456"`, []string{"tok-123456"}, nil},
+		"userinfo":         {`"url": "https://joe:B4sic%2Fpw%2Bd@h/mcp"`, []string{"B4sic/pw+d", "B4sic%2Fpw%2Bd", basic}, []string{"Authorization: Basic " + basic}},
+		"basic":            {`"url": "https://h/", "headers": {"Authorization": "Basic ` + basic + `"}`, []string{basic, "B4sic/pw+d", "joe:B4sic/pw+d"}, []string{"user joe, password B4sic/pw+d"}},
+		"short header":     {`"url": "https://h/", "headers": {"X-Api-Key": "k3y"}`, []string{"k3y"}, []string{"bad key k3y.", `"k3y"`}},
+		"dsn":              {`"command": "x", "args": ["postgres://u:p@h/db", "--dsn=mysql://root:s3cr@t/x@h:3306/db?ssl=1"]`, []string{":p@", "s3cr@t", "s3cr"}, []string{"cannot connect to postgres://u:p@h/db", "mysql://root:s3cr@t/x@h:3306/db"}},
+		"dsn in env":       {`"command": "x", "env": {"DATABASE_URL": "postgres://u:longpassw0rd@h/db", "GO": "root:tcppassw0rd@tcp(h:3306)/db"}`, []string{"longpassw0rd", "tcppassw0rd"}, []string{"password longpassw0rd refused for u", "using password tcppassw0rd"}},
+		"libpq":            {`"command": "x", "args": ["host=h user=u password=libpqpw dbname=d", "Server=h;Pwd='ado pw';Database=d"]`, []string{"libpqpw", "ado pw"}, []string{"login with libpqpw failed"}},
+		"flags":            {`"command": "x", "args": ["--api-key", "abc123xyz", "--token=t0ken-9", "-p", "80", "--password", "pw1"]`, []string{"abc123xyz", "t0ken-9", "pw1"}, []string{"the key abc123xyz is wrong", "pw1 is wrong"}},
+		"docker":           {`"command": "docker", "args": ["run", "-e", "GITHUB_TOKEN=ghp_0123456789abcdef", "img", "--header", "Authorization: Bearer hdr-secret-1"]`, []string{"ghp_0123456789abcdef", "hdr-secret-1"}, []string{"bad credentials hdr-secret-1"}},
+		"json in env":      {`"command": "x", "env": {"HEADERS": "{\"Authorization\": \"Bearer ntn_insidejson\"}"}`, []string{"ntn_insidejson"}, []string{"token ntn_insidejson expired"}},
+		"short env":        {`"command": "x", "env": {"DB_PASSWORD": "abc", "LEVEL": "info"}`, []string{"abc"}, []string{"password is abc", "abc: wrong", "(abc)"}},
+		"escaped":          {`"command": "x", "env": {"API_KEY": "a/b c\"d<é&f"}`, []string{`a/b c"d<é&f`}, nil},
+		"several lines":    {`"command": "x", "env": {"PEM": "-----BEGIN-----\nMIIEvQIBADANBg\n-----END-----"}`, []string{"MIIEvQIBADANBg"}, []string{"at MIIEvQIBADANBg"}},
+		"from a variable":  {`"command": "x", "args": ["${TOKEN}"]`, []string{"s3cret-token"}, []string{"s3cret-token"}},
+		"encoded variable": {`"url": "http://h/${TOKEN}/?a=b c${TOKEN}"`, []string{"s3cret-token"}, nil},
+	} {
+		cfg := mustParse(t, `{"mcpServers": {"a": {`+c.entry+`}}}`)
+		s := cfg.Servers[0]
+		if s.Err != nil {
+			t.Errorf("%s: %v", name, s.Err)
+		}
+		shown := string(cfg.Effective(true)) + fmt.Sprint(s.Redacted())
+		for _, secret := range c.secrets {
+			if len(secret) > 3 && strings.Contains(shown, secret) || strings.Contains(strings.Join(s.Redacted().Args, " "), secret) {
+				t.Errorf("%s: %q is shown in\n%s", name, secret, shown)
+			}
+		}
+		for _, hide := range []func(string) string{cfg.Hider(), s.Hider()} {
+			for _, text := range c.texts {
+				for _, secret := range c.secrets {
+					if got := hide(text); strings.Contains(got, secret) || !strings.Contains(got, Hidden) {
+						t.Errorf("%s: %q is told as %q", name, text, got)
+					}
+				}
+			}
+			for _, secret := range c.secrets {
+				if len(secret) < shortestSecret || name == "query" || name == "dsn" {
+					continue
+				}
+				marshalled, _ := json.Marshal(secret)
+				for form, text := range map[string]string{
+					"plain": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret), "lower": escapes16.ReplaceAllStringFunc(url.QueryEscape(secret), strings.ToLower), "json": string(marshalled), "go": strconv.Quote(secret),
+					"base64": base64.StdEncoding.EncodeToString([]byte(secret)), "base64url": base64.URLEncoding.EncodeToString([]byte(secret)), "behind": base64.StdEncoding.EncodeToString([]byte("someone:" + secret)),
+				} {
+					inCode := form == "behind" || strings.HasPrefix(form, "base64")
+					if inCode && (len(secret) < 10 || secret == basic || name == "several lines") {
+						continue
+					}
+					if got := hide("the text " + text + " of it"); !strings.Contains(got, Hidden) {
+						t.Errorf("%s: the %s form of %q is told as %q", name, form, secret, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestFaultV13Sparing has texts in which nothing is secret.
+func TestFaultV13Sparing(t *testing.T) {
+	hide := mustParse(t, `{"mcpServers": {"a": {"command": "x", "args": ["--max-tokens", "100", "--token-file", "/etc/tok", "npx:@scope/pkg@1.2"],
+		"env": {"DEBUG": "1", "DB_PASSWORD": "abc", "USE_TOKEN": "true"}}}}`).Hider()
+	for _, text := range []string{
+		"after 100 ms", "/etc/tok is missing", "1 call", "abcde is no abc_d", "it is true", "https://github.com/@scope/pkg@1.2", "see http://h/page?x=1&y=2", "npm error https://registry/@a/b", "file:///tmp/a@b:c",
+	} {
+		if got := hide(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	s := mustParse(t, `{"mcpServers": {"a": {"command": "x", "args": ["--max-tokens", "100", "--key", "abc", "k=v"]}}}`).Servers[0]
+	if got := s.Redacted().Args; !slices.Equal(got, []string{"--max-tokens", "100", "--key", Hidden, "k=v"}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -197,7 +197,7 @@ func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 	}
 	switch v := s.View(); {
 	case v.Seen() == "disabled" || v.Seen() == "disabling":
-		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+server
+		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+config.Argument(server)
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
 	case c.Method == "tools/call" && h.withholds(server):
@@ -371,7 +371,7 @@ func unsettled(st Status, err error) *fault.Fault {
 		f.RetryAfter = max(time.Until(st.Next), 0)
 	}
 	if f.Remedy == "" {
-		f.Remedy = "everline status " + st.Name
+		f.Remedy = "everline status " + config.Argument(st.Name)
 	}
 	return f
 }

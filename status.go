@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
@@ -167,12 +168,12 @@ func remedy(v *fleet.View) string {
 	name := v.Server.Name
 	switch seen := v.Seen(); seen {
 	case "disabled":
-		return "everline enable " + name
+		return "everline enable " + config.Argument(name)
 	case "auth_required", "misconfigured":
 		if v.Cause != nil && v.Cause.Remedy != "" {
 			return v.Cause.Remedy
 		}
-		return "everline reconnect " + name
+		return "everline reconnect " + config.Argument(name)
 	case "failed", "disconnected", "connecting", "reconnecting":
 		if v.State.Attempt == 0 && strings.HasSuffix(seen, "connecting") {
 			return "" // no attempt of this outage has failed
@@ -181,9 +182,9 @@ func remedy(v *fleet.View) string {
 			return v.Cause.Remedy
 		}
 		if v.Server.Command != "" {
-			return "everline logs " + name
+			return "everline logs " + config.Argument(name)
 		}
-		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+name)
+		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+config.Argument(name))
 	default:
 		return ""
 	}

@@ -79,6 +79,10 @@ func (b *builder) settle(first string) {
 	if c.Pins != PinsOff && c.PinsFile == "" {
 		c.PinsFile = filepath.Join(filepath.Dir(first), "everline.lock.json")
 	}
+	hide := c.Hider()
+	for i := range c.Warnings {
+		c.Warnings[i].Text = hide(c.Warnings[i].Text)
+	}
 	var known []string
 	for _, s := range c.Servers {
 		known = append(known, s.Name)

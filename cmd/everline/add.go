@@ -58,7 +58,7 @@ func (a *app) add(name string, words []string, f addFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.editTrusted(path, f.dryRun, "server "+name+" added", func(was []byte) ([]byte, error) {
+	return a.editTrusted(path, f.dryRun, "server "+shownName(name)+" added", func(was []byte) ([]byte, error) {
 		if err := editable(path, was); err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func newRemove(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.editTrusted(path, dryRun, strings.Join(args, ", ")+" removed", func(was []byte) ([]byte, error) {
+			return a.editTrusted(path, dryRun, shownNames(args)+" removed", func(was []byte) ([]byte, error) {
 				if err := editable(path, was); err != nil {
 					return nil, err
 				}

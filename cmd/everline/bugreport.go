@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -25,7 +26,15 @@ func newBugreport(a *app) *cobra.Command {
 }
 
 func (a *app) bugreport(ctx context.Context) error {
-	w := a.out
+	st, err := a.client().Status(ctx)
+	files := st.Config
+	if err != nil {
+		files, _ = configFiles(nil) // none is told below
+	}
+	cfg, cfgErr := loadReported(files)
+	report := &bytes.Buffer{}
+	defer func() { _, _ = io.WriteString(a.out, cfg.Hider()(report.String())) }() // once more, and with the secrets of the files as they are now
+	w := io.Writer(report)
 	fmt.Fprintf(w, "# everline %s\n\n%s/%s, %s, %d CPUs\n", buildVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version(), runtime.NumCPU())
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -34,13 +43,10 @@ func (a *app) bugreport(ctx context.Context) error {
 			}
 		}
 	}
-	st, err := a.client().Status(ctx)
-	files := st.Config
 	if err != nil {
 		fmt.Fprintf(w, "\n# status\n\n%v\n", err)
-		files, _ = configFiles(nil) // none is told below
 	}
-	reportConfig(w, files)
+	reportConfig(w, files, cfg, cfgErr)
 	if err != nil {
 		return nil // what there is to say without it has been said
 	}
@@ -65,13 +71,25 @@ func (a *app) bugreport(ctx context.Context) error {
 	return nil
 }
 
-func reportConfig(w io.Writer, files []string) {
+// loadReported reads the files that a report is about. What cannot be read has
+// no secret that is known.
+func loadReported(files []string) (*config.Config, error) {
+	if len(files) == 0 {
+		return config.New(), nil
+	}
+	cfg, err := config.Load(files...)
+	if err != nil {
+		return config.New(), err
+	}
+	return cfg, nil
+}
+
+func reportConfig(w io.Writer, files []string, cfg *config.Config, err error) {
 	fmt.Fprint(w, "\n# configuration\n\n")
 	if len(files) == 0 {
 		fmt.Fprintln(w, "none was found")
 		return
 	}
-	cfg, err := config.Load(files...)
 	if err != nil {
 		fmt.Fprintf(w, "%v\n", err)
 		return

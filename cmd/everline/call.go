@@ -116,7 +116,7 @@ func inTime(err error, timeout time.Duration) *fault.Fault {
 	if f.Kind == fault.Deadline && timeout > 0 {
 		f.Err = errors.New("no answer within the --timeout")
 		if f.Remedy == "" {
-			f.Remedy = strings.TrimSpace("everline status " + f.Server)
+			f.Remedy = strings.TrimSpace("everline status " + argument(f.Server))
 		}
 	}
 	return &f
@@ -227,7 +227,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 func awayFault(s admin.Server) *fault.Fault {
 	f := &fault.Fault{
 		Kind: fault.Unavailable, Op: "call", Server: s.Name, Outcome: fault.NotSent, Stderr: s.Stderr,
-		Remedy: "everline status " + s.Name,
+		Remedy: "everline status " + config.Argument(s.Name),
 	}
 	text := "the server is " + s.State
 	if s.Cause != nil {

@@ -95,7 +95,9 @@ func (a *app) serverNames(ctx context.Context) []string {
 	}
 	var names []string
 	for _, s := range st.Servers {
-		names = append(names, s.Name+"\t"+s.State)
+		if s.Name == show.Line(s.Name) { // a shell gets no other
+			names = append(names, s.Name+"\t"+s.State)
+		}
 	}
 	return names
 }
@@ -127,7 +129,9 @@ func configuredNames() []string {
 	}
 	var names []string
 	for _, s := range cfg.Servers {
-		names = append(names, s.Name)
+		if s.Name == show.Line(s.Name) {
+			names = append(names, s.Name)
+		}
 	}
 	return names
 }

@@ -89,7 +89,7 @@ func noConfigured(c *config.Config, name string) error {
 	for _, s := range c.Servers {
 		names = append(names, s.Name)
 	}
-	f := fault.New(fault.NotFound, "doctor", "no server is called "+name)
+	f := fault.New(fault.NotFound, "doctor", "no server is called "+shownName(name))
 	f.Remedy = "everline validate"
 	if near := config.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
@@ -146,7 +146,7 @@ func findingText(f doctor.Finding, colour bool) string {
 	l := verdicts[f.Verdict]
 	about := f.Check
 	if f.Server != "" {
-		about = f.Server + ": " + f.Check
+		about = shownName(f.Server) + ": " + f.Check
 	}
 	line := paint(l.symbol, l.colour, colour) + " " + printable(about) + ": " + printable(strings.TrimSpace(f.Text))
 	if f.TookMS > 0 {

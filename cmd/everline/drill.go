@@ -98,7 +98,9 @@ func (a *app) drill(ctx context.Context, args []string, f drillFlags) error {
 	if err := a.confirmDrill(ctx, s, f); err != nil {
 		return err
 	}
-	o.Broken = func() { fmt.Fprintf(a.err, "%s is broken on purpose: %s. Ctrl-C ends it.\n", s.Name, f.fault) }
+	o.Broken = func() {
+		fmt.Fprintf(a.err, "%s is broken on purpose: %s. Ctrl-C ends it.\n", shownName(s.Name), f.fault)
+	}
 	report, err := drill.Run(ctx, o)
 	if o.Live != nil {
 		clearLine(a.err, a.out)
@@ -203,7 +205,7 @@ func (a *app) confirmDrill(ctx context.Context, s admin.Server, f drillFlags) er
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return usage("--yes", "drill breaks a server that works, and there is no terminal to ask whether that is meant")
 	}
-	fmt.Fprintf(a.err, "This breaks %s (%s, %s in flight) on purpose: %s. Go on? [y/N] ", s.Name, s.State, plural(s.Out, "call"), f.fault)
+	fmt.Fprintf(a.err, "This breaks %s (%s, %s in flight) on purpose: %s. Go on? [y/N] ", shownName(s.Name), s.State, plural(s.Out, "call"), f.fault)
 	answered := make(chan string, 1)
 	go func() { // ends with a line; the end of the process ends its wait
 		line, _ := bufio.NewReader(in).ReadString('\n')
@@ -269,7 +271,7 @@ func drillText(r drill.Report) string {
 	if !r.OK {
 		verdict = "not everything was well"
 	}
-	fmt.Fprintf(&b, "%s of %s: %s\n", r.Fault, r.Server, verdict)
+	fmt.Fprintf(&b, "%s of %s: %s\n", r.Fault, shownName(r.Server), verdict)
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "  %s%s\n", pad(label, 11), fmt.Sprintf(format, args...))
 	}
@@ -281,12 +283,12 @@ func drillText(r drill.Report) string {
 	}
 	line("lists", "%d %s, %d failed, %d short of %s", r.Lists.Count, via, r.Lists.Failed, r.Lists.Short, plural(r.Lists.Tools, "tool"))
 	if r.CatalogShort {
-		line("catalog", "something that %s offers was not listed all the time", r.Server)
+		line("catalog", "something that %s offers was not listed all the time", shownName(r.Server))
 	}
 	if r.Well {
 		line("recovery", "%s after the fault%s", show.Milliseconds(r.RecoveryMS), ifWoken(r.Woken))
 	} else {
-		line("recovery", "none yet%s; everline status %s", ifWoken(r.Woken), r.Server)
+		line("recovery", "none yet%s; everline status %s", ifWoken(r.Woken), config.Argument(r.Server))
 	}
 	line("generation", "%d before, %d after", r.GenerationBefore, r.GenerationAfter)
 	return b.String()

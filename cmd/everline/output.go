@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -19,6 +22,42 @@ func span(d time.Duration) string       { return show.Span(d) }
 func clock(t, now time.Time) string     { return show.Clock(t, now) }
 func pad(text string, width int) string { return show.Pad(text, width) }
 func plural(n int, word string) string  { return show.Plural(n, word) }
+
+// longestName is how much of a server's name a line has room for, in columns.
+const longestName = 64
+
+// shownName is a server's name in a line for people. A key of a file may be any
+// text.
+func shownName(name string) string {
+	if strings.TrimSpace(name) == "" {
+		return strconv.Quote(name)
+	}
+	return show.Cut(show.Line(name), longestName)
+}
+
+// shownEvent is shownName for an event, which may be about no server.
+func shownEvent(server string) string {
+	if server == "" {
+		return ""
+	}
+	return shownName(server)
+}
+
+func shownNames(names []string) string {
+	shown := make([]string, len(names))
+	for i, n := range names {
+		shown[i] = shownName(n)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// argument is a server's name as it is typed; "" for none.
+func argument(name string) string {
+	if name == "" {
+		return ""
+	}
+	return config.Argument(name)
+}
 
 // forMachines tells whether stdout is read by a program.
 func (a *app) forMachines() bool { return a.output == "json" || a.output == "jsonl" }

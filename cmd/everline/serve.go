@@ -256,13 +256,14 @@ func (a *app) greet(d *daemon, cfg *config.Config) {
 	fmt.Fprintf(a.err, "everline %s serves %s\n", buildVersion(), d.opts.endpoint)
 	fmt.Fprintf(a.err, "  configuration: %s (%s)\n", strings.Join(d.opts.files, ", "), plural(len(cfg.Servers), "server"))
 	for _, s := range cfg.Servers {
+		name := shownName(s.Name)
 		switch {
-		case s.Err != nil:
-			fmt.Fprintf(a.err, "  %s: misconfigured: %s\n", s.Name, s.Err.Text())
 		case s.Disabled:
-			fmt.Fprintf(a.err, "  %s: disabled\n", s.Name)
+			fmt.Fprintf(a.err, "  %s: disabled\n", name)
+		case s.Err != nil:
+			fmt.Fprintf(a.err, "  %s: misconfigured: %s\n", name, printable(s.Err.Text()))
 		default:
-			fmt.Fprintf(a.err, "  %s: %s\n", s.Name, s.Transport)
+			fmt.Fprintf(a.err, "  %s: %s\n", name, s.Transport)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func lateOnes(servers []admin.Server, state string) string {
 	var late []string
 	for _, s := range servers {
 		if s.State != state {
-			late = append(late, s.Name+" is "+s.State)
+			late = append(late, shownName(s.Name)+" is "+s.State)
 		}
 	}
 	return strings.Join(late, ", ")
@@ -288,7 +288,7 @@ func noServer(name string, servers []admin.Server) error {
 	for _, s := range servers {
 		names = append(names, s.Name)
 	}
-	f := fault.New(fault.NotFound, "find the server", "no server is called "+name)
+	f := fault.New(fault.NotFound, "find the server", "no server is called "+shownName(name))
 	f.Remedy = "everline status"
 	if near := config.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
@@ -368,7 +368,7 @@ func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 	var b strings.Builder
 	b.WriteString(strings.Join(show.Fold(top.HeadParts(st, p.now), gap, p.width), "\n  ") + "\n")
 	for _, s := range asked {
-		p.name = max(p.name, show.Width(s.Name))
+		p.name = max(p.name, show.Width(shownName(s.Name)))
 		p.state = max(p.state, len(s.State))
 		p.tools = max(p.tools, len(p.offers(s)))
 		p.gen = max(p.gen, len(generation(s)))
@@ -426,7 +426,7 @@ func leftovers(found []admin.Leftover) string {
 	for _, l := range found {
 		name := fmt.Sprintf("pid %d", l.PID)
 		if l.Server != "" {
-			name = l.Server + " " + name
+			name = shownName(l.Server) + " " + name
 		}
 		if l.Ended {
 			ended = append(ended, name)
@@ -467,7 +467,7 @@ const under = "     "
 // block writes the line of a server, and what more there is to say below it.
 func (p statusPrinter) block(b *strings.Builder, s admin.Server) {
 	l := looks[s.State]
-	name, state := " "+pad(s.Name, p.name)+"  ", pad(s.State, p.state)
+	name, state := " "+pad(shownName(s.Name), p.name)+"  ", pad(s.State, p.state)
 	rest := strings.Join([]string{"", pad(generation(s), p.gen), pad(p.offers(s), p.tools), pad(s.Transport, 5)}, "  ")
 	line := " " + paint(l.symbol, l.colour, p.colour) + name + paint(state, l.colour, p.colour) + rest
 	used := show.Width(" " + l.symbol + name + state + rest)

@@ -74,7 +74,10 @@ func (a *app) validate(named []string, format string, strict bool) error {
 	}
 	for _, s := range cfg.Servers {
 		one := validated{Name: s.Name, Origin: s.Origin.String()}
-		if s.Err != nil {
+		switch {
+		case s.Err != nil && s.Disabled: // nobody starts it; to enable it is to look at it again
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%s: %s is disabled, and could not be enabled: %s", s.Origin, shownName(s.Name), s.Err.Text()))
+		case s.Err != nil:
 			text := s.Err.Text()
 			one.Error, one.Remedy, v.OK = &text, &s.Err.Remedy, false
 		}
@@ -106,7 +109,7 @@ func (a *app) printValidation(v validation) error {
 			continue
 		}
 		bad++
-		fmt.Fprintf(a.out, "%s %s: %s\n", looks["failed"].symbol, s.Name, printable(*s.Error))
+		fmt.Fprintf(a.out, "%s %s: %s\n", looks["failed"].symbol, shownName(s.Name), printable(*s.Error))
 		if *s.Remedy != "" {
 			fmt.Fprintf(a.out, "    %s\n", advice(*s.Remedy))
 		}
@@ -161,7 +164,7 @@ func (a *app) config(named []string, format string, all bool) error {
 	}
 	for _, s := range cfg.Servers {
 		if s.Err != nil {
-			fmt.Fprintf(a.err, "unusable: %s: %s\n", s.Name, printable(s.Err.Text()))
+			fmt.Fprintf(a.err, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
 		}
 	}
 	_, err = a.out.Write(cfg.Effective(all))

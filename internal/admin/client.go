@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -114,10 +115,20 @@ func (c *Client) Approve(ctx context.Context, a Approval) (Approved, error) {
 	return done, decode(body, &done)
 }
 
+// serverPath is the path of an operation on a server. Its name may be any text,
+// and a path of dots would be taken for a way to somewhere else.
+func serverPath(server, op string) string {
+	escaped := url.PathEscape(server)
+	if strings.Trim(server, ".") == "" {
+		escaped = strings.ReplaceAll(server, ".", "%2E")
+	}
+	return "/v1/servers/" + escaped + "/" + op
+}
+
 // Operate runs restart, reconnect, enable or disable, and waits until the
 // server has settled if wait is not 0, at most so long.
 func (c *Client) Operate(ctx context.Context, server, op string, wait time.Duration) (Server, error) {
-	path := "/v1/servers/" + url.PathEscape(server) + "/" + op
+	path := serverPath(server, op)
 	if wait > 0 {
 		path += "?wait=" + wait.String()
 	}
@@ -160,7 +171,7 @@ func (c *Client) Call(ctx context.Context, r CallRequest) (json.RawMessage, erro
 // Logs gives the kept stderr lines of a server to fn, and with follow those to
 // come until ctx ends.
 func (c *Client) Logs(ctx context.Context, server string, follow bool, fn func(LogLine) error) error {
-	return stream(ctx, c, "/v1/servers/"+url.PathEscape(server)+"/logs", follow, fn)
+	return stream(ctx, c, serverPath(server, "logs"), follow, fn)
 }
 
 // Events gives the kept events to fn, and with follow those to come until ctx ends.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/everline/everline"
@@ -163,7 +162,7 @@ func (a *API) ping(w http.ResponseWriter, r *http.Request) {
 
 // Ping is POST /v1/servers/{name}/ping.
 func (c *Client) Ping(ctx context.Context, server string) error {
-	body, err := c.do(ctx, http.MethodPost, "/v1/servers/"+url.PathEscape(server)+"/ping", nil)
+	body, err := c.do(ctx, http.MethodPost, serverPath(server, "ping"), nil)
 	if err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (c *Client) Drill(ctx context.Context, server string, r DrillRequest, fn fu
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "drill", Outcome: fault.NotSent, Err: err}
 	}
-	body, err := c.do(ctx, http.MethodPost, "/v1/servers/"+url.PathEscape(server)+"/drill", data)
+	body, err := c.do(ctx, http.MethodPost, serverPath(server, "drill"), data)
 	if err != nil {
 		return nil, err
 	}

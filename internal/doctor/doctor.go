@@ -59,6 +59,7 @@ type Options struct {
 type examination struct {
 	Options
 	report func(Finding)
+	hide   func(string) string // takes secrets out of what a finding repeats
 	failed bool
 }
 
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	e := &examination{Options: o, report: report}
+	e := &examination{Options: o, report: report, hide: o.Config.Hider()}
 	if o.Server == "" {
 		e.files()
 		e.gateway()
@@ -95,6 +96,7 @@ func (e *examination) say(check, server string, v Verdict, remedy, format string
 
 func (e *examination) add(f Finding) {
 	e.failed = e.failed || f.Verdict == Fail
+	f.Text, f.Remedy = e.hide(f.Text), e.hide(f.Remedy)
 	e.report(f)
 }
 

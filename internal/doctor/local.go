@@ -53,6 +53,14 @@ func (e *examination) permissions(path string) {
 	}
 }
 
+// arguments tells of secrets that everybody on the machine can see.
+func (e *examination) arguments(s config.Server) {
+	if exposed := s.ExposedArgs(); len(exposed) > 0 {
+		e.say("arguments", s.Name, Warn, `give it in "env", or in a file whose name is the argument, if the server takes that`,
+			"a secret is in %s: every user of this machine can read the arguments of a process", strings.Join(exposed, ", "))
+	}
+}
+
 // port looks at the address of the endpoint where no everline has it.
 func (e *examination) port(ctx context.Context) {
 	if e.Running != nil {

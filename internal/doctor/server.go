@@ -28,7 +28,13 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 			e.leftovers(s.Name)
 		}
 	}
+	if s.Command != "" && !s.Disabled {
+		e.arguments(s)
+	}
 	switch {
+	case s.Err != nil && s.Disabled && !e.runs(s.Name):
+		e.say("config", s.Name, Warn, s.Err.Remedy, "disabled, and could not be enabled: %s", s.Err.Text())
+		return
 	case s.Err != nil && e.runs(s.Name):
 		e.say("config", s.Name, Warn, s.Err.Remedy, "it runs, but as read here it could not: %s", s.Err.Text())
 	case s.Err != nil:
@@ -75,7 +81,7 @@ func (e *examination) runs(server string) bool {
 
 // state reads what the everline that runs says of a server.
 func (e *examination) state(st admin.Server) {
-	remedy, cause := "everline logs "+st.Name, ""
+	remedy, cause := "everline logs "+config.Argument(st.Name), ""
 	if st.Remedy != nil {
 		remedy = *st.Remedy
 	}
@@ -96,12 +102,12 @@ func (e *examination) state(st admin.Server) {
 			Text: fmt.Sprintf("connected%s, %d tools%s", version, st.Tools, phasesText(st.Handshake)),
 		})
 		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
-			e.say("server", st.Name, Warn, "everline logs "+st.Name, "it offers nothing at all")
+			e.say("server", st.Name, Warn, "everline logs "+config.Argument(st.Name), "it offers nothing at all")
 		}
 	case "idle", "disabled", "disabling":
 		e.say("server", st.Name, OK, "", "%s", st.State)
 	case "connecting", "reconnecting":
-		e.say("server", st.Name, Warn, "everline status "+st.Name+" --wait connected", "%s%s", st.State, cause)
+		e.say("server", st.Name, Warn, "everline status --wait connected "+config.Argument(st.Name), "%s%s", st.State, cause)
 	default:
 		e.say("server", st.Name, Fail, remedy, "%s%s", st.State, cause)
 	}
@@ -203,8 +209,6 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	st, err := hub.Await(ctx, s.Name, 0)
 	f := handshake(s, st, err, e.Timeout)
 	f.Server, f.TookMS = s.Name, ms(began)
-	hide := e.Config.Hider()
-	f.Text, f.Remedy = hide(f.Text), hide(f.Remedy)
 	e.add(f)
 	if st.Noise > 0 {
 		e.noise(s.Name, st.Noise)

@@ -305,7 +305,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	v := s.view.Load()
 	if v.life == nil {
 		f := s.undrillable("a drill breaks a server that works, and this one is " + v.Seen())
-		f.Remedy = "everline status " + s.name
+		f.Remedy = "everline status " + config.Argument(s.name)
 		return "", f
 	}
 	var last error

@@ -71,7 +71,7 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 	return s.tell(ctx, "reconnect", func(s *Slot) error {
 		if !s.loop.state.Want {
 			f := fault.New(fault.Conflict, "reconnect", "the server is disabled")
-			f.Server, f.Remedy = s.name, "run: everline enable "+s.name
+			f.Server, f.Remedy = s.name, "run: everline enable "+config.Argument(s.name)
 			return f
 		}
 		s.step(lifecycle.Wake{Operator: true})

@@ -95,13 +95,13 @@ func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
 	}
 	switch why {
 	case lifecycle.Auth:
-		return "run: everline auth login " + name
+		return "run: everline auth login " + config.Argument(name)
 	case lifecycle.Config:
-		return "run: everline doctor " + name
+		return "run: everline doctor " + config.Argument(name)
 	case lifecycle.Missing:
-		return "install the command, or run: everline doctor " + name
+		return "install the command, or run: everline doctor " + config.Argument(name)
 	case lifecycle.Ended:
-		return "run: everline reconnect " + name
+		return "run: everline reconnect " + config.Argument(name)
 	case lifecycle.Budget, lifecycle.None:
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
@@ -62,7 +63,7 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 		return f
 	case !v.State.Want:
 		f.Kind, f.Err = fault.Disabled, errors.New("the server is disabled")
-		f.Remedy = "run: everline enable " + name
+		f.Remedy = "run: everline enable " + config.Argument(name)
 		return f
 	}
 	f.Kind = fault.Unavailable

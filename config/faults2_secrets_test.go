@@ -94,3 +94,64 @@ func TestFaultV13Sparing(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestFaultU10 imports entries with and without a secret in plain text.
+func TestFaultU10(t *testing.T) {
+	for entry, want := range map[string]string{
+		`"command": "x", "env": {"GITHUB_TOKEN": "ghp_secret", "LEVEL": "debug"}`:                    "env GITHUB_TOKEN|${GITHUB_TOKEN}",
+		`"command": "x", "env": {"OPAQUE": "sk-0123456789abcdef"}`:                                   "env OPAQUE|${OPAQUE}",
+		`"command": "x", "env": {"DATABASE_URL": "postgres://u:secret@h/d"}`:                         "env DATABASE_URL",
+		`"url": "https://h/mcp", "headers": {"Authorization": "Bearer secret"}`:                      "headers Authorization|${GIT_HUB_TOKEN}",
+		`"url": "https://h/mcp?api_key=secret"`:                                                      "url",
+		`"command": "x", "args": ["--api-key", "secret"]`:                                            "args[1]",
+		`"command": "x", "args": ["-v", "postgres://u:secret@h/d"]`:                                  "args[1]",
+		`"command": "x", "env": {"GITHUB_TOKEN": "${env:TOKEN}", "A": "b"}`:                          "",
+		`"url": "https://h/mcp?key=${env:TOKEN}", "headers": {"Authorization": "Bearer ${env:TOK}"}`: "",
+		`"command": "x", "args": ["--api-key", "${env:TOKEN}", "--max-tokens", "100"]`:               "",
+		`"command": "npx", "args": ["-y", "@scope/pkg"], "env": {"NODE_ENV": "production"}`:          "",
+	} {
+		text := []byte(`{"mcpServers": {"git.hub": {` + entry + `}}}`)
+		all, warnings, err := Import(FormatCursor, "/p/mcp.json", text, "", testEnv)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%s: %v %v %v", entry, all, warnings, err)
+		}
+		if want == "" {
+			if len(warnings) != 0 {
+				t.Errorf("%s: %v", entry, warnings)
+			}
+			continue
+		}
+		if len(warnings) != 1 || warnings[0].Server != "git.hub" || warnings[0].Line != 1 || !strings.Contains(warnings[0].Text, "${file:") || strings.Contains(warnings[0].Text, "secret@") || strings.Contains(warnings[0].Text, "ghp_") {
+			t.Errorf("%s: %v", entry, warnings)
+			continue
+		}
+		for word := range strings.SplitSeq(want, "|") {
+			if !strings.Contains(warnings[0].Text, word) {
+				t.Errorf("%s: %q does not name %s", entry, warnings[0].Text, word)
+			}
+		}
+	}
+	if w, ok := PlainWarning("everline.json", []byte(`{"mcpServers": {"a": {"url": "http://h/?key=${KEY}"}, "b": {"command": "x", "env": {"API_KEY": "abc"}}}}`), "a"); ok {
+		t.Errorf("%v", w)
+	}
+}
+
+// TestFaultV15 finds the arguments that give a secret away, wherever it came from.
+func TestFaultV15(t *testing.T) {
+	for args, want := range map[string]string{
+		`"--api-key", "abc"`:                    "args[1]",
+		`"--token=${TOKEN}"`:                    "args[0]",
+		`"-H", "Authorization: Bearer abcdefg"`: "args[1]",
+		`"postgres://u:p@h/db"`:                 "args[0]",
+		`"-e", "API_KEY=abc", "img"`:            "args[1]",
+		`"ghp_0123456789abcdef"`:                "args[0]",
+		`"-y", "pkg", "/tmp", "--port", "80"`:   "",
+		`"--token-file", "/run/secrets/tok"`:    "",
+		`"-e", "API_KEY", "img"`:                "",
+	} {
+		s := mustParse(t, `{"mcpServers": {"a": {"command": "x", "args": [`+args+`]}}}`).Servers[0]
+		if got := strings.Join(s.ExposedArgs(), ","); got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+}

@@ -57,6 +57,9 @@ func Import(format, file string, data []byte, workspace string, env func(string)
 			b.cfg.Warnings = append(b.cfg.Warnings, Warning{Origin: s.Origin, Server: s.Name, Text: "is left out: " + s.Err.Text()})
 			continue
 		}
+		if w, plain := s.plainWarning("import copies it as it is"); plain {
+			b.cfg.Warnings = append(b.cfg.Warnings, w)
+		}
 		e := s.Entry()
 		if path := b.envFiles[s.Name]; path != "" {
 			at := len(e)

@@ -240,6 +240,53 @@ func (s Server) PlainSecrets() []string {
 	return all
 }
 
+// plainWarning is what there is to say of secrets in an entry, and the way out.
+func (s Server) plainWarning(what string) (Warning, bool) {
+	places := s.PlainSecrets()
+	if len(places) == 0 {
+		return Warning{}, false
+	}
+	return Warning{Origin: s.Origin, Server: s.Name, Text: fmt.Sprintf(
+		"a secret in plain text is in %s, and %s; set a variable where everline runs, and write %q in its place, or \"${file:path}\" with a file that only you can read",
+		strings.Join(places, ", "), what, "${"+s.variableFor(places[0])+"}")}, true
+}
+
+// variableFor is a name for the variable of a secret: the one that the server
+// itself gives it, else one of the server's name.
+func (s Server) variableFor(place string) string {
+	if name, ok := strings.CutPrefix(place, "env "); ok && isVariable(name) {
+		return name
+	}
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		default:
+			return '_'
+		}
+	}, s.Name)
+	if !isVariable(name) || len(name) > 40 {
+		name = "SERVER"
+	}
+	return name + "_TOKEN"
+}
+
+// PlainWarning tells of the secrets that an entry of a file of ours has in
+// plain text, by what is written there; ok is false if there are none.
+func PlainWarning(file string, data []byte, server string) (w Warning, ok bool) {
+	cfg, err := asItStands(file, data)
+	if err != nil {
+		return Warning{}, false
+	}
+	s, ok := cfg.Server(server)
+	if !ok {
+		return Warning{}, false
+	}
+	return s.plainWarning("whoever reads the file has it")
+}
+
 // ExposedArgs names the arguments that hold a secret, wherever it came from:
 // every user of the machine can see the arguments of a process.
 func (s Server) ExposedArgs() []string {

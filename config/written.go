@@ -12,6 +12,18 @@ import (
 // read and no variable looked up. Only credentials in URLs and the values of
 // their queries are replaced by "***"; nothing hides a part of a command.
 func Written(file string, data []byte) (*Config, error) {
+	cfg, err := asItStands(file, data)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
+	}
+	return cfg, nil
+}
+
+func asItStands(file string, data []byte) (*Config, error) {
 	b := newBuilder(nil)
 	b.written = true
 	if dir, err := os.Getwd(); err == nil {
@@ -19,10 +31,6 @@ func Written(file string, data []byte) (*Config, error) {
 	}
 	if f := b.add(file, data); f != nil {
 		return nil, f
-	}
-	for i := range b.cfg.Servers {
-		s := &b.cfg.Servers[i]
-		s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
 	}
 	return b.cfg, nil
 }

@@ -72,7 +72,13 @@ func (a *app) add(name string, words []string, f addFlags) error {
 		if err != nil {
 			return nil, err
 		}
-		return text, stillGood(path, text, name)
+		if err := stillGood(path, text, name); err != nil {
+			return nil, err
+		}
+		if w, plain := config.PlainWarning(path, text, name); plain {
+			fmt.Fprintf(a.err, "warning: %s\n", printable(w.String()))
+		}
+		return text, nil
 	})
 }
 

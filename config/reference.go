@@ -70,13 +70,13 @@ func Settings() []Setting {
 		{SectionGroup, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
 
 		{SectionStandard, "type", TypeWord, []string{"stdio", "http", "sse"}, "How the server is reached; found out where it is left out.", ""},
-		{SectionStandard, "command", TypeText, nil, "The program to start.", "Command"},
+		{SectionStandard, "command", TypeText, nil, "The program to start, without arguments; ~/ is your own folder.", "Command"},
 		{SectionStandard, "args", TypeTexts, nil, "Its arguments.", "Args"},
 		{SectionStandard, "env", TypeTextMap, nil, "Variables of its environment, besides a small base set.", "Env"},
 		{SectionStandard, "envFile", TypeText, nil, "A file of NAME=value lines that goes under env.", ""},
 		{SectionStandard, "cwd", TypeText, nil, "The folder to start in, relative to the file.", "Cwd"},
 		{SectionStandard, "url", TypeText, nil, "The address of a server that runs elsewhere.", "URL"},
-		{SectionStandard, "headers", TypeTextMap, nil, "Headers of every request to that address.", "Headers"},
+		{SectionStandard, "headers", TypeTextMap, nil, "Headers of every request to that address. Those that say how a message is framed and coded are everline's own.", "Headers"},
 		{SectionStandard, "disabled", TypeBool, nil, "Not started until it is enabled.", "Disabled"},
 		{SectionStandard, "enabled", TypeBool, nil, "The reverse of disabled, as some clients write it.", ""},
 

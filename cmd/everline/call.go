@@ -116,7 +116,7 @@ func inTime(err error, timeout time.Duration) *fault.Fault {
 	if f.Kind == fault.Deadline && timeout > 0 {
 		f.Err = errors.New("no answer within the --timeout")
 		if f.Remedy == "" {
-			f.Remedy = strings.TrimSpace("everline status " + argument(f.Server))
+			f.Remedy = strings.TrimSpace("everline status " + typedName(f.Server))
 		}
 	}
 	return &f

@@ -51,8 +51,8 @@ func shownNames(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// argument is a server's name as it is typed; "" for none.
-func argument(name string) string {
+// typedName is a server's name as it is typed; "" for none.
+func typedName(name string) string {
 	if name == "" {
 		return ""
 	}

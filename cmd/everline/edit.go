@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 )
 
 // readEdited reads a file that may be new; a new one is nil.
@@ -46,13 +47,15 @@ func fileFault(op, path string, err error) error {
 type edit struct {
 	path   string
 	dryRun bool
-	backup bool // keep what was there before
+	// backup, if not nil, is the path under which what was there before is kept;
+	// "" keeps nothing.
+	backup func(was []byte) string
 	// change makes the new text of the old one, which is nil where there is no
-	// file. It is called again where somebody else was faster.
+	// file. A new one that is nil removes the file. It is called again where somebody else was faster.
 	change func(was []byte) ([]byte, error)
 	// before, if not nil, is called before the file gets its new text, while no
-	// other everline writes it.
-	before func(was, text []byte)
+	// other everline writes it. Nothing is changed where it fails.
+	before func(was, text []byte) error
 	held   string // a folder that this process has locked; "" for none
 }
 
@@ -128,17 +131,19 @@ func (e edit) write(was, text []byte) (backup string, err error) {
 		return "", err
 	}
 	if e.before != nil {
-		e.before(was, text)
-	}
-	if e.backup && was != nil {
-		backup = backupName(e.path, time.Now())
-		if err := replaceFile(backup, was, mode, nil); err != nil {
-			return "", fileFault("write", backup, err)
+		if err := e.before(was, text); err != nil {
+			return "", err
 		}
 	}
-	err = replaceFile(path, text, mode, same)
-	if err != nil && backup != "" {
-		_ = os.Remove(backup) // of a change that was not made
+	if backup, err = e.keep(was); err != nil {
+		return "", err
+	}
+	if text == nil {
+		if err = same(); err == nil {
+			err = os.Remove(path)
+		}
+	} else {
+		err = replaceFile(path, text, mode, same)
 	}
 	if err != nil && !errors.Is(err, errOvertaken) {
 		err = fileFault("write", path, err)
@@ -168,16 +173,33 @@ func followed(path string) string {
 	return path
 }
 
-// backupName is a new name under which a file is kept before it is changed.
-func backupName(path string, now time.Time) string {
-	first := path + ".before-everline-" + now.Format("20060102-150405")
-	name := first
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(name); err != nil {
-			return name
-		}
-		name = fmt.Sprintf("%s-%d", first, n)
+// keep keeps what was there, in a folder and a file that are the user's alone:
+// there may be secrets in it.
+func (e edit) keep(was []byte) (backup string, err error) {
+	if e.backup != nil && was != nil {
+		backup = e.backup(was)
 	}
+	if backup == "" {
+		return "", nil
+	}
+	if err := owned.MakeFolder(filepath.Dir(backup)); err != nil {
+		return "", err
+	}
+	if err := replaceFile(backup, was, 0o600, nil); err != nil {
+		return "", fileFault("write", backup, err)
+	}
+	return backup, nil
+}
+
+// backupPath is where a file is kept before it is changed: beside the state, and
+// not where it would be put under version control. A file has one.
+func (a *app) backupPath(path string) string {
+	key, err := linkKey(path)
+	if err != nil {
+		key = path
+	}
+	name := filepath.Base(key) + "." + digest([]byte(key))[:12] + ".before-everline"
+	return filepath.Join(a.stateDir, "backups", name)
 }
 
 // replaceFile writes beside the file and renames, so that whoever reads it

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
@@ -51,19 +50,20 @@ func TestEditIsMadeAnew(t *testing.T) {
 		}
 	}
 	theirs("0")
-	tries := 0
+	tries, backup := 0, filepath.Join(filepath.Dir(path), "backups", "f")
 	made, err := edit{
-		path: path, backup: true,
+		path: path, backup: func([]byte) string { return backup },
 		change: func(was []byte) ([]byte, error) {
 			if tries++; tries == 1 {
 				theirs("1")
 			}
 			return append(bytes.Clone(was), "+ours"...), nil
 		},
-		before: func(was, _ []byte) {
+		before: func(was, _ []byte) error {
 			if string(was) == "1" {
 				theirs("2")
 			}
+			return nil
 		},
 	}.run()
 	if err != nil || tries != 3 {
@@ -72,7 +72,7 @@ func TestEditIsMadeAnew(t *testing.T) {
 	if text, _ := os.ReadFile(path); string(text) != "2+ours" {
 		t.Errorf("the file has %q", text)
 	}
-	all, _ := filepath.Glob(path + ".before-*")
+	all, _ := filepath.Glob(filepath.Join(filepath.Dir(backup), "*"))
 	if text, _ := os.ReadFile(made.backup); string(text) != "2" || len(all) != 1 {
 		t.Errorf("the backup has %q; there are %v", text, all)
 	}
@@ -135,15 +135,17 @@ func TestEditFollowsLinks(t *testing.T) {
 	}
 }
 
-// TestBackupsHaveTheirOwnNames makes two in one second.
+// TestBackupsHaveTheirOwnNames has two files of one name, and one by a link.
 func TestBackupsHaveTheirOwnNames(t *testing.T) {
-	path, now := filepath.Join(t.TempDir(), "f"), time.Unix(1, 0)
-	first := backupName(path, now)
-	if err := os.WriteFile(first, nil, 0o600); err != nil {
+	dir := t.TempDir()
+	a := &app{stateDir: filepath.Join(dir, "state")}
+	link := filepath.Join(dir, "link.json")
+	if err := os.Symlink(filepath.Join("one", "f.json"), link); err != nil {
 		t.Fatal(err)
 	}
-	if second := backupName(path, now); second == first || !strings.HasPrefix(second, first) {
-		t.Errorf("%s, then %s", first, second)
+	one, other := a.backupPath(filepath.Join(dir, "one", "f.json")), a.backupPath(filepath.Join(dir, "other", "f.json"))
+	if one == other || one != a.backupPath(link) || filepath.Dir(one) != filepath.Join(dir, "state", "backups") {
+		t.Errorf("%s, %s, %s", one, other, a.backupPath(link))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -71,7 +72,7 @@ func (a *app) importServers(named []string, format, to string, dryRun bool) erro
 		return a.printFound(all)
 	}
 	count := 0
-	e := edit{path: to, dryRun: dryRun, backup: true, change: func(was []byte) ([]byte, error) {
+	e := edit{path: to, dryRun: dryRun, backup: func([]byte) string { return a.backupPath(to) }, change: func(was []byte) ([]byte, error) {
 		if err := editable(to, was); err != nil {
 			return nil, err
 		}
@@ -121,6 +122,10 @@ func (a *app) findServers(files []config.Place, named bool) ([]found, error) {
 	all := []found{}
 	project, _ := os.Getwd() // "" reads no project's servers of a user's file
 	seen := map[string]bool{}
+	linked, err := a.readLinks()
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range files {
 		data, err := readEdited(p.Path)
 		var servers []config.Imported
@@ -143,8 +148,8 @@ func (a *app) findServers(files []config.Place, named bool) ([]found, error) {
 			format, _ = config.Detect(p.Path, data) // it was read above
 		}
 		for _, s := range servers {
-			if s.Name == config.LinkName && isOurs(s.Entry) {
-				continue // that is us
+			if a.isUs(linked, format, p.Path, data, s) {
+				continue
 			}
 			f := found{Client: config.Title(format), File: p.Path, Server: s.Name, State: "new", entry: s.Entry}
 			if seen[s.Name] {
@@ -157,15 +162,30 @@ func (a *app) findServers(files []config.Place, named bool) ([]found, error) {
 	return all, nil
 }
 
-// isOurs tells whether an entry is what link writes: importing it would make
-// everline its own server.
-func isOurs(e config.Entry) bool {
-	for _, m := range e {
-		if text, ok := m.Value.(string); ok && (m.Key == "url" || m.Key == "command") {
-			return m.Key == "url" || filepath.Base(text) == "everline" || filepath.Base(text) == "everline.exe"
+// isUs tells whether a server is everline itself, which would be its own server:
+// an entry that link wrote, or one that starts everline for its client.
+func (a *app) isUs(linked links, format, path string, text []byte, s config.Imported) bool {
+	if key, err := linkKey(path); err == nil {
+		if w, ok := linked.of(key, s.Name); ok {
+			if is, _ := w.isIn(config.Members(format, path, text, s.Name)); is {
+				return true
+			}
 		}
 	}
-	return false
+	ours, bridge := false, false
+	for _, m := range s.Entry {
+		switch v := m.Value.(type) {
+		case string:
+			base := strings.TrimSuffix(filepath.Base(v), ".exe")
+			ours = ours || m.Key == "command" && base == "everline"
+			if u, err := url.Parse(v); m.Key == "url" && err == nil && s.Name == config.LinkName && loopbackName(u.Hostname()) {
+				return true // what an everline on another state folder wrote
+			}
+		case []string:
+			bridge = bridge || m.Key == "args" && slices.Contains(v, "stdio")
+		}
+	}
+	return ours && bridge
 }
 
 func (a *app) printFound(all []found) error {
@@ -200,16 +220,16 @@ func (a *app) printFound(all []found) error {
 }
 
 func newLink(a *app) *cobra.Command {
-	var project, dryRun bool
-	var endpoint, file, group string
+	var f linkFlags
+	var endpoint, group string
 	cmd := &cobra.Command{
 		Use:       "link client",
 		Short:     "Write our endpoint into a client's own configuration",
-		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, and a copy of it is kept beside it."),
+		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, a server of yours with that name included, and a copy of the file is kept in the state folder."),
 		Args:      oneClient,
 		ValidArgs: config.Formats()[1:],
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			return a.link(args[0], file, project, dryRun, func(format, path string, was []byte) ([]byte, string, error) {
+			return a.link(args[0], f, func(format string) (config.Entry, string, error) {
 				url, err := a.endpointFor(cmd, endpoint)
 				if err != nil {
 					return nil, "", err
@@ -226,14 +246,13 @@ func newLink(a *app) *cobra.Command {
 				if group != "" {
 					bridge = append(bridge, "--group", group)
 				}
-				text, err := config.SetServer(format, path, was, config.LinkName, config.LinkEntry(format, url, program, bridge...))
-				return text, config.Title(format) + " reaches everline at " + url + "; restart it to see it", err
+				return config.LinkEntry(format, url, program, bridge...), config.Title(format) + " reaches everline at " + url + "; restart it to see it", nil
 			})
 		}),
 	}
 	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
 	cmd.Flags().StringVar(&group, "group", "", "the endpoint of this group, in place of that of all servers")
-	linkFlags(cmd, &file, &project, &dryRun)
+	f.addTo(cmd)
 	return cmd
 }
 
@@ -266,25 +285,18 @@ func (a *app) bridge(cmd *cobra.Command) ([]string, error) {
 }
 
 func newUnlink(a *app) *cobra.Command {
-	var project, dryRun bool
-	var file string
+	var f linkFlags
 	cmd := &cobra.Command{
 		Use:       "unlink client",
 		Short:     "Take our endpoint out of a client's configuration",
-		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it stays."),
+		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it\nstays, and so does an entry that link did not write. A file that link made is removed if nothing else is in it."),
 		Args:      oneClient,
 		ValidArgs: config.Formats()[1:],
 		RunE: runE(func(_ *cobra.Command, args []string) error {
-			return a.link(args[0], file, project, dryRun, func(format, path string, was []byte) ([]byte, string, error) {
-				if len(was) == 0 || !config.HasServer(format, path, was, config.LinkName) {
-					return was, "", nil
-				}
-				text, err := config.RemoveServer(format, path, was, config.LinkName)
-				return text, config.Title(format) + " no longer knows everline", err
-			})
+			return a.unlink(args[0], f)
 		}),
 	}
-	linkFlags(cmd, &file, &project, &dryRun)
+	f.addTo(cmd)
 	return cmd
 }
 
@@ -299,10 +311,17 @@ func linkLong(text string) string {
 	return text + "\n\nClients: " + clients + "."
 }
 
-func linkFlags(cmd *cobra.Command, file *string, project, dryRun *bool) {
-	cmd.Flags().StringVar(file, "file", "", "the client's file, where it is not at its usual place")
-	cmd.Flags().BoolVar(project, "project", false, "the client's file of this project, not of the user")
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "show the change, and make none")
+// linkFlags are the flags of link and unlink.
+type linkFlags struct {
+	file, name      string
+	project, dryRun bool
+}
+
+func (f *linkFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "file", "", "the client's file, where it is not at its usual place")
+	cmd.Flags().StringVar(&f.name, "name", config.LinkName, "what the server is called in the client's file")
+	cmd.Flags().BoolVar(&f.project, "project", false, "the client's file of this project, not of the user")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the change, and make none")
 }
 
 // oneClient says which client was probably meant.
@@ -321,20 +340,56 @@ func oneClient(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("no client is called %q here%s", args[0], help)
 }
 
-func (a *app) link(format, file string, project, dryRun bool, change func(format, path string, was []byte) ([]byte, string, error)) error {
-	path := file
+func (a *app) linking(format string, f linkFlags) (*linking, error) {
+	path := f.file
 	if path == "" {
 		var err error
-		if path, err = clientFile(format, project); err != nil {
-			return err
+		if path, err = clientFile(format, f.project); err != nil {
+			return nil, err
 		}
 	}
-	done := ""
-	e := edit{path: path, dryRun: dryRun, backup: true, change: func(was []byte) (text []byte, err error) {
-		text, done, err = change(format, path, was)
+	return a.newLinking(format, path, f.name)
+}
+
+func (a *app) link(format string, f linkFlags, make func(format string) (_ config.Entry, done string, _ error)) error {
+	l, err := a.linking(format, f)
+	if err != nil {
+		return err
+	}
+	entry, done, err := make(format)
+	if err != nil {
+		return err
+	}
+	for i := range entry {
+		if entry[i].Key == "name" {
+			entry[i].Value = f.name
+		}
+	}
+	e := edit{path: l.path, dryRun: f.dryRun, backup: l.backup, before: l.wrote, change: func(was []byte) ([]byte, error) { return l.link(was, entry) }}
+	return a.finishEdit(e, func() string { return done }, func() string { return "" })
+}
+
+func (a *app) unlink(format string, f linkFlags) error {
+	l, err := a.linking(format, f)
+	if err != nil {
+		return err
+	}
+	gone, changed := false, false
+	e := edit{path: l.path, dryRun: f.dryRun, change: func(was []byte) ([]byte, error) {
+		text, err := l.unlink(was)
+		gone, changed = text == nil && was != nil, err == nil && len(text) != len(was)
 		return text, err
 	}}
-	return a.finishEdit(e, func() string { return done }, func() string { return "" })
+	err = a.finishEdit(e, func() string {
+		if gone {
+			return "removed: nothing else was in it"
+		}
+		return config.Title(format) + " no longer knows everline"
+	}, func() string { return "" })
+	if err != nil || f.dryRun || !changed {
+		return err
+	}
+	return l.unlinked(gone)
 }
 
 // clientFile is the client's file: the first of its usual ones that exists,

@@ -324,13 +324,14 @@ var errNotTrusted = errors.New("it was not trusted")
 // is trusted, too, and so is a file that is new: nobody else has written in it.
 func (a *app) editTrusted(path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
 	remedy, failed := untrusted(path), error(nil)
-	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) {
+	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) error {
 		if !mustTrust(nil, path) {
-			return
+			return nil
 		}
 		if failed = a.keepTrust(path, was, text); failed == nil {
 			remedy = ""
 		}
+		return nil // a file that is not trusted can be edited all the same
 	}}
 	err := a.finishEdit(e, func() string { return done }, func() string { return remedy })
 	if err == nil && failed != nil && !errors.Is(failed, errNotTrusted) {

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"internal/transport": {"internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/upstream":  {"internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
-	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "event", "config", "fault"},
+	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
 	".":                  {"internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
 	"internal/gateway":   {"internal/rounds", ".", "internal/wire", "config", "fault"},
 	"internal/admin":     {".", "internal/owned", "event", "config", "fault"},
@@ -59,6 +59,9 @@ var mayImport = map[string][]string{
 	"shim":         {"internal/shim"},
 	"gosdk":        {".", "endpoint", "fault"},
 	"everlinetest": {"internal/mcptest", "config"},
+
+	// What a slot waits for between attempts, seen from outside the server.
+	"internal/watch": {},
 
 	// A program that embeds the library, for the official suite.
 	"conformance/driver": {".", "config"},

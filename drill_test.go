@@ -130,7 +130,7 @@ func TestDrillRecoveryIsThatOfTheNextLife(t *testing.T) {
 // answer: its lives end, and calls wait for the one that can.
 func TestDrillHTTP(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
-	quick := map[string]any{"retry": map[string]any{"firstDelay": "20ms", "maxDelay": "50ms", "fastTries": 1000}}
+	quick := map[string]any{"retry": map[string]any{"firstDelay": "20ms", "maxDelay": "50ms", "fastFor": "1h"}}
 	hub := open(t, servers{"a": with(web(mcptest.Web(t, s)), quick)}, everline.Options{})
 	ready(t, hub, "a", 0)
 	for _, what := range []string{"kill", "404", "drop", "slow", "hang", "garbage"} {
@@ -229,9 +229,9 @@ func TestDrillShortCatalog(t *testing.T) {
 }
 
 // TestDrillLeavesNoLongWait: a server that used up its attempts meanwhile is
-// told to connect, and does not stay away for the five minutes of the slow probe.
+// told to connect, and does not stay away until the slow retry.
 func TestDrillLeavesNoLongWait(t *testing.T) {
-	once := map[string]any{"parkFor": "50ms", "retry": map[string]any{"fastTries": 1, "strikes": 1, "firstDelay": "1ms"}}
+	once := map[string]any{"parkFor": "50ms", "retry": map[string]any{"fastFor": "1ms", "strikes": 1, "firstDelay": "1ms"}}
 	hub := open(t, servers{"a": with(web(mcptest.Web(t, mcptest.New(mcptest.Config{}))), once)}, everline.Options{})
 	ready(t, hub, "a", 0)
 	r := drilled(t, hub, everline.Drill{Fault: "garbage", For: 500 * time.Millisecond, Recovery: 300 * time.Millisecond})

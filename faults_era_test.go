@@ -238,7 +238,7 @@ func TestFaultM3FallbackAndTheFirstError(t *testing.T) {
 				http.Error(w, "the reason", status)
 			}))
 			hub := open(t, servers{"a": with(map[string]any{"url": "http://" + f.addr + "/mcp"},
-				map[string]any{"retry": map[string]any{"fastTries": 1, "firstDelay": "5ms"}})}, everline.Options{})
+				map[string]any{"retry": map[string]any{"fastFor": "1ms", "firstDelay": "5ms"}})}, everline.Options{})
 			st, err := hub.Await(within(t), "a", 0)
 			if err != nil || st.Cause == nil || st.Cause.Kind != kind || st.Cause.Status != status ||
 				!strings.Contains(st.Cause.Error(), "the reason") {

@@ -26,7 +26,7 @@ import (
 // failing waits for a server's first attempt to fail and returns why it did.
 func failing(t *testing.T, server map[string]any) *fault.Fault {
 	t.Helper()
-	hub := open(t, servers{"a": with(server, map[string]any{"retry": map[string]any{"fastTries": 1, "firstDelay": "5ms"}})}, everline.Options{})
+	hub := open(t, servers{"a": with(server, map[string]any{"retry": map[string]any{"fastFor": "1ms", "firstDelay": "5ms"}})}, everline.Options{})
 	st, err := hub.Await(within(t), "a", 0)
 	if err != nil || st.Cause == nil || st.State == "connected" {
 		t.Fatalf("%+v, %v", st, err)

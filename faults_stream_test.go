@@ -438,7 +438,7 @@ func TestFaultD5ServerThatComesLater(t *testing.T) {
 	f := serveAt(t, s.Handler())
 	f.shut()
 	hub := open(t, servers{"a": with(f.web(), map[string]any{"retry": map[string]any{
-		"fastTries": 2, "firstDelay": "10ms", "slowProbe": "200ms",
+		"fastFor": "20ms", "firstDelay": "10ms", "slowProbe": "200ms",
 	}})}, everline.Options{})
 	st, err := hub.Await(within(t), "a", 0)
 	if err != nil || st.State != "failed" || st.Next.IsZero() || st.Cause == nil || st.Cause.Kind != fault.Dial {

@@ -221,7 +221,7 @@ func newRound(t *testing.T, st stage, ours map[string]any) *round {
 	r := &round{t: t, stage: st, book: &ledger{dir: t.TempDir()}}
 	settings := map[string]any{
 		"pingAfter": "150ms", "startupTimeout": "500ms", "parkFor": "2s", "drainTimeout": "100ms", "stopGrace": "50ms",
-		"retry": map[string]any{"firstDelay": "5ms", "maxDelay": "20ms", "fastTries": 100, "maxStartsPerMinute": 100_000},
+		"retry": map[string]any{"firstDelay": "5ms", "maxDelay": "20ms", "fastFor": "1h", "maxStartsPerMinute": 100_000},
 	}
 	for k, v := range ours {
 		settings[k] = v

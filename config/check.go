@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/everline/everline/fault"
 )
@@ -138,6 +139,10 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	if d.overlap != nil {
 		d.Overlap = *d.overlap
 	}
+	d.Retry.MaxDelay = max(usualMaxDelay(d.Transport), d.Retry.FirstDelay)
+	if d.maxDelay != nil {
+		d.Retry.MaxDelay = *d.maxDelay
+	}
 	switch {
 	case nameProblem(d.Name) != "":
 		return fail("give it a name by which it can be addressed", "%s", nameProblem(d.Name))
@@ -152,6 +157,14 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	default:
 		return r.decideURL(d, fail)
 	}
+}
+
+// usualMaxDelay is shorter for a URL, which costs this machine nothing to try.
+func usualMaxDelay(transport string) time.Duration {
+	if transport == "stdio" {
+		return 30 * time.Second
+	}
+	return 10 * time.Second
 }
 
 func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {

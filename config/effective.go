@@ -35,6 +35,7 @@ func (s Server) entry(all bool) Entry {
 	v := reflect.ValueOf(s)
 	standard := NewServer(s.Name)
 	standard.Overlap = s.Transport != "stdio"
+	standard.Retry.MaxDelay = max(usualMaxDelay(s.Transport), s.Retry.FirstDelay)
 	plain := reflect.ValueOf(standard)
 	var e Entry
 	if s.Transport != "auto" && (all || s.Transport != "stdio") {

@@ -80,7 +80,9 @@ func render(c *Config, err error) []byte {
 			fmt.Fprintf(&b, "  error %s: %v\n  remedy: %s\n", s.Err.Kind, s.Err, s.Err.Remedy)
 		}
 		s.Origin, s.Err = Origin{}, nil
-		differences(&b, reflect.ValueOf(s), reflect.ValueOf(NewServer(s.Name)), "")
+		usual := NewServer(s.Name)
+		usual.Retry.MaxDelay = usualMaxDelay(s.Transport)
+		differences(&b, reflect.ValueOf(s), reflect.ValueOf(usual), "")
 	}
 	return b.Bytes()
 }

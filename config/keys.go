@@ -11,11 +11,12 @@ import (
 // depend on other keys are decided.
 type draft struct {
 	Server
-	kind    string // the file's "type"
-	enabled bool
-	overlap *bool
-	fileEnv map[string]string // of the envFile
-	at      pos
+	kind     string // the file's "type"
+	enabled  bool
+	overlap  *bool
+	maxDelay *time.Duration
+	fileEnv  map[string]string // of the envFile
+	at       pos
 }
 
 // settings are the keys of "everline" at the top of a file.
@@ -83,19 +84,25 @@ func ours(d *draft) []key {
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
 		{"limits", func(r *reader, n *node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
-		{"retry", func(r *reader, n *node) *fault.Fault { return r.object(n, `"retry"`, retry(&d.Retry), nil) }},
+		{"retry", func(r *reader, n *node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},
 		{"tools", func(r *reader, n *node) *fault.Fault { return r.object(n, `"tools"`, tools(&d.Tools), nil) }},
 	}
 }
 
-func retry(to *Retry) []key {
+func retry(d *draft) []key {
+	to := &d.Retry
 	const instant = time.Millisecond
 	return []key{
 		{"restart", word(&to.Restart, "always", "on-failure", "never")},
-		{"fastTries", number(&to.FastTries, 1)},
+		{"fastFor", duration(&to.FastFor, instant)},
 		{"firstDelay", duration(&to.FirstDelay, instant)},
-		{"maxDelay", duration(&to.MaxDelay, instant)},
+		{"maxDelay", func(r *reader, n *node) *fault.Fault {
+			d.maxDelay = new(time.Duration)
+			return duration(d.maxDelay, instant)(r, n)
+		}},
 		{"slowProbe", duration(&to.SlowProbe, instant)},
+		{"wakeEvery", duration(&to.WakeEvery, instant)},
+		{"watchFor", duration(&to.WatchFor, 0)},
 		{"stableAfter", duration(&to.StableAfter, instant)},
 		{"strikes", number(&to.Strikes, 1)},
 		{"maxStartsPerMinute", number(&to.MaxStarts, 1)},

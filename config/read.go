@@ -334,9 +334,18 @@ func ignored(name string) bool {
 	return false
 }
 
+// replaced are keys of earlier versions, with what to write for them.
+var replaced = map[string]string{
+	"fastTries": `"fastFor" in "retry", a time: it is tried fast for so long after a loss, whatever the number of tries`,
+}
+
 func (r *reader) unknown(f field, where string, known []string, elsewhere map[string]string) {
 	if place := elsewhere[f.name]; place != "" {
 		r.warn(f.at, "%q is not read %s; it belongs %s", f.name, where, place)
+		return
+	}
+	if place := replaced[f.name]; place != "" {
+		r.warn(f.at, "%q is not read any more %s; write %s", f.name, where, place)
 		return
 	}
 	r.warn(f.at, "unknown key %q %s%s", f.name, where, meant(f.name, known))

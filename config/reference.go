@@ -112,10 +112,12 @@ func Settings() []Setting {
 		{SectionLimits, "cpu", TypeFraction, nil, "Processors: 0.5 is half of one; 0: no limit.", "Limits.CPU"},
 
 		{SectionRetry, "restart", TypeWord, []string{"always", "on-failure", "never"}, "Whether it is started again after an end.", "Retry.Restart"},
-		{SectionRetry, "fastTries", TypeNumber, nil, "How many attempts there are before the slow probe.", "Retry.FastTries"},
-		{SectionRetry, "firstDelay", TypeTime, nil, "The delay before the second attempt; the first comes at once, later ones double.", "Retry.FirstDelay"},
-		{SectionRetry, "maxDelay", TypeTime, nil, "The longest delay between fast attempts.", "Retry.MaxDelay"},
-		{SectionRetry, "slowProbe", TypeTime, nil, "How often it is tried once the fast attempts are used up.", "Retry.SlowProbe"},
+		{SectionRetry, "fastFor", TypeTime, nil, "How long after the loss it is tried fast; then come the slow retries.", "Retry.FastFor"},
+		{SectionRetry, "firstDelay", TypeTime, nil, "The longest delay before the second attempt; the first comes at once, later delays double. At least half of a delay is waited.", "Retry.FirstDelay"},
+		{SectionRetry, "maxDelay", TypeTime, nil, "Where doubling stops; 10s for a URL, 30s for a command.", "Retry.MaxDelay"},
+		{SectionRetry, "slowProbe", TypeTime, nil, "How often it is tried after that, for ever.", "Retry.SlowProbe"},
+		{SectionRetry, "wakeEvery", TypeTime, nil, "How often calls may bring a slow retry forward.", "Retry.WakeEvery"},
+		{SectionRetry, "watchFor", TypeTime, nil, "For so long after the loss a port that refused, or the files of a command that is missing or ends at its start, are looked at every 100 ms, then once a second; what is back is used immediately. 0: never.", "Retry.WatchFor"},
 		{SectionRetry, "stableAfter", TypeTime, nil, "How long it must be up before the attempts are counted anew.", "Retry.StableAfter"},
 		{SectionRetry, "strikes", TypeNumber, nil, "How many failures in a row that blame the connection replace it.", "Retry.Strikes"},
 		{SectionRetry, "maxStartsPerMinute", TypeNumber, nil, "Beyond so many starts in a minute the growing delay applies whatever the health.", "Retry.MaxStarts"},
@@ -131,7 +133,7 @@ func Settings() []Setting {
 // Default is the value that counts where the key is left out, in the words of
 // a file; "" if there is none worth a word.
 func (s Setting) Default() string {
-	if s.field == "" || s.Key == "overlap" {
+	if s.field == "" || s.Key == "overlap" || s.Key == "maxDelay" {
 		return ""
 	}
 	var from reflect.Value

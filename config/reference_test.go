@@ -20,7 +20,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 	var d draft
 	sections := map[string][]key{
 		SectionTop: settings(New()), SectionStandard: standard(&d), SectionServer: ours(&d),
-		SectionLimits: limits(&d.Limits), SectionRetry: retry(&d.Retry), SectionTools: tools(&d.Tools),
+		SectionLimits: limits(&d.Limits), SectionRetry: retry(&d), SectionTools: tools(&d.Tools),
 	}
 	described := map[string][]string{}
 	for _, s := range Settings() {

@@ -148,7 +148,8 @@ func New() *Config {
 
 // NewServer returns a server of this name with every default that does not
 // depend on how it is reached. Whoever sets URL also sets Transport and, where
-// a successor shall start before the old life ends, Overlap.
+// a successor shall start before the old life ends, Overlap; and
+// Retry.MaxDelay.
 func NewServer(name string) Server {
 	return Server{
 		Name:            name,
@@ -168,10 +169,12 @@ func NewServer(name string) Server {
 		SessionIdle:     30 * time.Minute,
 		Retry: Retry{
 			Restart:     "always",
-			FastTries:   5,
+			FastFor:     10 * time.Minute,
 			FirstDelay:  time.Second,
 			MaxDelay:    30 * time.Second,
-			SlowProbe:   5 * time.Minute,
+			SlowProbe:   2 * time.Minute,
+			WakeEvery:   10 * time.Second,
+			WatchFor:    30 * time.Second,
 			StableAfter: 30 * time.Second,
 			Strikes:     3,
 			MaxStarts:   60,
@@ -203,10 +206,12 @@ func (r Replay) String() string {
 // Retry holds the reconnect numbers; see lifecycle.Policy for their meaning.
 type Retry struct {
 	Restart     string // "always", "on-failure", "never"
-	FastTries   int
+	FastFor     time.Duration
 	FirstDelay  time.Duration
-	MaxDelay    time.Duration
+	MaxDelay    time.Duration // default 10 s for a URL, 30 s for stdio
 	SlowProbe   time.Duration
+	WakeEvery   time.Duration
+	WatchFor    time.Duration // how long after a loss what was lost is looked at often; 0: it is not looked at
 	StableAfter time.Duration
 	Strikes     int
 	MaxStarts   int

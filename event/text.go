@@ -108,7 +108,7 @@ func (e CallFailed) String() string {
 
 var reasonWords = map[Reason]string{
 	"":      "no reason",
-	Budget:  "the fast attempts are used up",
+	Budget:  "it has been away for too long for fast attempts",
 	Auth:    "a login is needed",
 	Config:  "it cannot run as configured",
 	Missing: "the command is not there",

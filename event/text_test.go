@@ -24,7 +24,7 @@ func TestEventText(t *testing.T) {
 		{StartFailed{Head: h, Cause: exit, Next: h.Time.Add(1500 * time.Millisecond)}, "start failed (generation 3): exit 1, next attempt in 1.5s"},
 		{Lost{Head: h, Cause: exit}, "lost (generation 3): exit 1"},
 		{Stopped{Head: h, Reason: Auth, Remedy: "run: everline auth login db"}, "stopped: a login is needed; run: everline auth login db"},
-		{Stopped{Head: h, Reason: Budget, Cause: exit, Next: h.Time.Add(200 * time.Second)}, "stopped: the fast attempts are used up: exit 1, next attempt in 3m20s"},
+		{Stopped{Head: h, Reason: Budget, Cause: exit, Next: h.Time.Add(200 * time.Second)}, "stopped: it has been away for too long for fast attempts: exit 1, next attempt in 3m20s"},
 		{Idled{h}, "stopped after idling (generation 3)"},
 		{Disabled{h}, "disabled"},
 		{Ending{h, "everline shuts down"}, "ending: everline shuts down"},

@@ -90,7 +90,7 @@ func report(w io.Writer, err error) int {
 		fmt.Fprintf(w, "  stderr: %s\n", printable(line))
 	}
 	if f.RetryAfter > 0 {
-		fmt.Fprintf(w, "  next attempt in %s\n", span(f.RetryAfter))
+		fmt.Fprintf(w, "  try again in %s\n", span(f.RetryAfter))
 	}
 	if f.Remedy != "" {
 		fmt.Fprintf(w, "  %s\n", advice(f.Remedy))

@@ -96,7 +96,7 @@ func TestReportSaysWhatToDo(t *testing.T) {
 		Stderr: []string{"no\x1b[2J route"}, Remedy: "everline logs db", Err: errors.New("exit 1 after 0.4 s"),
 	}})
 	const want = "everline: db (gen 3): tools/call: exit 1 after 0.4 s\n" +
-		"  stderr: no<U+001B>[2J route\n  next attempt in 27 s\n  try: everline logs db\n"
+		"  stderr: no<U+001B>[2J route\n  try again in 27 s\n  try: everline logs db\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/watch"
 )
 
 // Options make a Fleet. The func fields must not block; nil is allowed.
@@ -58,6 +59,7 @@ type Fleet struct {
 	save     chan struct{}   // one slot: something that is kept on disk has changed
 	asked    atomic.Uint64   // merges asked for
 	starting chan struct{}   // bounds the starts over all slots
+	ports    watch.Ports     // looks at ports that refused, for all slots
 	lead     *lead           // of the first clients, before servers that are listed already
 	swept    chan struct{}   // closed once what an earlier everline left behind has ended
 	strays   []Leftover      // what that was; valid then

@@ -30,6 +30,7 @@ type memory struct {
 	saying chan struct{} // one slot: held while the server is told of the log level
 	era    atomic.Pointer[slot.Era]
 	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
+	lack   atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
 	told   atomic.Uint64          // the newest life that was told of the clients' wishes
 	level  atomic.Pointer[string] // the log level that the newest life was told before it served; nil if it was not
 
@@ -65,6 +66,7 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 		Gen:       max(saved.Gen, f.lastGen(s.Name)),
 		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
+		Watch:     f.watch(m),
 		Published: func(v *slot.View) { f.published(m, v) },
 		Emit:      f.opts.Emit,
 	})
@@ -117,7 +119,9 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		if m.of != nil {
 			m.of.hook(&h)
 		}
+		m.look(s)
 		up, err := real(ctx, s, gen, h)
+		m.refused(s, err)
 		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(m.known(), fault.From("start", err)))
 		if err == nil {
 			era := up.Info().Era // at once: the next life may be due in a moment

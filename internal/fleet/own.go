@@ -173,6 +173,7 @@ func (f *Fleet) newOwn(shared *member, of *Session) *member {
 		Gen:       of.gens[m.name],
 		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
+		Watch:     f.watch(m),
 		Published: func(v *slot.View) { f.serves(m, v) },
 		Emit:      f.opts.Emit,
 		Session:   of.Client.ID(),

@@ -36,7 +36,7 @@ func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *
 		f := start(t, configOf("a"), o)
 		defer stop(t, f)
 		body(t, f)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(11 * time.Minute)
 		if seen := f.Slot("a").View().Seen(); seen != "failed" {
 			t.Errorf("after ten minutes of crashes it is seen as %s", seen)
 		}
@@ -45,9 +45,9 @@ func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *
 }
 
 // TestOwnRequestsProveNothing: a server that dies after each start ends in the
-// slow probe, whatever everline has to tell each of its lives by itself.
+// slow retry, whatever everline has to tell each of its lives by itself.
 func TestOwnRequestsProveNothing(t *testing.T) {
-	const few = 12 // starts in ten minutes: the fast budget and some slow probes
+	const few = 45 // starts in eleven minutes, most of them half a minute apart
 	resources := []string{`{"uri":"file:///r","name":"r"}`}
 	for _, era := range []mcptest.Era{mcptest.Legacy, mcptest.Modern} {
 		n := mortal(t, mcptest.Config{Era: era}, time.Second, func(_ *testing.T, f *Fleet) { f.SetLevel("info") })

@@ -142,7 +142,7 @@ func TestEveryClientEndsWithTheTruth(t *testing.T) {
 		c.change(i)
 		cfg := config.NewServer(c.name(i))
 		cfg.Transport, cfg.URL = "http", mcptest.Web(t, c.servers[i]).URL+"/mcp"
-		cfg.Retry.FirstDelay, cfg.Retry.MaxDelay, cfg.Retry.FastTries = 5*time.Millisecond, 100*time.Millisecond, 1000
+		cfg.Retry.FirstDelay, cfg.Retry.MaxDelay, cfg.Retry.FastFor = 5*time.Millisecond, 100*time.Millisecond, time.Hour
 		servers = append(servers, cfg)
 	}
 	site := wholeOf(t, servers...)

@@ -8,11 +8,14 @@ import (
 // smallPolicy has small bounds, so that few lives reach every rule.
 func smallPolicy() Policy {
 	p := DefaultPolicy()
-	p.Strikes, p.FastTries = 2, 2
+	p.Strikes, p.Sessions = 2, 1
 	return p
 }
 
-const manyStarts = 100 // over DefaultPolicy's start limit
+const (
+	manyStarts = 100       // over DefaultPolicy's start limit
+	longDown   = time.Hour // over its FastFor
+)
 
 // place is what tells two worlds apart.
 type place struct {
@@ -38,6 +41,7 @@ func ends() []end {
 		{verdict: SessionEnd},
 		{after: time.Minute},
 		{recent: manyStarts},
+		{down: longDown},
 	}
 }
 
@@ -57,15 +61,17 @@ func about(gen uint64) []Event {
 		Struck{Gen: gen},
 		Struck{Gen: gen, List: true},
 		Struck{Gen: gen, Recent: manyStarts},
+		Struck{Gen: gen, Down: longDown},
 		Healthy{Gen: gen},
 		Healthy{Gen: gen, List: true},
 		Stable{gen},
 		Idled{gen},
 		Closed{Gen: gen},
 		RetryDue{gen},
+		Returned{gen},
 	}
 	for _, e := range ends() {
-		evs = append(evs, Failed{gen, e.verdict, e.after, e.recent}, Exited{gen, e.verdict, e.after, e.recent})
+		evs = append(evs, Failed{gen, e.verdict, e.after, e.recent, e.down}, Exited{gen, e.verdict, e.after, e.recent, e.down})
 	}
 	return evs
 }

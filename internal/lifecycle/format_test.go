@@ -73,7 +73,7 @@ func describeState(s State) string {
 		num("gen", s.Gen), num("trying", s.Trying), num("serving", s.Serving),
 		ifs(s.Serving != 0 && s.ServingSpec != s.Spec, fmt.Sprintf("old-spec=%d", s.ServingSpec)),
 		ifs(s.Proven, "proven"), num("closing", s.Closing), num("closing", s.ClosingToo),
-		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("lost", s.Lost),
+		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("returns", s.Returns), num("lost", s.Lost),
 		num("list-strikes", s.ListStrikes), num("call-strikes", s.CallStrikes))
 }
 
@@ -85,7 +85,7 @@ func describeEffect(fx Effect) string {
 		return words(fmt.Sprintf("stop %d", fx.Gen), ifs(fx.Drain, "drain"))
 	case Arm:
 		return words(fmt.Sprintf("arm %v %d", fx.Timer, fx.Gen), num("after", fx.After), num("least", fx.Least),
-			ifs(fx.Jitter, "jitter"))
+			ifs(fx.Jitter, "jitter"), num("heed", fx.Heed))
 	case Disarm:
 		return fmt.Sprintf("disarm %v", fx.Timer)
 	case Publish:
@@ -103,7 +103,7 @@ func describeEffects(fx []Effect) string {
 }
 
 func describeEnd(name string, gen uint64, e end) string {
-	return words(fmt.Sprintf("%s %d %v", name, gen, e.verdict), num("after", e.after), num("recent", e.recent))
+	return words(fmt.Sprintf("%s %d %v", name, gen, e.verdict), num("after", e.after), num("recent", e.recent), num("down", e.down))
 }
 
 func kind(list bool) string {
@@ -125,11 +125,11 @@ func describeEvent(ev Event) string {
 	case Started:
 		return fmt.Sprintf("started %d", ev.Gen)
 	case Failed:
-		return describeEnd("failed", ev.Gen, end{ev.Verdict, ev.After, ev.Recent})
+		return describeEnd("failed", ev.Gen, end{ev.Verdict, ev.After, ev.Recent, ev.Down})
 	case Exited:
-		return describeEnd("exited", ev.Gen, end{ev.Verdict, ev.After, ev.Recent})
+		return describeEnd("exited", ev.Gen, end{ev.Verdict, ev.After, ev.Recent, ev.Down})
 	case Struck:
-		return words(fmt.Sprintf("struck %d %s", ev.Gen, kind(ev.List)), num("recent", ev.Recent))
+		return words(fmt.Sprintf("struck %d %s", ev.Gen, kind(ev.List)), num("recent", ev.Recent), num("down", ev.Down))
 	case Healthy:
 		return fmt.Sprintf("healthy %d %s", ev.Gen, kind(ev.List))
 	case Stable:
@@ -140,6 +140,8 @@ func describeEvent(ev Event) string {
 		return words(fmt.Sprintf("closed %d", ev.Gen), ifs(ev.Err, "err"))
 	case RetryDue:
 		return fmt.Sprintf("retrydue %d", ev.Gen)
+	case Returned:
+		return fmt.Sprintf("returned %d", ev.Gen)
 	}
 	panic("bug: an event of an unknown type")
 }

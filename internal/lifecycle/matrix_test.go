@@ -19,7 +19,7 @@ func callRows() []row {
 	return []row{
 		{"never: backoff before a call", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}}},
 		{"never: backoff before a call, firm", []Event{lazy, Wake{}, Failed{Gen: 1, After: time.Minute}}},
-		{"never: parked: budget", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}, RetryDue{2}, Wake{}, Failed{Gen: 3}}},
+		{"never: parked: budget", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}, RetryDue{2}, Wake{}, Failed{Gen: 3, Down: longDown}}},
 		{"never: parked: missing", []Event{lazy, Wake{}, Failed{Gen: 1, Verdict: NotThere}}},
 		{"never: ready", []Event{lazy, Wake{}, Started{1}}},
 	}
@@ -50,9 +50,10 @@ func rows() []row {
 		{"disabling two", []Event{both, Started{1}, newer, Want{Spec: 2}}},
 		{"draining before the next", []Event{on, Started{1}, Exited{Gen: 1}}},
 		{"backoff", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}}},
+		{"backoff, returned before", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, Returned{2}, Failed{Gen: 3}}},
 		{"backoff, firm", []Event{on, Failed{Gen: 1, After: time.Minute}}},
 		{"backoff, closing", []Event{on, Failed{Gen: 1}, Started{2}, Exited{Gen: 2}}},
-		{"parked: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3}}},
+		{"parked: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3, Down: longDown}}},
 		{"parked: auth", park(NeedAuth)},
 		{"parked: config", park(BadConfig)},
 		{"parked: missing", park(NotThere)},

@@ -29,7 +29,8 @@ func TestModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"timer": func(*rapid.T) { step(RetryDue{w.retry}) },
+			"timer":  func(*rapid.T) { step(RetryDue{w.retry}) },
+			"return": func(*rapid.T) { step(Returned{w.retry}) },
 			// After each action: left alone, it comes to rest.
 			"": func(t *rapid.T) {
 				well := rapid.Bool().Draw(t, "well")
@@ -44,7 +45,8 @@ func TestModel(t *testing.T) {
 func drawPolicy(t *rapid.T) Policy {
 	p := DefaultPolicy()
 	p.Strikes = rapid.IntRange(1, 3).Draw(t, "strikes")
-	p.FastTries = rapid.IntRange(0, 8).Draw(t, "fastTries")
+	p.FastFor = time.Duration(rapid.IntRange(0, 10).Draw(t, "fastFor")) * time.Minute
+	p.Sessions = rapid.IntRange(0, 8).Draw(t, "sessions")
 	p.Restart = Restart(rapid.IntRange(0, 2).Draw(t, "restart"))
 	return p
 }
@@ -64,17 +66,19 @@ func drawAbout(t *rapid.T, gen uint64) Event {
 		verdict: Verdict(rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3, 4, 5}).Draw(t, "verdict")),
 		after:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 600}).Draw(t, "after")) * time.Second,
 		recent:  rapid.SampledFrom([]int{1, 2, 61, 200}).Draw(t, "recent"),
+		down:    time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 30}).Draw(t, "down")) * time.Minute,
 	}
 	return rapid.SampledFrom([]Event{
 		Started{gen},
-		Failed{gen, e.verdict, e.after, e.recent},
-		Exited{gen, e.verdict, e.after, e.recent},
-		Struck{gen, list, e.recent},
+		Failed{gen, e.verdict, e.after, e.recent, e.down},
+		Exited{gen, e.verdict, e.after, e.recent, e.down},
+		Struck{gen, list, e.recent, e.down},
 		Healthy{gen, list},
 		Stable{gen},
 		Idled{gen},
 		Closed{gen, list},
 		RetryDue{gen},
+		Returned{gen},
 	}).Draw(t, "event")
 }
 

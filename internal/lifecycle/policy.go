@@ -7,14 +7,15 @@ import "time"
 func DefaultPolicy() Policy {
 	return Policy{
 		Strikes:     3,
-		FastTries:   5,
+		FastFor:     10 * time.Minute,
 		FirstDelay:  time.Second,
 		MaxDelay:    30 * time.Second,
-		SlowProbe:   5 * time.Minute,
+		Sessions:    5,
+		SlowProbe:   2 * time.Minute,
 		StableAfter: 30 * time.Second,
 		MaxStarts:   60,
 		MaxWish:     time.Hour,
-		WakeEvery:   30 * time.Second,
+		WakeEvery:   10 * time.Second,
 		Restart:     Always,
 	}
 }
@@ -24,6 +25,7 @@ type end struct {
 	verdict Verdict
 	after   time.Duration
 	recent  int
+	down    time.Duration
 }
 
 // follows tells whether a new life follows by itself.
@@ -57,16 +59,18 @@ func (p Policy) delay(n int) time.Duration {
 // fastArm is the wait before a fast retry; After 0 means at once.
 func (p Policy) fastArm(attempt int, e end) Arm {
 	if e.verdict == SessionEnd {
-		return p.wish(p.paced(e), e)
+		if attempt <= p.Sessions {
+			return p.wish(p.paced(e), e)
+		}
+		attempt -= p.Sessions - 1
 	}
 	n := max(attempt, 1+p.excess(e))
-	return p.wish(Arm{After: p.delay(n), Jitter: true}, e)
+	return p.wish(halfJitter(p.delay(n)), e)
 }
 
 // paced is the wait before the next session of a server that forgot one. That
 // says nothing against the link: no delay grows. Beyond the start limit new
-// sessions come at the rate of the limit, and the budget bounds those that
-// never served a call.
+// sessions come at the rate of the limit.
 func (p Policy) paced(e end) Arm {
 	if p.excess(e) == 0 {
 		return Arm{Jitter: true}
@@ -75,11 +79,15 @@ func (p Policy) paced(e end) Arm {
 	return Arm{After: pace + pace/2, Jitter: true, Least: pace / 2}
 }
 
-// probeArm is the wait before a slow probe. Half of it is certain, or a probe
-// might follow at once.
-func (p Policy) probeArm(e end) Arm {
-	return p.wish(Arm{After: p.SlowProbe, Jitter: true, Least: p.SlowProbe / 2}, e)
-}
+// slowArm is the wait before a slow retry.
+func (p Policy) slowArm(e end) Arm { return p.wish(halfJitter(p.SlowProbe), e) }
+
+// halfJitter is a wait of which half is certain: with full jitter a few short
+// draws in a row would spend attempts in no time.
+func halfJitter(d time.Duration) Arm { return Arm{After: d, Jitter: true, Least: d / 2} }
+
+// used tells whether the time for fast retries is over.
+func (p Policy) used(e end) bool { return e.down >= p.FastFor }
 
 // wish lengthens a wait to what the server asked for. Such a wait has no
 // jitter, which could only shorten it.

@@ -37,8 +37,8 @@ func TestRunOfBadLuck(t *testing.T) {
 		least int
 		most  int
 	}{
-		"longest":  {func(a Arm) time.Duration { return a.After }, 17, 17},
-		"shortest": {func(a Arm) time.Duration { return a.Least }, 30, 30},
+		"longest":  {func(a Arm) time.Duration { return a.After }, 50, 50},
+		"shortest": {func(a Arm) time.Duration { return a.Least }, 95, 95},
 	} {
 		if got := startsInAnHour(t, c.draw); got < c.least || got > c.most {
 			t.Errorf("%s draws: %d starts", name, got)
@@ -48,7 +48,7 @@ func TestRunOfBadLuck(t *testing.T) {
 
 func startsInAnHour(t *testing.T, draw func(Arm) time.Duration) int {
 	w := newWorld(DefaultPolicy())
-	var clock time.Duration
+	var clock, lost time.Duration
 	ev := Event(Want{Want: true, Spec: 1})
 	for starts := 0; ; {
 		fx, err := w.step(ev)
@@ -59,8 +59,10 @@ func startsInAnHour(t *testing.T, draw func(Arm) time.Duration) int {
 		for _, f := range fx {
 			switch f := f.(type) {
 			case Start:
-				starts++
-				ev = Failed{Gen: f.Gen}
+				if starts++; starts == 1 {
+					lost = clock
+				}
+				ev = Failed{Gen: f.Gen, Down: clock - lost}
 			case Arm:
 				clock += draw(f)
 				ev = RetryDue{f.Gen}

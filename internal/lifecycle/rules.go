@@ -41,7 +41,7 @@ func (t *turn) enable() {
 
 // forget drops what the losses so far have cost: they were those of another
 // configuration, or from before somebody switched the server off.
-func (t *turn) forget() { t.s.Attempt, t.s.Lost = 0, 0 }
+func (t *turn) forget() { t.s.Attempt, t.s.Returns, t.s.Lost = 0, 0, 0 }
 
 // respec brings the wanted revision up, at once and whatever the slot waited
 // for. Only an idle lazy server goes on waiting for its call.
@@ -139,12 +139,12 @@ func (t *turn) lose(e end) {
 		t.park(Config)
 	case !follows && !t.s.Lazy:
 		t.park(Ended)
-	case e.verdict == NotThere:
+	case e.verdict == NotThere && (!t.s.WasReady || t.p.used(e)): // what was there a moment ago is away, not misconfigured
 		t.park(Missing)
-		t.arm(t.p.probeArm(e), e)
-	case t.s.Attempt > t.p.FastTries:
+		t.arm(t.p.slowArm(e), e)
+	case t.p.used(e):
 		t.park(Budget)
-		t.arm(t.p.probeArm(e), e)
+		t.arm(t.p.slowArm(e), e)
 	default:
 		t.retry(e)
 	}
@@ -187,7 +187,7 @@ func (t *turn) struck(ev Struck) {
 	*n++
 	switch {
 	case *n >= t.p.Strikes:
-		t.drop(end{verdict: Retry, recent: ev.Recent}, false)
+		t.drop(end{verdict: Retry, recent: ev.Recent, down: ev.Down}, false)
 	case !t.s.Proven:
 		t.armStable()
 	}
@@ -213,7 +213,7 @@ func (t *turn) healthy(ev Healthy) {
 func (t *turn) prove() {
 	t.s.Proven = true
 	if t.s.ServingSpec == t.s.Spec {
-		t.s.Attempt = 0
+		t.s.Attempt, t.s.Returns = 0, 0
 	}
 }
 
@@ -221,11 +221,18 @@ func (t *turn) prove() {
 // was then the first in a row. A server that exits after each answer lives by
 // this rule.
 func (t *turn) late() {
-	t.s.Attempt = 1
+	t.s.Attempt, t.s.Returns = 1, 0
 	budget := t.s.Next == NextParked && t.s.Parked == Budget
 	if (t.s.Next == NextTimer || budget) && !t.s.Firm {
 		t.goOn()
 	}
+}
+
+// returned: what the last attempt failed for is back, so that waiting longer
+// helps nobody. A thing that comes and goes is heeded later each time.
+func (t *turn) returned() {
+	t.s.Returns++
+	t.goOn()
 }
 
 // idled: nobody has used the life of a lazy server for long.

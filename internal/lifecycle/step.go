@@ -49,6 +49,8 @@ func (s State) means(ev Event) bool {
 		return is(ev.Gen, s.Closing, s.ClosingToo)
 	case RetryDue:
 		return is(ev.Gen, s.Gen) && s.RetryArmed()
+	case Returned:
+		return is(ev.Gen, s.Gen) && s.RetryArmed() && !s.Firm
 	}
 	panic("bug: an event of an unknown type")
 }
@@ -71,9 +73,9 @@ func (t *turn) apply(ev Event) {
 	case Started:
 		t.started()
 	case Failed:
-		t.failed(end{ev.Verdict, ev.After, ev.Recent})
+		t.failed(end{ev.Verdict, ev.After, ev.Recent, ev.Down})
 	case Exited:
-		t.exited(end{ev.Verdict, ev.After, ev.Recent})
+		t.exited(end{ev.Verdict, ev.After, ev.Recent, ev.Down})
 	case Struck:
 		t.struck(ev)
 	case Healthy:
@@ -86,6 +88,8 @@ func (t *turn) apply(ev Event) {
 		t.closed(ev.Gen)
 	case RetryDue:
 		t.goOn()
+	case Returned:
+		t.returned()
 	}
 }
 
@@ -136,7 +140,7 @@ func (t *turn) goOn() {
 // arm sets the retry timer for the wait that was just begun.
 func (t *turn) arm(a Arm, e end) {
 	t.s.Firm = t.p.firm(e)
-	a.Timer, a.Gen = RetryTimer, t.s.Gen
+	a.Timer, a.Gen, a.Heed = RetryTimer, t.s.Gen, t.p.delay(t.s.Returns+1)
 	t.do(a)
 }
 

@@ -115,7 +115,8 @@ func (c command) gen() uint64 {
 
 func (c command) end() end {
 	d, _ := time.ParseDuration(c.vals["after"])
-	e := end{after: d, recent: c.num("recent")}
+	down, _ := time.ParseDuration(c.vals["down"])
+	e := end{after: d, recent: c.num("recent"), down: down}
 	for i, name := range verdictNames {
 		if c.has(name) {
 			e.verdict = Verdict(i)
@@ -134,11 +135,11 @@ func (c command) event() (Event, error) {
 	case "started":
 		return Started{gen}, nil
 	case "failed":
-		return Failed{gen, e.verdict, e.after, e.recent}, nil
+		return Failed{gen, e.verdict, e.after, e.recent, e.down}, nil
 	case "exited":
-		return Exited{gen, e.verdict, e.after, e.recent}, nil
+		return Exited{gen, e.verdict, e.after, e.recent, e.down}, nil
 	case "struck":
-		return Struck{gen, c.has("list"), e.recent}, nil
+		return Struck{gen, c.has("list"), e.recent, e.down}, nil
 	case "healthy":
 		return Healthy{gen, c.has("list")}, nil
 	case "stable":
@@ -149,6 +150,8 @@ func (c command) event() (Event, error) {
 		return Closed{gen, c.has("err")}, nil
 	case "retrydue":
 		return RetryDue{gen}, nil
+	case "returned":
+		return Returned{gen}, nil
 	}
 	return nil, fmt.Errorf("no such event: %q", c.verb)
 }
@@ -156,8 +159,16 @@ func (c command) event() (Event, error) {
 func (w *world) policy(c command) error {
 	for name := range c.vals {
 		switch name {
-		case "fasttries":
-			w.p.FastTries = c.num(name)
+		case "fastfor", "maxdelay":
+			d, err := time.ParseDuration(c.vals[name])
+			if err != nil {
+				return err
+			}
+			if name == "fastfor" {
+				w.p.FastFor = d
+			} else {
+				w.p.MaxDelay = d
+			}
 		case "maxstarts":
 			w.p.MaxStarts = c.num(name)
 		case "restart":

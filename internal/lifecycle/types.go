@@ -24,10 +24,10 @@ type Reason uint8
 
 const (
 	None    Reason = iota
-	Budget         // the fast budget is used up; a slow probe is due
+	Budget         // it is away for longer than Policy.FastFor; a slow retry is due
 	Auth           // a login is needed; only a login, an operator or a new spec helps
 	Config         // the configuration is wrong; only a new spec or an operator helps
-	Missing        // the command does not exist; a slow probe is due, it may be installed
+	Missing        // the command does not exist; a slow retry is due, it may be installed
 	Ended          // it ended, and Restart lets no other life follow; only a new spec or an operator helps
 )
 
@@ -76,6 +76,7 @@ type State struct {
 	ClosingToo  uint64 // a second one, where lives overlap; 0 if Closing is 0
 	Lost        uint64 // the life whose loss Attempt counted last, if it had served and no later life served or failed; else 0
 	Attempt     int    // lives lost in a row since health was last proven
+	Returns     int    // starts since then that Returned has brought forward
 	ListStrikes int    // failed discoveries in a row on Serving
 	CallStrikes int    // failed calls in a row on Serving that blame the link
 	Next        Next   // what the next life waits for; beside Serving: the successor
@@ -100,7 +101,7 @@ type (
 	// Wake: a call, or an operator, asks for a life now.
 	Wake struct {
 		Operator bool // an operator may wake any wanted slot at any time, and recycles one that is Ready or Starting
-		// Soon: a call's wake brought a slow probe forward less than
+		// Soon: a call's wake brought a slow retry forward less than
 		// Policy.WakeEvery ago; this one then brings none forward.
 		Soon bool
 	}
@@ -112,6 +113,7 @@ type (
 		Verdict Verdict
 		After   time.Duration // the server's own wish (Retry-After); 0 if none
 		Recent  int           // starts in the last minute, this one included
+		Down    time.Duration // since the first of the losses in a row; 0 if this is the first
 	}
 	// Exited: life Gen, which had Started, lost its link. What is left of it
 	// must still be closed.
@@ -120,12 +122,14 @@ type (
 		Verdict Verdict
 		After   time.Duration
 		Recent  int
+		Down    time.Duration
 	}
 	// Struck: a discovery or a call on life Gen failed in a way that blames the link.
 	Struck struct {
 		Gen    uint64
 		List   bool
 		Recent int // starts in the last minute
+		Down   time.Duration
 	}
 	// Healthy: a discovery or a call on life Gen got a good answer. That of a
 	// call may arrive after the Exited of its life and still counts.
@@ -145,6 +149,9 @@ type (
 	}
 	// RetryDue: the retry timer that was armed for the attempt after Gen fired.
 	RetryDue struct{ Gen uint64 }
+	// Returned: what the attempt Gen failed for has been seen to be there again,
+	// a port that refused or a file that has changed.
+	Returned struct{ Gen uint64 }
 )
 
 func (Want) event()     {}
@@ -158,6 +165,7 @@ func (Stable) event()   {}
 func (Idled) event()    {}
 func (Closed) event()   {}
 func (RetryDue) event() {}
+func (Returned) event() {}
 
 // An Effect is something to do. The set is closed. Effects are run in order.
 type Effect interface{ effect() }
@@ -190,6 +198,9 @@ type (
 		After  time.Duration
 		Jitter bool
 		Least  time.Duration // valid with Jitter
+		// Heed is from when on Returned is to be reported while the timer runs;
+		// valid with RetryTimer.
+		Heed time.Duration
 	}
 	// Disarm stops a timer. It may have just fired.
 	Disarm struct{ Timer Timer }
@@ -207,14 +218,15 @@ func (Publish) effect() {}
 // Policy holds every number of the lifecycle.
 type Policy struct {
 	Strikes     int           // failures in a row that recycle a life; 3
-	FastTries   int           // retries before the slow probe; 5
+	FastFor     time.Duration // how long after the loss retries are fast; 10 min
 	FirstDelay  time.Duration // delay before the second retry; the first is at once; 1 s
-	MaxDelay    time.Duration // where doubling stops; 30 s
-	SlowProbe   time.Duration // delay of the slow probe; 5 min
+	MaxDelay    time.Duration // where doubling stops; 30 s, and 10 s for a URL
+	Sessions    int           // sessions lost in a row that are replaced without a delay; 5
+	SlowProbe   time.Duration // delay of the slow retry; 2 min
 	StableAfter time.Duration // ready time that proves health; 30 s
 	MaxStarts   int           // starts in a minute beyond which the growing delay applies whatever the health; 60; 0: no limit
 	MaxWish     time.Duration // the longest wish of a server (Retry-After) that is kept; 1 h; 0: any
-	WakeEvery   time.Duration // how often calls may bring a slow probe forward; 30 s; measured by the loop, see Wake.Soon
+	WakeEvery   time.Duration // how often calls may bring a slow retry forward; 10 s; measured by the loop, see Wake.Soon
 	Restart     Restart
 }
 

@@ -76,6 +76,8 @@ func (w *world) meant(ev Event) bool {
 		return w.life(ev.Gen).stopping
 	case RetryDue:
 		return ev.Gen != 0 && ev.Gen == w.retry
+	case Returned:
+		return ev.Gen != 0 && ev.Gen == w.retry && !w.s.Firm
 	}
 	return true
 }
@@ -195,7 +197,7 @@ func (w *world) checkStep(before, after State, ev Event, fx []Effect, meant bool
 	if err := checkClosed(w.p, before, ev); err != nil {
 		return err
 	}
-	for _, rule := range []func(State, State, Event) error{checkWake, checkServing, checkHealth} {
+	for _, rule := range []func(State, State, Event) error{checkWake, checkReturned, checkServing, checkHealth} {
 		if err := rule(before, after, ev); err != nil {
 			return err
 		}
@@ -242,7 +244,7 @@ func checkClosed(p Policy, before State, ev Event) error {
 	return nil
 }
 
-// checkWake: a call starts an idle server and may bring a slow probe forward,
+// checkWake: a call starts an idle server and may bring a slow retry forward,
 // and shortens no other wait.
 func checkWake(before, after State, ev Event) error {
 	wake, ok := ev.(Wake)
@@ -261,6 +263,21 @@ func checkWake(before, after State, ev Event) error {
 	return nil
 }
 
+// checkReturned: only Returned counts as one, it costs no attempt, and the
+// count begins anew with that of the attempts.
+func checkReturned(before, after State, ev Event) error {
+	_, returned := ev.(Returned)
+	switch {
+	case after.Returns > before.Returns && (!returned || after.Returns != before.Returns+1):
+		return fmt.Errorf("a return was counted that was none")
+	case after.Returns < before.Returns && (after.Returns != 0 || after.Attempt > 1):
+		return fmt.Errorf("the returns were reset without the attempts")
+	case returned && after != before && (after.Next == NextTimer || after.Next == NextParked):
+		return fmt.Errorf("what is back is waited for all the same")
+	}
+	return nil
+}
+
 // checkServing: where lives may overlap, nothing takes the serving life away
 // before its successor serves, except its own end and a disable.
 func checkServing(before, after State, ev Event) error {
@@ -272,7 +289,7 @@ func checkServing(before, after State, ev Event) error {
 		return nil
 	case Closed, Healthy, Stable:
 		return fmt.Errorf("a serving life was given up for nothing")
-	case Want, Wake, RetryDue, Failed:
+	case Want, Wake, RetryDue, Returned, Failed:
 		if after.Overlap {
 			return fmt.Errorf("a serving life was given up before its successor served")
 		}
@@ -312,18 +329,19 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	var e end
 	switch ev := ev.(type) {
 	case Failed:
-		e = end{ev.Verdict, ev.After, ev.Recent}
+		e = end{ev.Verdict, ev.After, ev.Recent, ev.Down}
 	case Exited:
-		e = end{ev.Verdict, ev.After, ev.Recent}
+		e = end{ev.Verdict, ev.After, ev.Recent, ev.Down}
 	case Struck:
-		e = end{recent: ev.Recent}
+		e = end{recent: ev.Recent, down: ev.Down}
 	}
 	if after.Attempt != before.Attempt+1 {
 		return nil
 	}
 	atOnce := after.Next == NextRoom || after.Next == NextCall || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
 	over := p.MaxStarts > 0 && e.recent > p.MaxStarts
-	free := (after.Attempt == 1 || e.verdict == SessionEnd) && after.Attempt <= p.FastTries && !over && e.after == 0
+	session := e.verdict == SessionEnd && after.Attempt <= p.Sessions
+	free := (after.Attempt == 1 || session) && e.down < p.FastFor && !over && e.after == 0
 	if atOnce && !free {
 		return fmt.Errorf("a start at once where a wait is due")
 	}
@@ -333,9 +351,13 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	}
 	a := fx[i].(Arm)
 	floor := time.Duration(0)
-	if after.Next == NextTimer && e.verdict != SessionEnd {
+	if after.Next == NextTimer && !session {
 		floor = p.FirstDelay
-		for n := 2; n < after.Attempt; n++ {
+		first := 2
+		if e.verdict == SessionEnd {
+			first = p.Sessions + 1
+		}
+		for n := first; n < after.Attempt; n++ {
 			floor = min(2*floor, p.MaxDelay)
 		}
 	}
@@ -346,8 +368,20 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 		floor = p.SlowProbe
 	}
 	wish := min(e.after, p.MaxWish)
-	if a.After < max(floor, wish) || wish > 0 && a.Jitter {
+	heed := time.Duration(0)
+	for n := range before.Returns {
+		heed = p.FirstDelay
+		for range n {
+			heed = min(2*heed, p.MaxDelay)
+		}
+	}
+	switch {
+	case a.After < max(floor, wish) || wish > 0 && a.Jitter:
 		return fmt.Errorf("the wait %v is below its bound %v", a.After, max(floor, wish))
+	case floor > 0 && wish == 0 && a.Least < floor/2:
+		return fmt.Errorf("less than half of the wait %v is certain", floor)
+	case a.Heed < heed:
+		return fmt.Errorf("what comes and goes is heeded after %v, before %v", a.Heed, heed)
 	}
 	return nil
 }

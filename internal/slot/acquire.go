@@ -2,10 +2,10 @@ package slot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 )
@@ -192,7 +192,7 @@ func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 	return Lease{}, hold{}, f
 }
 
-// mayProbe tells whether this call may bring a slow probe forward.
+// mayProbe tells whether this call may bring a slow retry forward.
 func (w *waiter) mayProbe(v *View, now time.Time) bool {
 	if v.closed || !probeable(v.State) || !now.Before(w.limit) {
 		return false
@@ -200,7 +200,7 @@ func (w *waiter) mayProbe(v *View, now time.Time) bool {
 	return w.slot.since(now) >= w.slot.probeAt.Load()
 }
 
-// probeable tells whether a slow probe is due that nobody but its timer owns.
+// probeable tells whether a slow retry is due that nobody but its timer owns.
 func probeable(st lifecycle.State) bool {
 	return st.Want && st.Phase == lifecycle.Parked && st.RetryArmed() && !st.Firm
 }
@@ -263,6 +263,6 @@ func (s *Slot) pauseEnd(now time.Time) time.Time {
 func (s *Slot) rateLimited(left time.Duration) *fault.Fault {
 	return &fault.Fault{
 		Kind: fault.RateLimited, Op: "call", Server: s.name, Outcome: fault.NotSent, RetryAfter: left,
-		Err: fmt.Errorf("the server asked for no calls for another %s", event.Short(left)),
+		Err: errors.New("the server has asked for a pause"),
 	}
 }

@@ -134,7 +134,10 @@ func TestFaultA7(t *testing.T) {
 				t.Fatal(describe(f))
 			}
 		}
-		if dials, _, _ := srv.count(); dials > 30 {
+		if n := most(srv.dials, time.Minute); n > 15 {
+			t.Errorf("%d sessions within a minute", n)
+		}
+		if dials, _, _ := srv.count(); dials > 60 {
 			t.Errorf("%d sessions for 200 calls", dials)
 		}
 	})

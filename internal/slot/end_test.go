@@ -286,9 +286,9 @@ func TestFaultC7(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	got := policyOf(config.Retry{Restart: "never", FastTries: 2, SlowProbe: time.Hour})
+	got := policyOf(config.Server{Retry: config.Retry{Restart: "never", FastFor: 2 * time.Minute, SlowProbe: time.Hour}})
 	want := lifecycle.DefaultPolicy()
-	want.Restart, want.FastTries, want.SlowProbe = lifecycle.Never, 2, time.Hour
+	want.Restart, want.FastFor, want.SlowProbe = lifecycle.Never, 2*time.Minute, time.Hour
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

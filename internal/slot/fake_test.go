@@ -239,17 +239,21 @@ func play(t *testing.T, o Options, srv *server, chance float64, story func(b *be
 		b.Slot = New(o)
 		running.Store(b.Slot)
 		synctest.Wait()
+		defer b.finish() // after a Fatal, too, or the bubble blames what is left
 		story(b)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		if err := b.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
+	})
+}
+
+func (b *bench) finish() {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
+	defer cancel()
+	if err := b.Close(ctx); err != nil {
+		b.t.Errorf("Close: %v", err)
+	}
+	b.srv.with(func() {
+		if b.srv.alive != 0 {
+			b.t.Errorf("%d lives are left after Close", b.srv.alive)
 		}
-		srv.with(func() {
-			if srv.alive != 0 {
-				t.Errorf("%d lives are left after Close", srv.alive)
-			}
-		})
 	})
 }
 

@@ -36,7 +36,7 @@ func (s *Slot) forgot(cause *fault.Fault) *fault.Fault {
 	switch inRow := lp.state.Attempt + 1; {
 	case len(lp.forgotten) >= forgetful:
 		return losesSessions(cause, fmt.Sprintf("the server has lost %d sessions within a minute", len(lp.forgotten)))
-	case inRow >= forgetful: // the slow probe finds it unchanged
+	case inRow >= forgetful: // the slow retry finds it unchanged
 		return losesSessions(cause, fmt.Sprintf("the server has lost its session in %d attempts in a row", inRow))
 	default:
 		return cause

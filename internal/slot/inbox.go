@@ -10,7 +10,7 @@ import (
 
 // An inbox holds what the loop must not miss. Its length is bounded by what
 // can send: each life sends at most one of started, failed and lost, and one
-// closed; one listing runs at a time; and each operation has its caller, who
+// closed; one listing runs at a time; one watch ends well for each wait; and each operation has its caller, who
 // waits for it.
 type inbox struct {
 	mu     sync.Mutex // guards the rest; a leaf, held for copying alone
@@ -47,6 +47,8 @@ type (
 		cat   *catalog.Catalog
 		err   *fault.Fault
 	}
+	// returned: what the attempt gen failed for is there again.
+	returned struct{ gen uint64 }
 	// told: somebody waits until op is done and the view that shows it is out.
 	told struct {
 		op   func(*Slot) error
@@ -55,12 +57,13 @@ type (
 	}
 )
 
-func (started) note() {}
-func (failed) note()  {}
-func (lost) note()    {}
-func (ended) note()   {}
-func (listed) note()  {}
-func (*told) note()   {}
+func (started) note()  {}
+func (failed) note()   {}
+func (lost) note()     {}
+func (ended) note()    {}
+func (listed) note()   {}
+func (returned) note() {}
+func (*told) note()    {}
 
 // post hands the loop a note. It never waits, and tells whether a loop is
 // there to read it.

@@ -48,9 +48,10 @@ func TestOneCallIsNoStorm(t *testing.T) {
 					if f == nil || f.Outcome != fault.NotSent || f.RetryAfter == 0 || took > 30*second {
 						t.Errorf("after %v: %s", took, describe(f))
 					}
-					// At once, then after half of 1, 2, 4 and 8 s; the last is the probe.
+					// At once, then after three quarters of 1, 2, 4, 8 and 16 s; the next is
+					// due when the call may not wait any more.
 					const ms = time.Millisecond
-					b.wantDials(0, 20*ms, 540*ms, 1560*ms, 3580*ms, 7600*ms, 7620*ms)
+					b.wantDials(0, 20*ms, 790*ms, 2310*ms, 5330*ms, 11350*ms, 23370*ms)
 				})
 			})
 		}

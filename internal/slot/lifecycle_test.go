@@ -21,20 +21,24 @@ func TestRetryTimes(t *testing.T) {
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		b.wantDials(0, 0) // the first retry is at once
 		b.seen("disconnected")
-		if next := b.View().Next.Sub(b.t0); next != second/2 {
-			t.Errorf("the view says next attempt at %s, want 500ms", next)
+		const ms = time.Millisecond
+		if next := b.View().Next.Sub(b.t0); next != 750*ms {
+			t.Errorf("the view says next attempt at %s, want 750ms", next)
 		}
-		b.at(7500 * time.Millisecond)
-		b.wantDials(0, 0, second/2, 3*second/2, 7*second/2, 15*second/2)
+		b.at(23250 * ms)
+		b.wantDials(0, 0, 750*ms, 2250*ms, 5250*ms, 11250*ms, 23250*ms)
+		b.at(608 * second) // every 22.5 s, and the first that fails ten minutes after the loss is the last
+		b.seen("disconnected")
+		b.at(609 * second)
 		b.seen("failed")
-		slow := 225 * second // 150 s certain, and half of the other 150 s
-		if next := b.View().Next.Sub(b.t0); next != 15*second/2+slow {
-			t.Errorf("the slow probe is due at %s, want %s", next, 15*second/2+slow)
+		last, slow := 608250*ms, 90*second // 60 s certain, and half of the other 60 s
+		if next := b.View().Next.Sub(b.t0); next != last+slow {
+			t.Errorf("the slow retry is due at %s, want %s", next, last+slow)
 		}
-		b.at(15*second/2 + 3*slow)
-		dials, _, _ := srv.count()
-		if dials != 9 {
-			t.Errorf("%d starts after three slow probes, want 9", dials)
+		before, _, _ := srv.count()
+		b.at(last + 3*slow)
+		if dials, _, _ := srv.count(); dials != before+3 {
+			t.Errorf("%d starts after three slow retries, want %d", dials, before+3)
 		}
 	})
 }

@@ -36,6 +36,8 @@ type loop struct {
 	fell      bool      // a life that served was lost at awayAt
 	newest    *life     // started last; nil if none was
 	recent    []time.Time
+	losses    lossClock
+	unwatch   func() // ends the worker that watches for what is lacking
 
 	forgotten []time.Time // when the server lost a session, within forgetWindow
 
@@ -73,6 +75,7 @@ func (s *Slot) begin() {
 	}
 	lp.since = time.Now()
 	lp.retry, lp.stable, lp.idle, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm()
+	lp.unwatch = func() {}
 	lp.owned, lp.enabled = true, !s.opts.Server.Disabled
 	s.adopt(s.opts.Server)
 	lp.changed = make(chan struct{})
@@ -141,6 +144,7 @@ func (s *Slot) step(ev lifecycle.Event) {
 	before := s.loop.state
 	next, effects := s.loop.policy.Step(before, ev)
 	s.loop.state = next
+	s.loop.losses.follow(before, next, time.Now())
 	for _, e := range effects {
 		s.do(e)
 	}
@@ -167,6 +171,7 @@ func (s *Slot) do(e lifecycle.Effect) {
 			return
 		}
 		lp.retry.off()
+		lp.unwatch()
 		lp.next = time.Time{}
 	case lifecycle.Publish:
 		lp.dirty = true
@@ -188,6 +193,7 @@ func (s *Slot) arm(e lifecycle.Arm) {
 	lp.retryGen = e.Gen
 	lp.next = time.Now().Add(d)
 	lp.retry.set(d)
+	s.watch(e.Gen, e.Heed)
 }
 
 // miss keeps since when the server has been away, over all attempts.
@@ -225,6 +231,8 @@ func (s *Slot) handle(n note) {
 		s.exit(n.l, n.cause)
 	case ended:
 		s.lifeEnded(n.gen, n.err)
+	case returned:
+		s.step(lifecycle.Returned{Gen: n.gen})
 	case listed:
 		s.listDone(n)
 	case *told:
@@ -272,7 +280,7 @@ func (s *Slot) struck(l *life, list bool, cause *fault.Fault) {
 	cause = s.explain(cause, l)
 	s.blame(cause)
 	mark := len(s.loop.events)
-	s.step(lifecycle.Struck{Gen: l.gen, List: list, Recent: s.startsInMinute()})
+	s.step(lifecycle.Struck{Gen: l.gen, List: list, Recent: s.startsInMinute(), Down: s.down()})
 	if s.loop.state.Serving != l.gen {
 		s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 	}
@@ -288,7 +296,7 @@ func (s *Slot) exit(l *life, cause *fault.Fault) {
 	s.blame(cause)
 	mark := len(s.loop.events)
 	s.step(lifecycle.Exited{
-		Gen: l.gen, Verdict: verdictOf(cause), After: wishOf(cause), Recent: s.startsInMinute(),
+		Gen: l.gen, Verdict: verdictOf(cause), After: wishOf(cause), Recent: s.startsInMinute(), Down: s.down(),
 	})
 	s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 }

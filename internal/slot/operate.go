@@ -82,7 +82,7 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 // adopt takes a configuration; want makes the lifecycle follow it.
 func (s *Slot) adopt(server config.Server) {
 	s.loop.spec = server
-	s.loop.policy = policyOf(server.Retry)
+	s.loop.policy = policyOf(server)
 	s.gate.set(server.MaxConcurrent)
 }
 

@@ -77,6 +77,10 @@ type Options struct {
 	// Admit is asked before a request is sent, with what the life that would get
 	// it lists; a fault refuses it. It must not block. nil: all are sent.
 	Admit func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault
+	// Watch returns true once what the last start failed for is there again, and
+	// false when that cannot be seen or ctx ends. lost is when the server was
+	// lost. nil: nothing is watched.
+	Watch func(ctx context.Context, server config.Server, lost time.Time) bool
 	// Published is called by the loop after each new view is out; it must not block. May be nil.
 	Published func(*View)
 	// Emit receives events, from the loop; it must not block. May be nil.
@@ -154,7 +158,8 @@ type Counts struct {
 
 // A Slot has one long-lived goroutine, the loop. Beside it live, for as long
 // as their work takes, at most one worker that starts a life, one that ends
-// each life that is ending, and one that refreshes the catalog.
+// each life that is ending, one that refreshes the catalog, and one that
+// watches for what the server lacks.
 type Slot struct {
 	opts    Options
 	name    string
@@ -163,7 +168,7 @@ type Slot struct {
 	logs    ring
 	gate    gate             // bounds calls at a time
 	paused  atomic.Int64     // the server asked for no calls until then; 0 if it did not
-	probeAt atomic.Int64     // a call may bring a slow probe forward from then on
+	probeAt atomic.Int64     // a call may bring a slow retry forward from then on
 	wake    chan struct{}    // one slot: the loop has something to do
 	said    chan event.Event // what calls have to tell; events that find it full are dropped
 	starts  atomic.Uint64

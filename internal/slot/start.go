@@ -269,7 +269,7 @@ func (s *Slot) startFailed(l *life, cause *fault.Fault) {
 		verdict = lifecycle.Retry // a session that never began cannot be lost
 	}
 	mark := len(s.loop.events)
-	s.step(lifecycle.Failed{Gen: l.gen, Verdict: verdict, After: wishOf(cause), Recent: s.startsInMinute()})
+	s.step(lifecycle.Failed{Gen: l.gen, Verdict: verdict, After: wishOf(cause), Recent: s.startsInMinute(), Down: s.down()})
 	s.emitAt(mark, event.StartFailed{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
 }
 

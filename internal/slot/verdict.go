@@ -10,13 +10,17 @@ import (
 )
 
 // policyOf is the lifecycle's numbers as configured; what is 0 is as usual.
-func policyOf(r config.Retry) lifecycle.Policy {
-	p := lifecycle.DefaultPolicy()
+func policyOf(server config.Server) lifecycle.Policy {
+	p, r := lifecycle.DefaultPolicy(), server.Retry
+	if server.URL != "" {
+		p.MaxDelay = 10 * time.Second
+	}
 	set(&p.Strikes, r.Strikes)
-	set(&p.FastTries, r.FastTries)
+	set(&p.FastFor, r.FastFor)
 	set(&p.FirstDelay, r.FirstDelay)
 	set(&p.MaxDelay, r.MaxDelay)
 	set(&p.SlowProbe, r.SlowProbe)
+	set(&p.WakeEvery, r.WakeEvery)
 	set(&p.StableAfter, r.StableAfter)
 	set(&p.MaxStarts, r.MaxStarts)
 	switch r.Restart {

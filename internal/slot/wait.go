@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 )
@@ -74,21 +73,19 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 	if !v.Next.IsZero() {
 		f.RetryAfter = max(v.Next.Sub(now), time.Millisecond)
 	}
-	f.Err = v.away(f.RetryAfter)
+	f.Err = v.away()
 	if c := v.Cause; c != nil {
 		f.Status, f.Exit, f.Stderr = c.Status, c.Exit, c.Stderr
 	}
 	return f
 }
 
-// away is the text of a refusal: the state, the next attempt, the cause.
-func (v *View) away(next time.Duration) error {
+// away is the text of a refusal: the state and the cause. When the call can be
+// sent again is for RetryAfter alone, or there would be two times to choose from.
+func (v *View) away() error {
 	text := "the server is " + v.Seen()
 	if v.State.Phase == lifecycle.Ready {
 		text = "the link was lost, and no new one came in time"
-	}
-	if next > 0 {
-		text += ", next attempt in " + event.Short(next)
 	}
 	if v.Cause == nil {
 		return errors.New(text)

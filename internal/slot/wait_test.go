@@ -41,8 +41,8 @@ func TestMayWait(t *testing.T) {
 		{"due exactly when parkFor ends", prospects{want: true, phase: backoff, next: at(30)}, at(0), at(30), at(60), at(30), true},
 		{"due a moment later", prospects{want: true, phase: backoff, next: at(30).Add(1)}, at(0), at(30), at(60), none, false},
 		{"due after the deadline", prospects{want: true, phase: backoff, next: at(20)}, at(0), at(30), at(10), none, false},
-		{"slow probe in time", prospects{want: true, phase: parked, next: at(20)}, at(0), at(30), none, at(30), true},
-		{"slow probe later", prospects{want: true, phase: parked, next: at(200)}, at(0), at(30), none, none, false},
+		{"slow retry in time", prospects{want: true, phase: parked, next: at(20)}, at(0), at(30), none, at(30), true},
+		{"slow retry later", prospects{want: true, phase: parked, next: at(200)}, at(0), at(30), none, none, false},
 		{"parked for good", prospects{want: true, phase: parked}, at(0), at(30), none, none, false},
 		{"draining: the next one follows", prospects{want: true, phase: draining}, at(0), at(30), at(20), at(20), true},
 		{"draining when parkFor ends", prospects{want: true, phase: draining}, at(30), at(30), at(60), none, false},
@@ -100,12 +100,14 @@ func TestFailsAtOnceWithTheCause(t *testing.T) {
 	srv := newServer("a")
 	srv.dial = func(context.Context, int) error { return errDied }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
-		b.at(10 * second) // parked since 7.5 s
+		const late = 11 * time.Minute // the fast time is over
+		b.at(late)
+		b.seen("failed")
 		b.must(b.Reconnect(b.within(second)))
 		b.seen("failed")
-		f, took := b.callNow(true) // brings the probe forward, which fails
+		f, took := b.callNow(true) // brings the slow retry forward, which fails
 		b.wantKind(f, fault.Unavailable, fault.NotSent)
-		if took != 0 || f.Exit != "exit 1" || f.RetryAfter != 30*second {
+		if took != 0 || f.Exit != "exit 1" || f.RetryAfter != 10*second {
 			t.Errorf("after %s: exit %q, retry after %s", took, f.Exit, f.RetryAfter)
 		}
 		dials, _, _ := srv.count()
@@ -115,15 +117,15 @@ func TestFailsAtOnceWithTheCause(t *testing.T) {
 		if n, _, _ := srv.count(); n != dials {
 			t.Errorf("%d more starts: steady calls are a storm", n-dials)
 		}
-		b.at(40 * second)
+		b.at(late + 10*second)
 		_, _ = b.callNow(true)
 		if n, _, _ := srv.count(); n != dials+1 {
-			t.Errorf("%d starts after 30 s, want one more than %d", n, dials)
+			t.Errorf("%d starts after 10 s, want one more than %d", n, dials)
 		}
 		srv.with(func() { srv.dial = nil })
-		b.at(70 * second)
+		b.at(late + 20*second)
 		if f, took := b.callNow(false); f != nil || took != 0 {
-			t.Errorf("the probe of a call would have helped: %s", describe(f))
+			t.Errorf("the slow retry of a call would have helped: %s", describe(f))
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// httpMaxRetryAfter caps what a server may ask for, the interval of the slow probe.
+// httpMaxRetryAfter caps what a server may ask for.
 const httpMaxRetryAfter = 5 * time.Minute
 
 // JSON-RPC and MCP error codes that mean something to this layer.

@@ -19,11 +19,11 @@ var table = []mutant{
 	},
 	{
 		"an old timer fires", "step.go",
-		"return is(ev.Gen, s.Gen) && s.RetryArmed()", "return s.RetryArmed()",
+		"case RetryDue:\n\t\treturn is(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn s.RetryArmed()",
 	},
 	{
 		"a timer fires that was disarmed", "step.go",
-		"return is(ev.Gen, s.Gen) && s.RetryArmed()", "return is(ev.Gen, s.Gen)",
+		"case RetryDue:\n\t\treturn is(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn is(ev.Gen, s.Gen)",
 	},
 	{
 		"a late listing proves health", "step.go",
@@ -167,15 +167,51 @@ var table = []mutant{
 	},
 	{
 		"a missing command is never probed", "rules.go",
-		"t.park(Missing)\n\t\tt.arm(t.p.probeArm(e), e)", "t.park(Missing)",
+		"t.park(Missing)\n\t\tt.arm(t.p.slowArm(e), e)", "t.park(Missing)",
 	},
 	{
 		"the budget gives up for ever", "rules.go",
-		"t.park(Budget)\n\t\tt.arm(t.p.probeArm(e), e)", "t.park(Budget)",
+		"t.park(Budget)\n\t\tt.arm(t.p.slowArm(e), e)", "t.park(Budget)",
 	},
 	{
-		"one retry too many", "rules.go",
-		"t.s.Attempt > t.p.FastTries", "t.s.Attempt > t.p.FastTries+1",
+		"one retry too many", "policy.go",
+		"e.down >= p.FastFor", "e.down > p.FastFor",
+	},
+	{
+		"the fast time never ends", "policy.go",
+		"e.down >= p.FastFor", "false",
+	},
+	{
+		"full jitter", "policy.go",
+		"Jitter: true, Least: d / 2}", "Jitter: true}",
+	},
+	{
+		"sessions are replaced at once for ever", "policy.go",
+		"if attempt <= p.Sessions {", "if true {",
+	},
+	{
+		"lost sessions begin with a long wait", "policy.go",
+		"attempt -= p.Sessions - 1", "attempt += p.Sessions",
+	},
+	{
+		"what is back overrules the server's wish", "step.go",
+		"s.RetryArmed() && !s.Firm", "s.RetryArmed()",
+	},
+	{
+		"another attempt's port is back", "step.go",
+		"case Returned:\n\t\treturn is(ev.Gen, s.Gen) &&", "case Returned:\n\t\treturn",
+	},
+	{
+		"what comes and goes is always heeded", "rules.go",
+		"t.s.Returns++\n", "",
+	},
+	{
+		"proven health keeps the returns", "rules.go",
+		"t.s.Attempt, t.s.Returns = 0, 0\n", "t.s.Attempt = 0\n",
+	},
+	{
+		"an upgrade is a misconfiguration", "rules.go",
+		"e.verdict == NotThere && (!t.s.WasReady || t.p.used(e)):", "e.verdict == NotThere:",
 	},
 	{
 		"one counter for both kinds of strike", "rules.go",
@@ -199,7 +235,7 @@ var table = []mutant{
 	},
 	{
 		"the old life speaks for the new revision", "rules.go",
-		"if t.s.ServingSpec == t.s.Spec {\n\t\tt.s.Attempt = 0", "if true {\n\t\tt.s.Attempt = 0",
+		"if t.s.ServingSpec == t.s.Spec {\n\t\tt.s.Attempt, t.s.Returns = 0, 0", "if true {\n\t\tt.s.Attempt, t.s.Returns = 0, 0",
 	},
 	{
 		"a late answer overrules the start limit", "rules.go",

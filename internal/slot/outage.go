@@ -1,0 +1,63 @@
+package slot
+
+import (
+	"context"
+	"time"
+
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+// A lossClock measures for how long a server has been losing its lives. It
+// stands still while no attempt is to follow soon: while the server is idle, or
+// stopped for another reason than the time itself.
+type lossClock struct {
+	began time.Time // when the first of the losses in a row was; zero if there are none
+	still time.Time // since when the clock stands still; zero if it runs
+}
+
+// follow takes a step of the lifecycle.
+func (c *lossClock) follow(before, after lifecycle.State, now time.Time) {
+	stands := after.Phase == lifecycle.Idle || after.Phase == lifecycle.Parked && after.Parked != lifecycle.Budget
+	switch {
+	case !stands && !c.still.IsZero():
+		if !c.began.IsZero() {
+			c.began = c.began.Add(now.Sub(c.still))
+		}
+		c.still = time.Time{}
+	case stands && c.still.IsZero():
+		c.still = now
+	}
+	switch {
+	case after.Attempt == 0:
+		c.began = time.Time{}
+	case after.Attempt == 1 && before.Attempt != 1:
+		c.began = now
+	}
+}
+
+// down is how long the losses in a row have gone on; 0 if the next is the first.
+func (s *Slot) down() time.Duration {
+	if s.loop.losses.began.IsZero() {
+		return 0
+	}
+	return time.Since(s.loop.losses.began)
+}
+
+// watch begins to look, from heed on, for what the attempt gen lacked. What is
+// found brings the next attempt forward.
+func (s *Slot) watch(gen uint64, heed time.Duration) {
+	lp := &s.loop
+	lp.unwatch()
+	if s.opts.Watch == nil || lp.state.Firm {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.hard)
+	lp.unwatch = cancel
+	server, lost := lp.spec, lp.losses.began
+	s.workers.Go(func() { // ended by unwatch or the end of the slot; quit waits
+		defer cancel()
+		if pauseFor(ctx, nil, heed) && s.opts.Watch(ctx, server, lost) {
+			s.post(returned{gen})
+		}
+	})
+}

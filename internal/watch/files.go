@@ -1,0 +1,148 @@
+package watch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// A Command is what a server's process is started with.
+type Command struct {
+	Name string
+	Args []string
+	Dir  string // "" is the present folder
+	Path string // where a Name without a separator is looked for, as in PATH
+}
+
+// Files are those that a command names, as they were at one moment.
+type Files struct {
+	dir   string
+	paths []string
+	infos []os.FileInfo // by path; nil where there is none
+}
+
+// Look takes a picture of the files that the command names: its program,
+// wherever that may be installed, its folder, and the arguments that look like
+// paths. It is to be taken before a start, so that no repair is missed.
+func Look(c Command) *Files {
+	f := &Files{dir: c.Dir, paths: c.programs()}
+	if c.Dir != "" {
+		f.paths = append(f.paths, c.Dir)
+	}
+	for _, arg := range c.Args {
+		if path := pathIn(arg); path != "" {
+			f.paths = append(f.paths, within(c.Dir, path))
+		}
+	}
+	f.infos = stat(f.paths)
+	return f
+}
+
+// programs are the paths at which the command is looked for.
+func (c Command) programs() []string {
+	var paths []string
+	if filepath.Base(c.Name) != c.Name {
+		paths = []string{within(c.Dir, c.Name)}
+	} else {
+		for _, dir := range filepath.SplitList(c.Path) {
+			if filepath.IsAbs(dir) {
+				paths = append(paths, filepath.Join(dir, c.Name))
+			}
+		}
+	}
+	if runtime.GOOS != "windows" {
+		return paths
+	}
+	var all []string
+	for _, path := range paths {
+		all = append(all, path)
+		for _, ext := range filepath.SplitList(os.Getenv("PATHEXT")) {
+			all = append(all, path+ext)
+		}
+	}
+	return all
+}
+
+// pathIn is the path that an argument holds, "" where it holds none: a name
+// with a separator or an ending, alone or behind a flag and "=".
+func pathIn(arg string) string {
+	if strings.HasPrefix(arg, "-") {
+		_, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			return ""
+		}
+		arg = value
+	}
+	if strings.Contains(arg, "://") || strings.ContainsAny(arg, "\n\x00") || len(arg) > 1024 {
+		return ""
+	}
+	if filepath.Base(arg) == arg && filepath.Ext(arg) == "" {
+		return ""
+	}
+	return arg
+}
+
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// locks are written when the packages of a program have been installed.
+var locks = []string{
+	"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock",
+	"node_modules/.package-lock.json", "uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "requirements.txt", "pyproject.toml",
+	"package.json", "Cargo.lock", "go.sum", "Gemfile.lock", "composer.lock", "packages.lock.json",
+}
+
+// Wait returns true once any of the files is not as it was when Look was
+// called, or a lock file of the folder is not as it is now, and false when ctx
+// ends. A file that is still being written is waited for. The looks are quick
+// until often.
+func (f *Files) Wait(ctx context.Context, often time.Time) bool {
+	paths := append([]string{}, f.paths...)
+	for _, name := range locks {
+		paths = append(paths, within(f.dir, filepath.FromSlash(name)))
+	}
+	was := append(append([]os.FileInfo{}, f.infos...), stat(paths[len(f.paths):])...)
+	last := was
+	for sleep(ctx, interval(time.Now(), often)) {
+		now := stat(paths)
+		if same(now, last) && !same(now, was) {
+			return true
+		}
+		last = now
+	}
+	return false
+}
+
+func stat(paths []string) []os.FileInfo {
+	infos := make([]os.FileInfo, len(paths))
+	for i, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			infos[i] = info
+		}
+	}
+	return infos
+}
+
+// same compares two pictures. Of a folder only its identity counts: what is put
+// into it is not what is missing.
+func same(a, b []os.FileInfo) bool {
+	for i := range a {
+		switch {
+		case (a[i] == nil) != (b[i] == nil):
+			return false
+		case a[i] == nil:
+		case !os.SameFile(a[i], b[i]) || a[i].Mode() != b[i].Mode():
+			return false
+		case !a[i].IsDir() && (a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime())):
+			return false
+		}
+	}
+	return true
+}

@@ -1,7 +1,7 @@
 # Every target is one command that can be typed by hand.
 GO ?= go
 
-.PHONY: all build test race lint fuzz bench growth soak golden conformance interop mutants history parking crossing kill edits check stress sessions newcomer
+.PHONY: all build test race lint fuzz bench growth soak outages golden conformance interop mutants history parking crossing kill edits check stress sessions newcomer
 
 all: build
 
@@ -28,6 +28,9 @@ growth:         ## how cost grows with servers, clients and sizes; draws the gra
 
 soak:           ## load and faults for an hour; fails if something grows (SOAK=1h)
 	./scripts/soak.sh
+
+outages:        ## twenty outages of 5 to 400 s at the same time; writes the table of the docs
+	$(GO) run ./bench outages -targets everline -write docs/reference/outages.md
 
 golden:         ## rewrite golden files and transcripts
 	./scripts/golden.sh

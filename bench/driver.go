@@ -31,6 +31,7 @@ type options struct {
 	profile  string
 	svg      string
 	soakFor  time.Duration
+	write    string
 }
 
 func (o *options) add(f *flag.FlagSet) {
@@ -52,6 +53,7 @@ func (o *options) add(f *flag.FlagSet) {
 	})
 	f.StringVar(&o.profile, "profile", "", "folder for the profiles of the target host")
 	f.StringVar(&o.svg, "svg", "", "folder for graphs")
+	f.StringVar(&o.write, "write", "", "page that outages writes")
 	f.DurationVar(&o.soakFor, "for", time.Hour, "how long a soak lasts")
 }
 
@@ -161,7 +163,7 @@ func commandLine(args []string) string {
 	line := "go run ./bench"
 	for i := 0; i < len(args); i++ {
 		switch strings.TrimLeft(args[i], "-") {
-		case "out", "svg", "profile", "everline", "peers":
+		case "out", "svg", "profile", "everline", "peers", "write":
 			i++ // and its value
 		default:
 			line += " " + args[i]

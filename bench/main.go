@@ -7,6 +7,7 @@
 //	go run ./bench startup | recover | stall | memory | tail
 //	go run ./bench growth -svg docs/reference   # how cost grows
 //	go run ./bench soak -for 1h                 # load and faults; fails if something grows
+//	go run ./bench outages                      # servers away for 5 to 400 s; 8 minutes
 //	go run ./bench quick                        # Go benchmarks and a short load, compared with the last run
 //	go run ./bench report -in results.jsonl -write docs/reference/performance.md
 //
@@ -36,6 +37,7 @@ var modes = map[string]func(context.Context, *driver) error{
 	"tail":    runTail,
 	"growth":  runGrowth,
 	"soak":    runSoak,
+	"outages": runOutages,
 }
 
 // roles are what the driver starts itself as.
@@ -44,6 +46,7 @@ var roles = map[string]func(args []string) error{
 	"rawproxy": rawProxyMain,
 	"sdkproxy": sdkProxyMain,
 	"host":     hostMain,
+	frailRole:  frailMain,
 }
 
 func main() {
@@ -54,7 +57,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: bench load|startup|recover|stall|memory|tail|growth|soak|all|quick|report [flags]; -h after one of them tells its flags")
+var errUsage = errors.New("usage: bench load|startup|recover|stall|memory|tail|growth|soak|outages|all|quick|report [flags]; -h after one of them tells its flags")
 
 func run(args []string) error {
 	if len(args) == 0 {

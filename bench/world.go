@@ -26,6 +26,8 @@ type need struct {
 	tools   int           // of each
 	delay   time.Duration // before a server answers anything
 	shared  bool          // servers over HTTP are paths of one process
+	// process, if not nil, makes of the command line of server i another.
+	process func(i int, argv []string) []string
 }
 
 type server struct {
@@ -96,6 +98,9 @@ func (w *world) makeServers(ctx context.Context, n need) (err error) {
 		switch {
 		case n.kind == stdio || n.kind == mixed && i < n.servers/2:
 			s.argv = echo.Argv(w.d.exe, o)
+			if n.process != nil {
+				s.argv = n.process(i, s.argv)
+			}
 			continue
 		case n.shared && i > 0:
 			s.url = strings.TrimSuffix(w.servers[0].url, "mcp") + fmt.Sprintf("%d/mcp", i)

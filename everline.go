@@ -151,7 +151,8 @@ type Status struct {
 	URL        string
 	Era        string           // "legacy", "modern", "" if not known yet
 	Version    string           // negotiated protocol version
-	Counts     [4]int           // by Kind
+	Counts     [4]int           // by Kind: how many of its items clients see listed
+	Offered    [4]int           // by Kind: how many it lists itself; rules, pins and other servers' URIs may keep some from clients
 	Tokens     int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
 	Handshake  []HandshakePhase // how the serving life came up, in order; nil if none serves
 	CatalogAt  time.Time        // when its catalog was last listed, or found to be still the same; zero: never

@@ -336,3 +336,50 @@ func untilAway(t *testing.T, hub *everline.Hub, server string, end func()) {
 	}
 	t.Fatalf("%s is still connected", server)
 }
+
+// Counts are what clients see, in the whole and in what else tells them.
+func TestFaultU7_CountsAreWhatClientsSee(t *testing.T) {
+	var tools []string
+	for _, name := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"} {
+		tools = append(tools, namedTool(name, "x"))
+	}
+	s := mcptest.New(mcptest.Config{Tools: tools, Resources: []string{`{"uri":"u://1","name":"x"}`}})
+	other := mcptest.New(mcptest.Config{Resources: []string{`{"uri":"u://1","name":"x"}`, `{"uri":"u://2","name":"x"}`}})
+	for what, tt := range map[string]struct {
+		rules map[string]any
+		want  int
+	}{
+		"deny and hide": {map[string]any{"deny": []string{"a*"}, "hide": []string{"b1"}}, 5},
+		"allow":         {map[string]any{"allow": []string{"c*"}}, 3},
+		"allow nothing": {map[string]any{"deny": []string{"*"}}, 0},
+		"rename":        {map[string]any{"rename": map[string]any{"a1": "z"}}, 9},
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := with(web(mcptest.Web(t, s)), map[string]any{"tools": tt.rules})
+			hub := open(t, servers{"a": server, "b": web(mcptest.Web(t, other))}, everline.Options{})
+			ready(t, hub, "b", 0)
+			st := ready(t, hub, "a", 0)
+			listed := 0
+			for _, name := range toolNames(hub) {
+				if strings.HasPrefix(name, "a__") {
+					listed++
+				}
+			}
+			if st.Counts[everline.Tools] != tt.want || listed != tt.want || st.Offered[everline.Tools] != 9 {
+				t.Errorf("status says %d of %d tools, %d are listed, want %d", st.Counts[everline.Tools], st.Offered[everline.Tools], listed, tt.want)
+			}
+			for _, st := range hub.Status() {
+				want := map[string][2]int{"a": {1, 1}, "b": {1, 2}}[st.Name]
+				if got := [2]int{st.Counts[everline.Resources], st.Offered[everline.Resources]}; got != want {
+					t.Errorf("%s: %v resources, want %v", st.Name, got, want)
+				}
+			}
+			if err := hub.Disable(within(t), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if st, _ := hub.Server("a"); st.Counts != [4]int{} || st.Offered[everline.Tools] != 9 {
+				t.Errorf("disabled: %v of %v", st.Counts, st.Offered)
+			}
+		})
+	}
+}

@@ -345,7 +345,8 @@ func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, err
 	for {
 		v := s.View()
 		if v.Settled(gen) {
-			return h.status(v), h.fleet.Flush(ctx) // what it offers is published, too
+			err := h.fleet.Flush(ctx) // what it offers is published, too
+			return h.status(v), err
 		}
 		select {
 		case <-v.Changed:

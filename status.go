@@ -27,11 +27,14 @@ func (h *Hub) Leftovers() []Leftover { return h.fleet.Leftovers() }
 // configuration.
 func (h *Hub) Status() []Status {
 	views := h.fleet.Views()
-	sizes := h.Catalog().Sizes(Tools)
+	table := h.Catalog()
+	sizes := table.Sizes(Tools)
+	listed := table.Counts()
 	all := make([]Status, len(views))
 	for i, v := range views {
-		all[i] = h.status(v)
+		all[i] = h.statusOf(v)
 		all[i].Tokens = catalog.Tokens(sizes[all[i].Name])
+		all[i].Counts = listed[all[i].Name]
 	}
 	return all
 }
@@ -43,9 +46,7 @@ func (h *Hub) Server(name string) (st Status, ok bool) {
 	if s == nil {
 		return Status{}, false
 	}
-	st = h.status(s.View())
-	st.Tokens = catalog.Tokens(h.Catalog().Sizes(Tools)[name])
-	return st, true
+	return h.status(s.View()), true
 }
 
 // Logs returns the last lines that a server's processes wrote to stderr,
@@ -58,7 +59,17 @@ func (h *Hub) Logs(server string) ([]LogLine, error) {
 	return s.Logs(), nil
 }
 
+// status is what is known of one server, and what clients see of it.
 func (h *Hub) status(v *fleet.View) Status {
+	st := h.statusOf(v)
+	table := h.Catalog()
+	st.Tokens = catalog.Tokens(table.Sizes(Tools)[st.Name])
+	st.Counts = table.Counts()[st.Name]
+	return st
+}
+
+// statusOf is status without what the table says.
+func (h *Hub) statusOf(v *fleet.View) Status {
 	st := Status{
 		Name:       v.Server.Name,
 		State:      v.Seen(),
@@ -120,7 +131,7 @@ func (st *Status) lists(v *fleet.View) {
 		return
 	}
 	for _, k := range catalog.Kinds {
-		st.Counts[k] = len(c.Items[k])
+		st.Offered[k] = len(c.Items[k])
 		st.Warnings = append(st.Warnings, c.Warnings[k]...)
 	}
 	st.CatalogAt = c.At

@@ -458,6 +458,9 @@ func (p statusPrinter) offers(s admin.Server) string {
 	if s.CatalogAt == nil {
 		return "-"
 	}
+	if all := s.All().Tools; p.wide && all != s.Tools {
+		return show.Of(s.Tools, all) + " tools"
+	}
 	return plural(s.Tools, "tool")
 }
 
@@ -564,7 +567,7 @@ func (p statusPrinter) details(s admin.Server) []string {
 	if s.Era != nil && s.ProtocolVersion != nil {
 		parts = append(parts, *s.Era+" "+*s.ProtocolVersion)
 	}
-	parts = append(parts, fmt.Sprintf("%d prompts, %d resources, %d templates", s.Prompts, s.Resources, s.Templates),
+	parts = append(parts, fmt.Sprintf("%s prompts, %s resources, %s templates", show.Of(s.Prompts, s.All().Prompts), show.Of(s.Resources, s.All().Resources), show.Of(s.Templates, s.All().Templates)),
 		fmt.Sprintf("tools cost about %d tokens (estimate)", s.ToolTokens))
 	if s.Ignored > 0 {
 		parts = append(parts, plural(int(s.Ignored), "message")+" ignored")

@@ -42,6 +42,22 @@ type Leftover struct {
 	Ended  bool   `json:"ended"` // false: it would not go
 }
 
+// Offered is how many items a server lists itself.
+type Offered struct {
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Templates int `json:"templates"`
+}
+
+// All is what the server offers itself, whether or not clients see less.
+func (s *Server) All() Offered {
+	if s.Offered != nil {
+		return *s.Offered
+	}
+	return Offered{s.Tools, s.Prompts, s.Resources, s.Templates}
+}
+
 // Server is what is known about one server now.
 type Server struct {
 	Name            string     `json:"name"`
@@ -52,10 +68,11 @@ type Server struct {
 	PID             *int       `json:"pid"`             // of the serving life's process
 	Era             *string    `json:"era"`             // "legacy" or "modern"
 	ProtocolVersion *string    `json:"protocolVersion"` // as negotiated
-	Tools           int        `json:"tools"`           // in the last good catalog, as the three below
+	Tools           int        `json:"tools"`           // that clients see listed, as the three below
 	Prompts         int        `json:"prompts"`
 	Resources       int        `json:"resources"`
 	Templates       int        `json:"templates"`
+	Offered         *Offered   `json:"offered,omitempty"`  // what it lists itself, where clients see less
 	ToolTokens      int        `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
 	CatalogAt       *time.Time `json:"catalogAt"`          // when that catalog was listed
 	Since           *time.Time `json:"since"`              // when the state began
@@ -204,6 +221,12 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide), ConfigWarnings: []string{},
 		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
+	}
+	if st.Offered != st.Counts {
+		s.Offered = &Offered{
+			Tools: st.Offered[everline.Tools], Prompts: st.Offered[everline.Prompts],
+			Resources: st.Offered[everline.Resources], Templates: st.Offered[everline.Templates],
+		}
 	}
 	s.Handshake = make([]Phase, len(st.Handshake))
 	for i, p := range st.Handshake {

@@ -116,6 +116,19 @@ func (t *Table) Sizes(k Kind) map[string]int {
 	return sizes
 }
 
+// Counts are how many items of each kind each server has in Array.
+func (t *Table) Counts() map[string][len(Kinds)]int {
+	counts := make(map[string][len(Kinds)]int, len(t.entries))
+	for _, k := range Kinds {
+		for _, p := range t.lists[k].part.pieces {
+			n := counts[p.server]
+			n[k] += len(p.ends)
+			counts[p.server] = n
+		}
+	}
+	return counts
+}
+
 // Tokens estimates what a text costs a model: a token for each four bytes.
 // Tokenizers differ; for JSON of English text they are within a third of it.
 func Tokens(bytes int) int { return (bytes + 3) / 4 }

@@ -4,6 +4,7 @@ package show
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -193,4 +194,13 @@ func Wrap(s string, width int) []string {
 		words = append(words, w)
 	}
 	return Fold(words, " ", width)
+}
+
+// Of is how many things are seen, and of how many where that is not all of them:
+// "9", "5 of 9".
+func Of(seen, all int) string {
+	if seen == all {
+		return strconv.Itoa(seen)
+	}
+	return strconv.Itoa(seen) + " of " + strconv.Itoa(all)
 }

@@ -68,7 +68,8 @@ func (m *model) facts(s admin.Server) []fact {
 		add("warning", w, warn)
 	}
 	add("link", m.link(s), plain)
-	offers := fmt.Sprintf("%d tools, %d prompts, %d resources, %d templates; the tools cost about %d tokens", s.Tools, s.Prompts, s.Resources, s.Templates, s.ToolTokens)
+	offers := fmt.Sprintf("%s tools, %s prompts, %s resources, %s templates; the tools cost about %d tokens", show.Of(s.Tools, s.All().Tools),
+		show.Of(s.Prompts, s.All().Prompts), show.Of(s.Resources, s.All().Resources), show.Of(s.Templates, s.All().Templates), s.ToolTokens)
 	if s.CatalogAt == nil {
 		offers = "it has not said yet what it offers"
 	} else if down {

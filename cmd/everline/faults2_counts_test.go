@@ -1,0 +1,5 @@
+package main
+
+import "testing"
+
+func TestFaultU7(t *testing.T) { tell(t, "u7") }

@@ -31,6 +31,7 @@ const (
 // anew gets a new session without the client's doing. It serves nothing itself.
 type bridge struct {
 	url  string
+	name string // of the connection, which is the session of its modern requests
 	web  *http.Client
 	life context.Context // ends with the bridge
 	feed *feed
@@ -43,6 +44,7 @@ type bridge struct {
 	wishes  map[string][]byte // its subscriptions by raw URI, and its log level under ""
 	session link
 	stand   func()              // ends the standing stream of session, and waits for it
+	named   bool                // a request has named the session
 	flying  map[string]flown    // requests in flight, by raw id
 	mirrors map[string][]mirror // by tool
 }
@@ -63,7 +65,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	calls, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b := &bridge{
-		url: url, web: &http.Client{Transport: tr}, life: calls, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
+		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
 		stand: func() {}, flying: map[string]flown{},
 	}

@@ -85,6 +85,10 @@ func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 	version, _ := wire.Text(rq.fields.meta.version)
 	h.Set(versionHeader, version)
 	h.Set("Mcp-Method", rq.msg.Method)
+	h.Set(nameHeader, b.name)
+	b.mu.Lock()
+	b.named = true
+	b.mu.Unlock()
 	switch rq.msg.Method {
 	case methodCall, methodGet, methodRead, methodTaskGet, methodTaskUpdate, methodTaskCancel:
 		name, _ := rq.target()
@@ -232,20 +236,28 @@ func (b *bridge) lostStanding(s link) {
 	}()
 }
 
-// goodbye ends the daemon's session, within a second.
+// goodbye ends the daemon's sessions, within a second.
 func (b *bridge) goodbye() {
-	s := b.current()
-	if s.id == "" {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	s := b.current()
+	if s.id != "" {
+		b.leave(ctx, http.Header{sessionHeader: {s.id}, versionHeader: {s.version}})
+	}
+	b.mu.Lock()
+	named := b.named
+	b.mu.Unlock()
+	if named {
+		b.leave(ctx, http.Header{nameHeader: {b.name}})
+	}
+}
+
+func (b *bridge) leave(ctx context.Context, h http.Header) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, b.url, nil)
 	if err != nil {
 		return
 	}
-	req.Header.Set(sessionHeader, s.id)
-	req.Header.Set(versionHeader, s.version)
+	req.Header = h
 	if resp, err := b.web.Do(req); err == nil {
 		resp.Body.Close()
 	}

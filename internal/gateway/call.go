@@ -129,7 +129,7 @@ func (rq *request) introduce() bool {
 		return true
 	case rq.sess != nil:
 		rq.client = rq.sess.client
-	default:
+	case rq.client == 0: // its connection does not tell
 		rq.client = everline.NewClientID()
 	}
 	rq.serves = readServed(rq.fields.meta.capabilities)

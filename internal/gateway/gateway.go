@@ -139,6 +139,7 @@ type Gateway struct {
 	table     sessionTable
 	flights   flights
 	parks     parks
+	peers     peers
 	listens   atomic.Int64 // open streams of subscriptions/listen over HTTP
 	sealer    sealer
 	results   results

@@ -94,6 +94,10 @@ func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
 		writeJSON(p.w, bad)
 		return
 	}
+	if name := r.Header.Get(nameHeader); name != "" && rq.fields.meta.session == nil {
+		rq.fields.meta.session = wire.AppendString(nil, name)
+	}
+	rq.client = g.peers.clientOf(r, rq)
 	if rq.msg.Method == methodListen {
 		g.listenHTTP(r, rq, p.w)
 		return
@@ -206,6 +210,11 @@ func (g *Gateway) noSession(w http.ResponseWriter) {
 }
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
+	if name := r.Header.Get(nameHeader); name != "" {
+		g.endNamed(name)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	s := g.sessionOf(w, r)
 	if s == nil {
 		return

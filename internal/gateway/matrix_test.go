@@ -319,8 +319,8 @@ func comparePage(t *testing.T, page []byte) {
 const matrixNotes = `
 What a server of an older version asks for reaches the client whose call caused it. Over Streamable HTTP the stream says
 which call that is. Over stdio and HTTP+SSE it is certain only while a single client has calls there; otherwise the
-request is refused, and the refusal says why. A call that was given up counts for as long as the server's callTimeout,
-since it may still be executed. Roots are not offered to servers there: they ask for them at their start, when no
+request is refused, and the refusal says why. A call that was given up counts until the server has read the cancel, and a
+call that was made without a client counts as well: [whose question it is](../explanation/clients.md). Roots are not offered to servers there: they ask for them at their start, when no
 client has called.
 
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28

@@ -83,6 +83,17 @@ func (g *Gateway) pinNamed(rq *request) *session {
 	return g.table.pin(namedPrefix + name)
 }
 
+// endNamed ends a named session: its client has said that it is gone.
+func (g *Gateway) endNamed(name string) {
+	s := g.table.pin(namedPrefix + name)
+	if s == nil {
+		return
+	}
+	defer g.table.unpin(s)
+	g.table.remove(s)
+	g.parks.forget(s.client)
+}
+
 // A session is also a client: servers with a life for it alone speak to it
 // outside of its calls.
 

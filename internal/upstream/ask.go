@@ -96,7 +96,7 @@ func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 		u.refuse(l, m, why)
 		return
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := context.WithCancel(u.life)
 	key := string(m.ID)
 	if !u.beginAsk(key, cancel) {
 		cancel()
@@ -104,18 +104,37 @@ func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 		return
 	}
 	msg := *m
-	started := u.spawn(func() { // ends with the client's answer, its call, or the upstream
+	started := u.spawn(func() { // ends with the client's answer, its calls, or the upstream
 		defer cancel()
 		defer u.endAsk(key)
-		release := context.AfterFunc(u.life, cancel)
-		defer release()
-		u.expectComplete(c.Client, msg.Params)
-		result, err := c.Client.Ask(ctx, msg.Method, msg.Params)
-		u.answer(l, reply(ctx, &msg, result, err))
+		u.answer(l, u.put(ctx, c, of, &msg))
 	})
 	if !started {
 		cancel()
 		u.endAsk(key)
+	}
+}
+
+// put puts a request to the client of c, and returns the answer for the server.
+// The client may have several calls out, and the one that brings the request may
+// not be the one that caused it: when it is over the next one brings it.
+func (u *Upstream) put(ctx context.Context, c *flown, of int64, m *wire.Message) []byte {
+	u.expectComplete(c.Client, m.Params)
+	for {
+		try, cancel := context.WithCancel(c.ctx)
+		release := context.AfterFunc(ctx, cancel)
+		result, err := c.Client.Ask(try, m.Method, m.Params)
+		release()
+		ended := try.Err() != nil
+		cancel()
+		if err == nil || !ended || ctx.Err() != nil {
+			return reply(ended, m, result, err)
+		}
+		next, _ := u.owner(of, m.Params)
+		if next == nil || next.ctx.Err() != nil || next.Client.ID() != c.Client.ID() {
+			return reply(ended, m, result, err)
+		}
+		c = next
 	}
 }
 
@@ -132,7 +151,7 @@ func (u *Upstream) answer(l *link, frame []byte) {
 
 // reply is what the server is told of a request that a client has, or has not,
 // answered.
-func reply(ctx context.Context, m *wire.Message, result []byte, err error) []byte {
+func reply(ended bool, m *wire.Message, result []byte, err error) []byte {
 	f := fault.From(m.Method, err)
 	switch {
 	case f == nil && wire.IsObject(result):
@@ -143,7 +162,7 @@ func reply(ctx context.Context, m *wire.Message, result []byte, err error) []byt
 		return wire.AppendRawError(nil, m.ID, f.RPC.Raw)
 	case f.Kind == fault.Unsupported:
 		return wire.AppendError(nil, m.ID, codeMethodNotFound, f.Text(), nil)
-	case ctx.Err() != nil:
+	case ended:
 		return wire.AppendError(nil, m.ID, codeInternal, "the call that this request belongs to is over, or its client has gone", nil)
 	default:
 		return wire.AppendError(nil, m.ID, codeInternal, f.Text(), nil)

@@ -54,6 +54,18 @@ type owners struct {
 	ignoresCancel bool                 // the server was seen to work on after it had read a cancel
 }
 
+// rank is how well a call can bring a request to its client.
+func (c *flown) rank() int {
+	switch {
+	case c.Client == nil:
+		return 0
+	case c.ctx.Err() != nil: // it is over, and about to leave
+		return 1
+	default:
+		return 2
+	}
+}
+
 // abandoned is a call that nobody waits for any more, and that the server may
 // still work on.
 type abandoned struct {
@@ -114,16 +126,14 @@ func (u *Upstream) servedLocked(c *flown) (*flown, string) {
 // ownersLocked stands for a call of the client that the connection is for.
 func (u *Upstream) ownersLocked() *flown { return &flown{&Call{Client: u.opts.Owner}, u.life} }
 
-// taskOwnerLocked is the call that waits for the task, or else the newest call
-// of the task's client.
+// taskOwnerLocked is the call that waits for the task, or else any call of the
+// task's client.
 func (u *Upstream) taskOwnerLocked(task string) (*flown, string) {
 	var found *flown
-	var at int64
-	waits := false
-	for id, c := range u.calls {
-		now := strings.HasPrefix(c.Method, "tasks/") && c.Name == task
-		if u.clientOf(c.Call) == u.tasks[task].client && (found == nil || now && !waits || now == waits && id > at) {
-			found, at, waits = c, id, now
+	for _, c := range u.calls {
+		waits := strings.HasPrefix(c.Method, "tasks/") && c.Name == task
+		if u.clientOf(c.Call) == u.tasks[task].client && (found == nil || waits) {
+			found = c
 		}
 	}
 	if found == nil {
@@ -132,30 +142,30 @@ func (u *Upstream) taskOwnerLocked(task string) (*flown, string) {
 	return u.servedLocked(found)
 }
 
-// onlyClientLocked is the newest call of the one client that can have caused a
-// request of the server.
+// onlyClientLocked is a call of the one client that can have caused a request of
+// the server. Of several it is the oldest: what is out for long stays for long.
 func (u *Upstream) onlyClientLocked() (*flown, string) {
-	var newest *flown
-	var last int64
+	var found *flown
+	var at int64
 	for id, c := range u.calls {
 		switch {
-		case newest != nil && u.clientOf(newest.Call) != u.clientOf(c.Call):
+		case found != nil && u.clientOf(found.Call) != u.clientOf(c.Call):
 			return nil, errNotTold
-		case newest == nil || id > last && c.Client != nil || newest.Client == nil:
-			newest, last = c, id
+		case found == nil || c.rank() > found.rank() || c.rank() == found.rank() && id < at:
+			found, at = c, id
 		}
 	}
-	if newest == nil && u.opts.Owner != nil {
-		newest = u.ownersLocked()
+	if found == nil && u.opts.Owner != nil {
+		found = u.ownersLocked()
 	}
-	if newest == nil {
+	if found == nil {
 		u.ignoresCancel = u.ignoresCancel || time.Since(u.born) < u.provenUntil // whose else can it be?
 		return nil, errNoCall
 	}
-	if u.othersGoOnLocked(u.clientOf(newest.Call)) {
+	if u.othersGoOnLocked(u.clientOf(found.Call)) {
 		return nil, errNotTold
 	}
-	return u.servedLocked(newest)
+	return u.servedLocked(found)
 }
 
 // othersGoOnLocked tells whether the server may work for another client without

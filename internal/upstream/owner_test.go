@@ -327,3 +327,28 @@ func TestFaultU1ACallOfUnknownOutcomeMayGoOn(t *testing.T) {
 		t.Errorf("%v, ann was asked %v: %s", err, ann.asked, s.Answers())
 	}
 }
+
+// W2: of several calls of one client any may bring a question; when it ends, the
+// next one does.
+func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mcptest.New(mcptest.Config{})
+		u, _ := inMemory(t, s)
+		ann := &person{id: NewClientID()} // never answers
+		short := asking(ann, "other")
+		short.Params = []byte(strings.Replace(string(short.Params), "3600000", "1000", 1))
+		go u.Call(t.Context(), short) // ends in a second
+		synctest.Wait()
+		go u.Call(t.Context(), asking(ann, "long")) // ends with the upstream
+		synctest.Wait()
+		s.SendAll(question)
+		synctest.Wait()
+		if len(ann.asked) != 1 {
+			t.Fatalf("ann was asked %v", ann.asked)
+		}
+		time.Sleep(2 * time.Second)
+		if len(ann.asked) != 2 || ann.ended != 1 || len(s.Answers()) != 0 {
+			t.Errorf("ann was asked %v, of which %d ended, and the server was told %s", ann.asked, ann.ended, s.Answers())
+		}
+	})
+}

@@ -251,11 +251,8 @@ func httpWords(body []byte) string {
 			text = text[:end]
 		}
 	}
-	binary := func(r rune) bool {
-		return r < ' ' && !strings.ContainsRune("\t\r\f\x1b", r)
-	}
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, binary) {
-		return strconv.Itoa(len(body)) + " bytes that are no text"
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, isBinary) {
+		return noText(len(body))
 	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -263,6 +260,21 @@ func httpWords(body []byte) string {
 		}
 		return r
 	}, text)
+}
+
+// isBinary tells control characters that stand in no text.
+func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\b\x1b", r) }
+
+func noText(size int) string { return strconv.Itoa(size) + " bytes that are no text" }
+
+// lineText is a line of a child as text. A few bytes that are none are of
+// another encoding; where there are many the line is no text at all.
+func lineText(line []byte, stand string) string {
+	text := strings.ToValidUTF8(string(line), "\ufffd")
+	if bad := strings.Count(text, "\ufffd"); strings.ContainsFunc(text, isBinary) || bad > 0 && 4*bad > utf8.RuneCountInString(text) {
+		return noText(len(line))
+	}
+	return strings.ReplaceAll(text, "\ufffd", stand)
 }
 
 // retryAfter reads the field's two forms, seconds and a date (RFC 9110

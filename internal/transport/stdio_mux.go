@@ -307,7 +307,7 @@ func (m *linkMux) err() error {
 const noiseSample = 200 // bytes of a noise line that are kept
 
 func (m *linkMux) addNoise(line []byte) {
-	sample := clip(strings.ToValidUTF8(string(line[:min(len(line), noiseSample)]), ""), noiseSample)
+	sample := clip(lineText(line[:min(len(line), noiseSample)], ""), noiseSample)
 	m.mu.Lock()
 	m.noise++
 	m.lastNoise = sample

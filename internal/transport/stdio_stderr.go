@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 )
 
 const (
@@ -78,7 +77,7 @@ func (d *stderrDrain) split(p []byte) {
 }
 
 func (d *stderrDrain) emit() {
-	line := strings.ToValidUTF8(string(bytes.TrimRight(d.line, "\r")), "\ufffd")
+	line := lineText(bytes.TrimRight(d.line, "\r"), "\ufffd")
 	d.line = d.line[:0]
 	d.tail.add(line)
 	if d.out == nil {

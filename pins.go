@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/fleet"
 )
 
 // A PinChange is one definition that is not as it was approved. See
@@ -38,6 +40,13 @@ func (h *Hub) pinChanges(server string) []PinChange {
 		}
 	}
 	return all
+}
+
+// CheckPins tells whether the lock file that cfg names can be read, as Open needs
+// it; nil if pins are off.
+func CheckPins(cfg *config.Config) error {
+	_, err := fleet.ReadPins(cfg)
+	return err
 }
 
 func (h *Hub) withholds(server string) bool {

@@ -23,6 +23,21 @@ type Leftover = fleet.Leftover
 // are ended before this one starts its first command.
 func (h *Hub) Leftovers() []Leftover { return h.fleet.Leftovers() }
 
+// A Problem is something that is wrong with what the hub itself keeps on disk,
+// for as long as it is so. Its fields are
+//
+//	About  string    // "state", or "pins" for their lock file
+//	Server string    // "" if it is about no server
+//	Text   string    // a sentence
+//	Remedy string    // what to type or do
+//	Since  time.Time
+type Problem = fleet.Problem
+
+// Problems returns what is wrong with what is kept on disk, now: writes that
+// have failed and not gone well since, and a lock file that does not say what is
+// in force.
+func (h *Hub) Problems() []Problem { return h.fleet.Problems() }
+
 // Status returns what is known about every server, in the order of the
 // configuration.
 func (h *Hub) Status() []Status {

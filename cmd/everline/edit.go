@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -40,7 +41,11 @@ func readEdited(path string) ([]byte, error) {
 }
 
 func fileFault(op, path string, err error) error {
-	return &fault.Fault{Kind: fault.Invalid, Op: op + " " + path, Outcome: fault.NotSent, Err: err, Remedy: "check the path and who may write there"}
+	remedy := "check the path and who may write there"
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		remedy = "make room on the file system of " + path + ", and type this again: what was there before still is"
+	}
+	return &fault.Fault{Kind: fault.Invalid, Op: op + " " + path, Outcome: fault.NotSent, Err: err, Remedy: remedy}
 }
 
 // An edit is a change of one file, which others may change at the same time.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +60,35 @@ func TestFaultU6(t *testing.T) {
 	}
 	tell(t, "u6")
 }
+
+// What a command cannot write for want of room says so: the trusted list, a
+// configuration, a client's file and its backup are all written in one way.
+func TestFaultS12(t *testing.T) {
+	err := fileFault("write", "/st/trusted.json", &fs.PathError{Op: "write", Path: "/st/x", Err: syscall.ENOSPC})
+	if f := asFault(err); !strings.Contains(f.Remedy, "make room") {
+		t.Errorf("on a full file system: %+v", f)
+	}
+	st := admin.Status{Problems: []admin.Problem{
+		{About: "state", Server: "a", Text: "the catalog cannot be kept on disk: no space", Remedy: "make room on /st", Since: time.Unix(0, 0)},
+		{About: "state", Text: "the list of the servers' processes cannot be kept on disk: no space", Since: time.Unix(0, 0)},
+	}, Servers: []admin.Server{{Name: "a", State: "connected"}, {Name: "b", State: "connected"}}, StartedAt: time.Unix(0, 0)}
+	p := statusPrinter{now: time.Unix(90, 0)}
+	all := p.page(st, st.Servers)
+	for _, want := range []string{
+		"2 problems", "\nwarning: a: the catalog cannot be kept on disk: no space (for 90 s)\n     try: make room on /st\n",
+		"\nwarning: the list of the servers' processes cannot be kept on disk: no space (for 90 s)\n",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("status has no %q:\n%s", want, all)
+		}
+	}
+	p.server = "b"
+	if got := p.page(st, st.Servers[1:]); strings.Contains(got, "cannot be kept") {
+		t.Errorf("status of another server:\n%s", got)
+	}
+}
+
+func TestFaultU15(t *testing.T) { tell(t, "u15") }
 
 func TestFaultU19(t *testing.T) { tell(t, "u19") }
 

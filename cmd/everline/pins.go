@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,13 +40,13 @@ func newToolsDiff(a *app) *cobra.Command {
 			if err := a.printPins(pins); err != nil {
 				return err
 			}
-			if check && len(pins.Changes) > 0 {
+			if check && (len(pins.Changes) > 0 || pins.Problem != nil) {
 				return exit(exitDegraded)
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if anything differs")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if anything differs, or the lock file does not say what is in force")
 	return cmd
 }
 
@@ -140,6 +141,11 @@ func showPins(w io.Writer, p admin.Pins) error {
 	switch {
 	case p.Mode == "off":
 		b.WriteString("pins are off\n  try: write \"pins\": \"warn\" under \"everline\" in the configuration\n")
+	case p.Problem != nil:
+		statusPrinter{now: time.Now(), width: terminalWidth(w)}.problem(&b, *p.Problem)
+		if len(p.Changes) == 0 {
+			b.WriteString("all definitions are as approved in what everline has read\n")
+		}
 	case len(p.Changes) == 0:
 		fmt.Fprintf(&b, "all definitions are as approved in %s\n", printable(p.File))
 	}

@@ -270,8 +270,13 @@ func about(st admin.Status, name string) admin.Status {
 	if name == "" {
 		return st
 	}
-	left := st.Leftovers
-	st.Warnings, st.Leftovers = []string{}, []admin.Leftover{}
+	left, problems := st.Leftovers, st.Problems
+	st.Warnings, st.Leftovers, st.Problems = []string{}, []admin.Leftover{}, []admin.Problem{}
+	for _, p := range problems {
+		if p.Server == name {
+			st.Problems = append(st.Problems, p)
+		}
+	}
 	for _, s := range only(st.Servers, name) { // one at most
 		st.Warnings = append(st.Warnings, s.ConfigWarnings...)
 	}
@@ -381,6 +386,9 @@ func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 	for _, w := range st.Warnings {
 		p.wrapped(&b, "", "warning: ", w)
 	}
+	for _, bad := range st.Problems {
+		p.problem(&b, bad)
+	}
 	if text := leftovers(st.Leftovers); text != "" {
 		p.wrapped(&b, "", "", text)
 	}
@@ -399,6 +407,19 @@ func (p statusPrinter) configError(b *strings.Builder, st admin.Status) {
 	p.wrapped(b, "", label+": ", *st.ConfigError)
 	if st.ConfigRemedy != nil {
 		fmt.Fprintf(b, "%s%s\n", under, advice(*st.ConfigRemedy))
+	}
+}
+
+// problem says what is wrong with what everline keeps, since when, and what to
+// do about it.
+func (p statusPrinter) problem(b *strings.Builder, bad admin.Problem) {
+	text := bad.Text
+	if bad.Server != "" {
+		text = bad.Server + ": " + text
+	}
+	p.wrapped(b, "", "warning: ", text+" (for "+span(p.now.Sub(bad.Since))+")")
+	if bad.Remedy != "" {
+		fmt.Fprintf(b, "%s%s\n", under, advice(bad.Remedy))
 	}
 }
 

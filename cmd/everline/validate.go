@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 )
 
 // A validation is the JSON of everline validate.
@@ -86,9 +88,15 @@ func (a *app) validate(named []string, format string, strict bool) error {
 	for _, w := range cfg.Warnings {
 		v.Warnings = append(v.Warnings, w.String())
 	}
-	v.OK = v.OK && (!strict || len(v.Warnings) == 0)
+	pins := everline.CheckPins(cfg)
+	v.OK = v.OK && pins == nil && (!strict || len(v.Warnings) == 0)
 	if err := a.printValidation(v); err != nil {
 		return err
+	}
+	if pins != nil {
+		f := *fault.From("", pins)
+		f.Op = opConfig
+		return &f
 	}
 	if !v.OK {
 		return exit(exitConfig)

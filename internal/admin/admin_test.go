@@ -27,9 +27,11 @@ type fakeHub struct {
 	states []everline.Status
 	logs   []everline.LogLine
 	asked  []string
-	fail   error
-	gen    uint64
-	call   everline.Call
+
+	problems []everline.Problem
+	fail     error
+	gen      uint64
+	call     everline.Call
 }
 
 func (h *fakeHub) Config() *config.Config    { return h.cfg }
@@ -37,7 +39,8 @@ func (h *fakeHub) Status() []everline.Status { return h.states }
 func (h *fakeHub) Leftovers() []everline.Leftover {
 	return []everline.Leftover{{Server: "a", PID: 7, Ended: true}}
 }
-func (h *fakeHub) Catalog() *everline.Catalog { return nil }
+func (h *fakeHub) Problems() []everline.Problem { return h.problems }
+func (h *fakeHub) Catalog() *everline.Catalog   { return nil }
 func (h *fakeHub) Server(name string) (everline.Status, bool) {
 	for _, s := range h.states {
 		if s.Name == name {
@@ -160,6 +163,25 @@ func TestPins(t *testing.T) {
 	}
 	if _, err := c.Approve(t.Context(), Approval{Tool: "send"}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a tool of no server: %v", err)
+	}
+}
+
+// What everline cannot keep is in the status, and what is wrong with the pins'
+// file is in their answer, too: it must not say that all is as approved.
+func TestFaultU15(t *testing.T) {
+	fake := newFake(t)
+	fake.problems = []everline.Problem{
+		{About: "pins", Text: "the lock file cannot be used", Remedy: "everline reload", Since: since},
+		{About: "state", Server: "up", Text: "the catalog cannot be kept with secret-value", Since: since},
+	}
+	c := serve(t, fake, NewJournal())
+	st, err := c.Status(t.Context())
+	if err != nil || len(st.Problems) != 2 || st.Problems[1].Text != "the catalog cannot be kept with ***" {
+		t.Errorf("status: %+v, %v", st.Problems, err)
+	}
+	p, err := c.Pins(t.Context())
+	if err != nil || p.Problem == nil || p.Problem.Text != "the lock file cannot be used" || p.Problem.Remedy != "everline reload" {
+		t.Errorf("pins: %+v, %v", p, err)
 	}
 }
 

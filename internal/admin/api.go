@@ -30,6 +30,7 @@ type Hub interface {
 	Disable(ctx context.Context, server string) error
 	Reconnect(ctx context.Context, server string) error
 	Leftovers() []everline.Leftover
+	Problems() []everline.Problem
 	PinChanges() []everline.PinChange
 	Approve(ctx context.Context, server, tool string) (int, error)
 	Await(ctx context.Context, server string, gen uint64) (everline.Status, error)
@@ -156,10 +157,14 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
 		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
-		Leftovers: []Leftover{},
+		Problems: []Problem{}, Leftovers: []Leftover{},
 	}
 	if r := a.broken.Load(); r != nil {
 		st.ConfigError, st.ConfigRemedy, st.ConfigErrorSince = known(hide(r.fault.Error())), known(hide(r.fault.Remedy)), &r.since
+	}
+	for _, p := range a.opts.Hub.Problems() {
+		p.Text, p.Remedy = hide(p.Text), hide(p.Remedy)
+		st.Problems = append(st.Problems, Problem(p))
 	}
 	for _, l := range a.opts.Hub.Leftovers() {
 		st.Leftovers = append(st.Leftovers, Leftover(l))

@@ -16,6 +16,7 @@ type Pins struct {
 	Mode    string      `json:"mode"` // "off", "warn" or "enforce"
 	File    string      `json:"file"` // the lock file; "" where pins are off
 	Changes []PinChange `json:"changes"`
+	Problem *Problem    `json:"problem"` // why the file does not say what is in force; null if it does
 }
 
 // PinChange is one definition that is not as it was approved.
@@ -66,7 +67,15 @@ type Approved struct {
 
 func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
 	cfg := a.opts.Hub.Config()
-	answer(w, http.StatusOK, Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: a.changes()})
+	p := Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: a.changes()}
+	for _, problem := range a.opts.Hub.Problems() {
+		if problem.About == "pins" {
+			hide := a.hide()
+			problem.Text, problem.Remedy = hide(problem.Text), hide(problem.Remedy)
+			p.Problem = new(Problem(problem))
+		}
+	}
+	answer(w, http.StatusOK, p)
 }
 
 func (a *API) changes() []PinChange {

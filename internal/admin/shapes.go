@@ -30,9 +30,21 @@ type Status struct {
 	ConfigErrorSince *time.Time `json:"configErrorSince"`
 	Warnings         []string   `json:"warnings"` // of the configuration that is applied
 	Servers          []Server   `json:"servers"`
+	// Problems are what is wrong with what everline itself keeps on disk.
+	Problems []Problem `json:"problems"`
 	// Leftovers are processes of an earlier everline that were alive when this
 	// one started, and that it ended.
 	Leftovers []Leftover `json:"leftovers"`
+}
+
+// Problem is something that is wrong with what everline itself keeps on disk,
+// for as long as it is so.
+type Problem struct {
+	About  string    `json:"about"`  // "state" or "pins"
+	Server string    `json:"server"` // "" if it is about no server
+	Text   string    `json:"text"`
+	Remedy string    `json:"remedy"`
+	Since  time.Time `json:"since"`
 }
 
 // Leftover is a process that a crash of everline had left behind.

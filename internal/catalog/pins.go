@@ -181,6 +181,9 @@ func (l *Lock) In(name string) bool {
 	return err == nil && l != nil && bytes.Equal(data, l.encode())
 }
 
+// Same tells whether two locks have the same pins.
+func (l *Lock) Same(o *Lock) bool { return l == o || bytes.Equal(l.encode(), o.encode()) }
+
 // lockVersion is the version of the format.
 const lockVersion = 1
 

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -51,6 +52,8 @@ type Options struct {
 	PortOwner func(port int) int
 	// Begin is told of each server before it is looked at; nil tells nobody.
 	Begin func(server string)
+	// CreateTemp makes files to try whether state can be written; os.CreateTemp by default.
+	CreateTemp func(dir, pattern string) (*os.File, error)
 	// Timeout bounds each wait; 15 s by default.
 	Timeout time.Duration
 }
@@ -68,6 +71,9 @@ type examination struct {
 func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
+	}
+	if o.CreateTemp == nil {
+		o.CreateTemp = os.CreateTemp
 	}
 	e := &examination{Options: o, report: report, hide: o.Config.Hider()}
 	if o.Server == "" {
@@ -121,7 +127,18 @@ func (e *examination) gateway() {
 		}
 		e.say("gateway", "", Fail, remedy, "the files are not applied%s: %s", since, *st.ConfigError)
 	}
+	e.problems("")
 	e.leftovers("")
+}
+
+// problems tells what is wrong with what everline keeps on disk, of one server
+// or, for "", of all.
+func (e *examination) problems(server string) {
+	for _, p := range e.Running.Problems {
+		if server == "" || p.Server == server {
+			e.say(p.About, p.Server, Fail, p.Remedy, "%s (for %s)", p.Text, show.Span(time.Since(p.Since)))
+		}
+	}
 }
 
 // leftovers tells of processes that an earlier run had left behind, of one

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/owned"
@@ -24,6 +26,10 @@ func (e *examination) files() {
 		e.permissions(path)
 	}
 	e.warnings("")
+	if err := everline.CheckPins(e.Config); err != nil && e.Running == nil { // one that runs says so itself
+		f := fault.From("read pins", err)
+		e.say("pins", "", Fail, f.Remedy, "the lock file cannot be used: %s", f.Text())
+	}
 	if len(e.Config.Servers) == 0 {
 		e.say("config", "", Warn, "everline import, or everline add", "no server is configured")
 	}
@@ -113,17 +119,37 @@ func (e *examination) system() {
 		e.say("state", "", Fail, f.Remedy, "%s", f.Text())
 		return
 	}
-	f, err := os.CreateTemp(probe, ".everline-doctor-*")
-	if err != nil {
-		e.say("state", "", Fail, "name another folder with --state-dir", "nothing can be written in %s: %v", probe, err)
-		return
+	if n, err := e.tryWrite(probe); err != nil {
+		e.say("state", "", Fail, "make room there, and let everline write, or name another folder with --state-dir",
+			"%d kB, as much as a catalog needs, cannot be written in %s: %v", n/1000, probe, err)
+	} else {
+		e.say("state", "", OK, "", "state can be kept in %s", e.StateDir)
 	}
-	f.Close()
-	_ = os.Remove(f.Name()) // empty
-	e.say("state", "", OK, "", "state can be kept in %s", e.StateDir)
 	if n, known := fileLimit(); known && n < fewFiles {
 		e.say("limits", "", Warn, "ulimit -n 4096", "this shell allows only %d open files to a process", n)
 	}
+}
+
+// smallCatalog is less than the catalogs of most servers need, in bytes.
+const smallCatalog = 256 << 10
+
+// tryWrite writes as much into a folder as the largest catalog needs, and takes
+// it away again: an empty file can be made where there is no room for more.
+func (e *examination) tryWrite(dir string) (size int64, err error) {
+	size = smallCatalog
+	kept, _ := filepath.Glob(filepath.Join(e.StateDir, "*.catalog")) // a folder with strange names has none that counts
+	for _, name := range kept {
+		if info, err := os.Stat(name); err == nil {
+			size = max(size, info.Size())
+		}
+	}
+	f, err := e.CreateTemp(dir, ".everline-doctor-*")
+	if err != nil {
+		return size, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it is gone, or says nothing
+	_, err = f.Write(bytes.Repeat([]byte{'x'}, int(size)))
+	return size, errors.Join(err, f.Sync(), f.Close())
 }
 
 // command looks for the program of a server as everline will.

@@ -25,6 +25,7 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	if e.Server != "" { // else files has told of them
 		e.warnings(s.Name)
 		if e.Running != nil {
+			e.problems(s.Name)
 			e.leftovers(s.Name)
 		}
 	}

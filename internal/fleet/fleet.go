@@ -49,6 +49,9 @@ type Fleet struct {
 	unsaved names // members of which the disk may not have the latest
 	unused  names // keys of the store that may belong to no server any more
 
+	problems    problems
+	pinsChecked pinsChecked
+
 	gate     chan struct{} // held by the one Apply or Approve that runs; a channel, so that waiting for it ends with ctx
 	sealed   chan struct{} // closed by Close: whoever gets the gate from then on gives it back
 	sealing  sync.Once

@@ -192,13 +192,20 @@ func (f *Fleet) follow(r *roster, touched []string) {
 // saveLoop writes what changed to disk, off the path of publishing.
 func (f *Fleet) saveLoop() {
 	written := map[string]kept{}
+	again := time.NewTimer(saveRetry)
+	defer again.Stop()
 	for {
+		var due <-chan time.Time
+		if len(f.problems.all()) > 0 {
+			due = again.C
+		}
 		select {
 		case <-f.save:
-			f.saveAll(written, f.unsaved.take())
-			f.dropUnused()
-			f.savePins()
-			f.saveLedger()
+			f.saveNews(written)
+		case <-due:
+			again.Reset(saveRetry)
+			f.retryWrites()
+			f.saveNews(written)
 		case <-f.stop:
 			f.saveAll(written, f.roster.Load().names())
 			f.dropUnused()
@@ -206,6 +213,19 @@ func (f *Fleet) saveLoop() {
 			return
 		}
 	}
+}
+
+// saveRetry is how often a write is tried again that has failed.
+const saveRetry = 15 * time.Second
+
+// theCatalog is what is kept of each server.
+const theCatalog = "the catalog"
+
+func (f *Fleet) saveNews(written map[string]kept) {
+	f.saveAll(written, f.unsaved.take())
+	f.dropUnused()
+	f.savePins()
+	f.saveLedger()
 }
 
 // saveAll writes what is new of the named members. What cannot be written is
@@ -244,6 +264,7 @@ func (f *Fleet) saveOne(written map[string]kept, m *member) {
 		now.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
 	}
 	if last := written[m.name]; now.same(last) || now.Catalog == nil && now.Gen == 0 {
+		f.wrote(m.name, theCatalog, nil)
 		return
 	}
 	saved := now.Saved
@@ -252,8 +273,9 @@ func (f *Fleet) saveOne(written map[string]kept, m *member) {
 			saved.Catalog, saved.Gen = last.Catalog, max(saved.Gen, last.Gen)
 		}
 	}
-	if err := f.store.Save(now.key, saved); err != nil {
-		f.warn(m.name, "keeping the catalog on disk: "+err.Error())
+	err := f.store.Save(now.key, saved)
+	f.wrote(m.name, theCatalog, err)
+	if err != nil {
 		return
 	}
 	written[m.name] = now
@@ -274,7 +296,7 @@ func (f *Fleet) dropUnused() {
 	if len(keys) == 0 {
 		return
 	}
-	used := map[string]bool{}
+	used, failed := map[string]bool{}, error(nil)
 	for _, m := range f.roster.Load().order {
 		used[m.spec.Identity()] = true
 	}
@@ -283,9 +305,11 @@ func (f *Fleet) dropUnused() {
 			continue
 		}
 		if err := f.store.Remove(key); err != nil {
-			f.warn("", "forgetting a server that was removed: "+err.Error())
+			f.unused.add(key)
+			failed = err
 		}
 	}
+	f.wrote("", "the end of a server that was removed", failed)
 }
 
 // load returns what is on disk of a server; nothing, with a warning, if the

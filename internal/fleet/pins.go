@@ -406,9 +406,9 @@ func (f *Fleet) savePins() {
 	defer func() { <-f.locking }()
 	r := f.roster.Load()
 	others, err := r.pins.write(r.cfg.PinsFile)
+	f.wrote("", "what was approved at first sight", err)
 	switch {
 	case err != nil:
-		f.warn("", "keeping the pins: "+err.Error())
 	case others != nil:
 		r.pins.set(others.Adopt(r.pins.lock.Load()))
 		f.repin(r)

@@ -55,9 +55,7 @@ func (f *Fleet) saveLedger() {
 	if f.ledger == nil {
 		return
 	}
-	if err := f.ledger.Save(); err != nil {
-		f.warn("", "writing down the processes of servers: "+err.Error())
-	}
+	f.wrote("", "the list of the servers' processes", f.ledger.Save())
 }
 
 // closeLedger forgets the processes once all of them have ended in order; what

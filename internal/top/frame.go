@@ -87,6 +87,9 @@ func HeadParts(st admin.Status, now time.Time) []string {
 	if len(files) > 0 {
 		parts = append(parts, strings.Join(files, ", ")+" "+configVerdict(st))
 	}
+	if n := len(st.Problems); n > 0 {
+		parts = append(parts, show.Plural(n, "problem"))
+	}
 	return append(parts, summary(st.Servers))
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
 )
@@ -108,7 +107,7 @@ func (d definition) hints() string {
 func toolText(t admin.Tool, width int) string {
 	var b strings.Builder
 	d, p := definitionOf(t), statusPrinter{width: width}
-	fmt.Fprintf(&b, "%s\n", shown(t.Server+"."+t.Tool))
+	fmt.Fprintf(&b, "%s\n", printable(t.Server+"."+t.Tool))
 	title := d.Title
 	if title == "" {
 		title = d.Annotations.Title
@@ -119,7 +118,7 @@ func toolText(t admin.Tool, width int) string {
 	}
 	for _, line := range [][2]string{{"title: ", title}, {"clients see: ", name}, {"hints: ", d.hints()}} {
 		if line[1] != "" {
-			p.wrapped(&b, "  ", line[0], shown(line[1]))
+			p.wrapped(&b, "  ", line[0], printable(line[1]))
 		}
 	}
 	if text := strings.TrimSpace(d.Description); text != "" {
@@ -129,7 +128,7 @@ func toolText(t admin.Tool, width int) string {
 				b.WriteByte('\n')
 				continue
 			}
-			p.wrapped(&b, "  ", "", shown(line))
+			p.wrapped(&b, "  ", "", printable(line))
 		}
 	}
 	writeArguments(&b, p, d.Input)
@@ -137,9 +136,6 @@ func toolText(t admin.Tool, width int) string {
 	writeSchema(&b, "output schema", d.Output)
 	return b.String()
 }
-
-// shown is a server's text for people: what does not show is written out.
-func shown(text string) string { return printable(everline.Visible(text)) }
 
 // writeArguments lists what a call is given, by name.
 func writeArguments(b *strings.Builder, p statusPrinter, input json.RawMessage) {
@@ -152,7 +148,7 @@ func writeArguments(b *strings.Builder, p statusPrinter, input json.RawMessage) 
 	b.WriteString("\narguments:\n")
 	width := 0
 	for _, name := range names {
-		width = max(width, show.Width(shown(name)))
+		width = max(width, show.Width(printable(name)))
 	}
 	for _, name := range names {
 		property := s.read(root.Properties[name])
@@ -166,7 +162,7 @@ func writeArguments(b *strings.Builder, p statusPrinter, input json.RawMessage) 
 		if property.Description != "" {
 			text += "; " + strings.Join(strings.Fields(property.Description), " ")
 		}
-		p.wrapped(b, "  ", pad(shown(name), width)+"  ", shown(text))
+		p.wrapped(b, "  ", pad(printable(name), width)+"  ", printable(text))
 	}
 }
 
@@ -197,6 +193,6 @@ func writeSchema(b *strings.Builder, title string, schema json.RawMessage) {
 	}
 	fmt.Fprintf(b, "\n%s:\n  ", title)
 	for line := range strings.SplitSeq(text.String(), "\n") {
-		b.WriteString(shown(line) + "\n")
+		b.WriteString(printable(line) + "\n")
 	}
 }

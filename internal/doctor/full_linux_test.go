@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,12 @@ import (
 // TestFaultS12 has a state folder in which files can be made and nothing be
 // written, as on a full file system, and an everline that has found that out.
 func TestFaultS12(t *testing.T) {
-	full := func(string, string) (*os.File, error) { return os.OpenFile("/dev/full", os.O_WRONLY, 0) }
+	// The doctor removes what it has made: the link, and not what is behind it.
+	link := filepath.Join(t.TempDir(), "full")
+	if err := os.Symlink("/dev/full", link); err != nil {
+		t.Fatal(err)
+	}
+	full := func(string, string) (*os.File, error) { return os.OpenFile(link, os.O_WRONLY, 0) }
 	got, failed := examine(t, Options{Config: parse(t, `{}`), CreateTemp: full})
 	if f := got["state"]; f.Verdict != Fail || !failed || !strings.Contains(f.Text, "no space left") || !strings.Contains(f.Remedy, "make room") {
 		t.Errorf("a full file system: %+v", f)

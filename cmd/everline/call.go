@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/visible"
 )
 
 func newCall(a *app) *cobra.Command {
@@ -278,14 +279,15 @@ type result struct {
 func (a *app) printResult(raw json.RawMessage) error {
 	var r result
 	err := json.Unmarshal(raw, &r)
-	show := func(s string) string { return s } // a program gets what the server said
+	// A program gets what the server said, each byte of it.
+	out, text, data := a.raw(), func(s string) string { return s }, func(raw []byte) []byte { return raw }
 	if onScreen(a.out) {
-		show = screenText
+		out, text, data = a.out, screenText, visible.JSON
 	}
 	if a.forMachines() || err != nil { // valid MCP or not
-		fmt.Fprintln(a.out, show(string(raw)))
+		fmt.Fprintf(out, "%s\n", data(raw))
 	} else {
-		r.print(a.out, show)
+		r.print(out, text, data)
 	}
 	if r.IsError {
 		return exit(exitFailed)
@@ -293,11 +295,11 @@ func (a *app) printResult(raw json.RawMessage) error {
 	return nil
 }
 
-func (r result) print(w io.Writer, show func(string) string) {
+func (r result) print(w io.Writer, text func(string) string, data func([]byte) []byte) {
 	for _, c := range r.Content {
 		switch {
 		case c.Type == "text":
-			fmt.Fprintln(w, show(c.Text))
+			fmt.Fprintln(w, text(c.Text))
 		case c.URI != "":
 			fmt.Fprintf(w, "[%s %s]\n", c.Type, printable(c.URI))
 		default:
@@ -305,6 +307,6 @@ func (r result) print(w io.Writer, show func(string) string) {
 		}
 	}
 	if len(r.Content) == 0 && len(r.Structured) > 0 {
-		fmt.Fprintln(w, show(string(r.Structured)))
+		fmt.Fprintf(w, "%s\n", data(r.Structured))
 	}
 }

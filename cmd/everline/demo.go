@@ -47,7 +47,7 @@ func newDemoServer(s *streams) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(2),
 		RunE: runE(func(_ *cobra.Command, args []string) error {
-			return demo.ServeStdio(args[0], args[1], s.in, s.out)
+			return demo.ServeStdio(args[0], args[1], s.in, s.raw())
 		}),
 	}
 }

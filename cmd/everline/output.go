@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/visible"
 )
 
 // The words of package show, under the names that the commands use.
@@ -63,18 +65,23 @@ func typedName(name string) string {
 func (a *app) forMachines() bool { return a.output == "json" || a.output == "jsonl" }
 
 // writeJSON prints indented JSON.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
+func writeJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
 
 // writeLine prints JSON in one line.
-func writeLine(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+func writeLine(w io.Writer, v any) error { return encode(w, v, "") }
+
+// encode writes what does not show as escapes, so that JSON is the same to a
+// program and safe on a screen.
+func encode(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(visible.JSON(b.Bytes()))
+	return err
 }
 
 // A look is how a state shows: a symbol and a colour beside its word.
@@ -95,18 +102,38 @@ var looks = func() map[string]look {
 func colours(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
 // checked is a stdout that remembers its first failure, so that no command
-// takes data that never arrived for a success.
+// takes data that never arrived for a success. It writes out what does not show
+// or would be an order to the terminal: no text of others may hide or do
+// anything there.
 type checked struct {
 	to     *os.File
 	failed atomic.Pointer[error]
 }
 
 func (c *checked) Write(p []byte) (int, error) {
-	n, err := c.to.Write(p)
+	if _, err := (uncut{c}).Write(visible.Screen(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// uncut is a checked stdout for programs, which get each byte as it is.
+type uncut struct{ *checked }
+
+func (u uncut) Write(p []byte) (int, error) {
+	n, err := u.to.Write(p)
 	if err != nil {
-		c.failed.CompareAndSwap(nil, &err)
+		u.failed.CompareAndSwap(nil, &err)
 	}
 	return n, err
+}
+
+// raw is stdout for a protocol, and for data that a program reads.
+func (s *streams) raw() io.Writer {
+	if c, ok := s.out.(*checked); ok {
+		return uncut{c}
+	}
+	return s.out
 }
 
 // Close ends a write that is stuck.
@@ -118,6 +145,8 @@ func fileOf(stream any) *os.File {
 	case *talk:
 		return fileOf(s.to)
 	case *checked:
+		return s.to
+	case uncut:
 		return s.to
 	case *os.File:
 		return s

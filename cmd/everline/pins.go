@@ -234,7 +234,9 @@ func addLeaves(all map[string]string, path string, v any) {
 		}
 	default:
 		var b bytes.Buffer
-		if writeLine(&b, v) == nil { // scalars always encode
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if enc.Encode(v) == nil { // scalars always do
 			all[path] = strings.TrimSuffix(b.String(), "\n")
 		}
 	}

@@ -63,3 +63,22 @@ func readScreen(t *testing.T, person *os.File, until string) string {
 	}
 	return string(got)
 }
+
+// TestFaultV8OnATerminal has a result with what hides in a text: as a text it is
+// written out, as JSON it is escaped.
+func TestFaultV8OnATerminal(t *testing.T) {
+	const raw = "{\"content\":[{\"type\":\"text\",\"text\":\"a\u202e\u200b\u009b2Jb\U000e0041 end\"}],\"isError\":false}"
+	for output, want := range map[string]string{
+		"table": "a<U+202E><U+200B><U+009B>2Jb<U+E0041> end",
+		"json":  `a\u202e\u200b\u009b2Jb\udb40\udc41 end"}],"isError":false}`,
+	} {
+		person, program := terminal(t)
+		a := &app{streams: &streams{out: &checked{to: program}}, output: output}
+		if err := a.printResult([]byte(raw)); err != nil {
+			t.Fatal(err)
+		}
+		if got := readScreen(t, person, "\n"); !strings.Contains(got, want) {
+			t.Errorf("%s: the terminal got %q, want %q", output, got, want)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		return gateway.Bridge(ctx, a.in, a.out, groupURL(st.Endpoint, f.group))
+		return gateway.Bridge(ctx, a.in, a.raw(), groupURL(st.Endpoint, f.group))
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}
@@ -49,7 +49,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	}
 	if !joinChain(found.files) {
 		stop() // nothing is to be ended in order
-		return gateway.ServeLoop(a.in, a.out)
+		return gateway.ServeLoop(a.in, a.raw())
 	}
 	// Several clients may each start a gateway of their own on the same folder.
 	// The first one has it, socket and all; the others keep nothing on disk,
@@ -85,5 +85,5 @@ func (a *app) serveGroup(ctx context.Context, g *gateway.Gateway, group string) 
 			}
 		}
 	}
-	return g.ServeStdio(ctx, a.in, a.out)
+	return g.ServeStdio(ctx, a.in, a.raw())
 }

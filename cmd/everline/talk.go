@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/visible"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 // talk writes to stderr without ever waiting for whoever reads it: a parent
 // that starts everline with a pipe and never empties it must not be able to
 // stop everline from doing anything, ending included. What does not fit is
-// dropped and counted. Its one goroutine ends with close, or, where the write
+// dropped and counted. What does not show is written out, as on stdout. Its one goroutine ends with close, or, where the write
 // under way never returns, with the process.
 type talk struct {
 	to      io.Writer
@@ -44,7 +46,7 @@ func (t *talk) write() {
 // Write never fails and never waits. It must not be called after close.
 func (t *talk) Write(p []byte) (int, error) {
 	select {
-	case t.lines <- bytes.Clone(p):
+	case t.lines <- bytes.Clone(visible.Screen(p)):
 	default:
 		t.dropped.Add(1)
 	}

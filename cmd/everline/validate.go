@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/visible"
 )
 
 // A validation is the JSON of everline validate.
@@ -175,7 +176,7 @@ func (a *app) config(named []string, format string, all bool) error {
 			fmt.Fprintf(a.err, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
 		}
 	}
-	_, err = a.out.Write(cfg.Effective(all))
+	_, err = a.out.Write(visible.JSON(cfg.Effective(all)))
 	return err
 }
 

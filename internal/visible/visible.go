@@ -73,3 +73,39 @@ func JSON(raw []byte) []byte {
 	}
 	return b
 }
+
+// Screen is Text for what a program of ours sends to a terminal: colours, and
+// the end of a line that is written again and again, are left as they are.
+func Screen(p []byte) []byte {
+	if bytes.IndexFunc(p, Unseen) < 0 {
+		return p
+	}
+	var b []byte
+	for at := 0; at < len(p); {
+		if n := order(p, at); n > 0 {
+			b, at = append(b, p[at:at+n]...), at+n
+			continue
+		}
+		_, size := utf8.DecodeRune(p[at:])
+		b, at = append(b, Text(string(p[at:at+size]))...), at+size
+	}
+	return b
+}
+
+// order is the length of an order to the terminal that we give ourselves: to
+// begin the line anew with what follows, to clear the rest of it, a colour.
+func order(p []byte, at int) int {
+	switch rest := p[at:]; {
+	case rest[0] == '\r' && (at == 0 || len(rest) > 1 && rest[1] == '\n'):
+		return 1
+	case bytes.HasPrefix(rest, []byte("\x1b[")):
+		n := 2
+		for n < len(rest) && (rest[n] >= '0' && rest[n] <= '9' || rest[n] == ';') {
+			n++
+		}
+		if n < len(rest) && (rest[n] == 'm' || rest[n] == 'K') {
+			return n + 1
+		}
+	}
+	return 0
+}

@@ -37,3 +37,18 @@ func TestFaultV8Text(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultV8Screen lets our own orders through, and nobody else's.
+func TestFaultV8Screen(t *testing.T) {
+	for in, want := range map[string]string{
+		"\r1.2 s \x1b[32mok\x1b[0m\x1b[K": "\r1.2 s \x1b[32mok\x1b[0m\x1b[K",
+		"a\r\nb\n":                        "a\r\nb\n",
+		"evil\rgood":                      "evil<U+000D>good",
+		"\x1b[2J\x1b]0;x\x07\x1b":         "<U+001B>[2J<U+001B>]0;x<U+0007><U+001B>",
+		"a\u202e\u2066\u200b\u0085\xe2":   "a<U+202E><U+2066><U+200B><U+0085><0xE2>",
+	} {
+		if got := string(Screen([]byte(in))); got != want {
+			t.Errorf("Screen(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

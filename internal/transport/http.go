@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -265,10 +266,15 @@ func (c *httpConn) whole(fl *httpFlight, p *httpPost) (wire.Message, *fault.Faul
 	if err != nil {
 		return wire.Message{}, c.lost(fl, err)
 	}
-	if msg, whose := c.take(body, p.id); whose == httpOurs {
+	msg, whose, err := c.take(body, p.id)
+	if whose == httpOurs {
 		return msg, nil
 	}
-	return p.reply(p.resp, body).classify()
+	reply := p.reply(p.resp, body)
+	if len(bytes.TrimSpace(body)) > 0 {
+		reply.broken = err
+	}
+	return reply.classify()
 }
 
 func (c *httpCore) tooLarge(op string) *fault.Fault {
@@ -289,50 +295,75 @@ func (c *httpCore) refused(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fa
 // Whose a message is that came on the stream of a request.
 const (
 	httpNobodys = iota // of no request: handed on, or noise
-	httpOurs           // the answer to our request
 	httpOrphan         // an error without an id, or with one that we never gave
+	httpSpoiled        // the answer to our request, and it cannot be read
+	httpOurs           // the answer to our request
 )
 
 // take hands the messages of a frame on, in order, and returns the one that
-// answers request id. The standing stream passes 0.
-func (c *httpCore) take(frame []byte, id int64) (answer wire.Message, whose int) {
+// answers request id. The standing stream passes 0. err says what is wrong with
+// a frame that is no message, or with the answer where that is spoiled.
+func (c *httpCore) take(frame []byte, id int64) (answer wire.Message, whose int, err error) {
 	msg, err := wire.Parse(frame)
 	if err == nil {
-		return c.takeOne(msg, id)
+		return c.takeOne(frame, msg, id)
 	}
 	parts, ok := wire.Batch(frame) // revision 2025-03-26
 	if !ok {
-		c.noise.Add(1)
+		return c.takeBroken(frame, id, err)
 	}
+	err = nil
 	for part := range parts {
-		msg, err := wire.Parse(part)
-		if err != nil {
-			c.noise.Add(1)
-		} else if m, w := c.takeOne(msg, id); w != httpNobodys && whose != httpOurs {
-			answer, whose = m, w
+		m, w, bad := wire.Message{}, httpNobodys, error(nil)
+		if msg, bad = wire.Parse(part); bad == nil {
+			m, w, bad = c.takeOne(part, msg, id)
+		} else {
+			m, w, bad = c.takeBroken(part, id, bad)
+		}
+		if w > whose {
+			answer, whose, err = m, w, bad
 		}
 	}
-	return answer, whose
+	return answer, whose, err
 }
 
-func (c *httpCore) takeOne(msg wire.Message, id int64) (wire.Message, int) {
-	if !msg.IsResponse() {
-		if msg.Method == "" {
-			c.noise.Add(1)
-		} else {
-			c.opts.Inbound(Inbound{Msg: msg, Of: id})
+// takeBroken is take for what is not JSON: what is a message by itself, in a
+// batch, is taken.
+func (c *httpCore) takeBroken(frame []byte, id int64, err error) (answer wire.Message, whose int, _ error) {
+	c.noise.Add(1)
+	for part := range wire.Remnants(frame) {
+		if msg, bad := wire.Parse(part.Raw); bad == nil && wire.IsBatch(frame) {
+			if m, w, _ := c.takeOne(part.Raw, msg, id); w > whose {
+				answer, whose = m, w
+			}
+		} else if id != 0 && part.Answer && part.ID == id {
+			whose = max(whose, httpSpoiled)
 		}
-		return wire.Message{}, httpNobodys
+	}
+	return answer, whose, err
+}
+
+func (c *httpCore) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, int, error) {
+	if !msg.IsResponse() {
+		if msg.Method != "" {
+			c.opts.Inbound(Inbound{Msg: msg, Of: id})
+			return wire.Message{}, httpNobodys, nil
+		}
+		c.noise.Add(1)
+		if of, ok := emptyAnswer(frame, msg); ok && id != 0 && of == id {
+			return wire.Message{}, httpSpoiled, errNoContent
+		}
+		return wire.Message{}, httpNobodys, nil
 	}
 	n, numeric := wire.ParseID(msg.ID)
 	switch {
 	case id != 0 && numeric && n == id:
-		return msg, httpOurs
+		return msg, httpOurs, nil
 	case id != 0 && !numeric && msg.Error != nil:
-		return msg, httpOrphan
+		return msg, httpOrphan, nil
 	default:
 		c.noise.Add(1)
-		return wire.Message{}, httpNobodys
+		return wire.Message{}, httpNobodys, nil
 	}
 }
 

@@ -48,6 +48,7 @@ type httpReply struct {
 	body    []byte    // as much as was read
 	session bool      // the request carried a session id that used to work
 	modern  bool      // the request was of revision 2026-07-28
+	broken  error     // why the body of an answer cannot be read; nil if it can
 	now     time.Time // for a Retry-After that is a date
 }
 
@@ -75,6 +76,8 @@ func (a *httpReply) classify() (wire.Message, *fault.Fault) {
 		return msg, nil
 	case a.status == http.StatusRequestEntityTooLarge:
 		return a.fault(fault.TooLarge, fault.NotSent, msg, nil)
+	case a.broken != nil:
+		return a.fault(fault.Protocol, fault.Unknown, msg, nil)
 	case a.session && a.suspicious(), a.modern && a.otherEra():
 		return a.fault(fault.SessionSuspect, fault.Unknown, msg, nil)
 	case a.status >= 200 && a.status <= 299:
@@ -214,6 +217,8 @@ func (a *httpReply) text(msg wire.Message) string {
 		head += " " + name
 	}
 	switch media := httpMediaType(a.header); {
+	case a.broken != nil:
+		return head + ": " + unreadableText(a.broken).Error() + ": " + httpWords(a.body)
 	case msg.Error != nil:
 		code, words := wire.DecodeError(msg.Error)
 		return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"

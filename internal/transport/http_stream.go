@@ -91,9 +91,11 @@ func (c *httpConn) events(rd *sseReader, p *httpPost) (wire.Message, *fault.Faul
 		if !ev.isMessage() {
 			continue
 		}
-		switch msg, whose := c.take(ev.data, p.id); whose {
+		switch msg, whose, bad := c.take(ev.data, p.id); whose {
 		case httpOurs:
 			return msg, nil, nil
+		case httpSpoiled:
+			return wire.Message{}, unreadable(p.op, bad), nil
 		case httpOrphan:
 			msg, f := p.reply(p.resp, ev.data).classify()
 			return msg, f, nil

@@ -209,25 +209,46 @@ func (c *sseConn) endOfStream(err error) {
 func (c *sseConn) hear(frame []byte) {
 	msg, err := wire.Parse(frame)
 	if err == nil {
-		c.hearOne(msg)
+		c.hearOne(frame, msg)
 		return
 	}
 	parts, ok := wire.Batch(frame)
 	if !ok {
-		c.noise.Add(1)
+		c.hearBroken(frame, err)
 	}
 	for part := range parts {
 		if msg, err := wire.Parse(part); err == nil {
-			c.hearOne(msg)
+			c.hearOne(part, msg)
 		} else {
-			c.noise.Add(1)
+			c.hearBroken(part, err)
 		}
 	}
 }
 
-func (c *sseConn) hearOne(msg wire.Message) {
+// hearBroken fails the calls whose answers can be made out in what is not JSON.
+func (c *sseConn) hearBroken(frame []byte, err error) {
+	c.noise.Add(1)
+	for part := range wire.Remnants(frame) {
+		if msg, bad := wire.Parse(part.Raw); bad == nil && wire.IsBatch(frame) {
+			c.hearOne(part.Raw, msg)
+			continue
+		}
+		id, ok := part.ID, part.Answer
+		if part.Nameless {
+			id, ok = c.onlyWaiting()
+		}
+		if ok {
+			c.settle(id, sseAnswer{f: unreadable("", err)})
+		}
+	}
+}
+
+func (c *sseConn) hearOne(frame []byte, msg wire.Message) {
 	if !msg.IsResponse() {
-		c.takeOne(msg, 0)
+		_, _, _ = c.takeOne(frame, msg, 0)
+		if id, ok := emptyAnswer(frame, msg); ok {
+			c.settle(id, sseAnswer{f: unreadable("", errNoContent)})
+		}
 		return
 	}
 	if t := c.opts.Faults.lasting(BreakSlow); t != nil {

@@ -82,7 +82,7 @@ func TestReaderLongLinesThatAreNoAnswer(t *testing.T) {
 		"too long, id first": {`{"id":7,"result":"` + filler(1, limit) + `"}`, 0, fault.TooLarge},
 		"too long, id last":  {`{"result":"` + filler(1, limit) + `","id":7}`, 0, fault.TooLarge},
 		"too long, no id":    {`{"method":"` + filler(1, limit) + `"}`, 1, fault.Exited},
-		"no JSON":            {`{"id":7,"result":"` + filler(1, 1<<20) + `}`, 1, fault.Exited},
+		"no JSON":            {`{"id":7,"result":"` + filler(1, 1<<20) + `}`, 1, fault.Protocol},
 		"no message":         {`{"id":7,"x":"` + filler(1, 1<<20) + `"}`, 1, fault.Exited},
 		"a notification too": {`{"result":1,"method":"m","x":"` + filler(1, 1<<20) + `"}`, 1, fault.Exited},
 	} {

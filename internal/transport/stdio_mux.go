@@ -134,14 +134,19 @@ func (m *linkMux) deliver(frame []byte) bool {
 		}
 		return any
 	}
-	return m.dispatch(frame, msg, err)
+	any := false
+	for first, rest, ok := glued(frame, err); ok; first, rest, ok = glued(frame, err) {
+		any = m.deliver(first) || any
+		frame = rest
+		msg, err = wire.Parse(frame)
+	}
+	return m.dispatch(frame, msg, err) || any
 }
 
 func (m *linkMux) dispatch(frame []byte, msg wire.Message, err error) bool {
 	switch {
 	case err != nil:
-		m.addNoise(frame)
-		return false
+		return m.broken(frame, err)
 	case msg.Method != "":
 		select {
 		case <-m.done: // stale
@@ -151,10 +156,47 @@ func (m *linkMux) dispatch(frame []byte, msg wire.Message, err error) bool {
 	case msg.IsResponse():
 		m.answer(msg)
 	default:
-		m.addNoise(frame)
-		return false
+		return m.empty(frame, msg)
 	}
 	return true
+}
+
+// broken takes in what is not JSON. The calls whose answers can be made out in
+// it fail now, because nothing else will come for them; what is a message by
+// itself, in a batch, is one. It tells whether there was any such thing.
+func (m *linkMux) broken(frame []byte, err error) (known bool) {
+	m.addNoise(frame)
+	for part := range wire.Remnants(frame) {
+		if msg, bad := wire.Parse(part.Raw); bad == nil && wire.IsBatch(frame) {
+			known = m.dispatch(part.Raw, msg, nil) || known
+			continue
+		}
+		id, ok := part.ID, part.Answer
+		if part.Nameless {
+			id, ok = m.onlyWaiting()
+		}
+		known = ok && m.fail(id, func(op string) *fault.Fault { return unreadable(op, err) }) || known
+	}
+	return known
+}
+
+// onlyWaiting is the call that an answer without an id is almost certainly
+// meant for; false if more than one waits, or none.
+func (m *linkMux) onlyWaiting() (int64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.waiters {
+		return id, len(m.waiters) == 1
+	}
+	return 0, false
+}
+
+// empty takes in a message that is neither a request nor an answer, which is
+// an answer without content if it says that it is JSON-RPC.
+func (m *linkMux) empty(frame []byte, msg wire.Message) bool {
+	m.addNoise(frame)
+	id, ok := emptyAnswer(frame, msg)
+	return ok && m.fail(id, func(op string) *fault.Fault { return unreadable(op, errNoContent) })
 }
 
 // largeComes announces a call of deliverLarge.
@@ -169,9 +211,12 @@ func (m *linkMux) largeComes() {
 func (m *linkMux) deliverLarge(frame []byte) bool {
 	msg, err := wire.Parse(frame)
 	isAnswer := err == nil && msg.IsResponse()
-	if isAnswer {
+	switch {
+	case isAnswer:
 		m.answer(msg)
-	} else {
+	case err != nil:
+		isAnswer = m.broken(frame, err)
+	default:
 		m.addNoise(frame)
 	}
 	m.mu.Lock()

@@ -17,6 +17,9 @@ const maxDepth = 10_000
 type SyntaxError struct {
 	Offset int    // of the byte that is wrong, from the start of the frame
 	Text   string // what is wrong with it
+	// Whole tells that a whole message ends at Offset, and something else than
+	// space follows.
+	Whole bool
 }
 
 func (e *SyntaxError) Error() string {

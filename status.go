@@ -112,6 +112,9 @@ func (h *Hub) statusOf(v *fleet.View) Status {
 	}
 	st.wire(v.Link())
 	st.lists(v)
+	if c := v.ListCause; c != nil {
+		st.Warnings = append(st.Warnings, "its newest listing failed, and the last good one is kept: "+c.Op+": "+c.Text())
+	}
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()
 		st.Out, st.Waiting, st.Calls = n.Out, n.Waiting, n.Ended
@@ -207,7 +210,7 @@ func remedy(v *fleet.View) string {
 		if v.Cause != nil && v.Cause.Remedy != "" {
 			return v.Cause.Remedy
 		}
-		if v.Server.Command != "" {
+		if v.Server.Command != "" && (v.Cause == nil || len(v.Cause.Stderr) > 0) {
 			return "everline logs " + config.Argument(name)
 		}
 		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+config.Argument(name))

@@ -186,10 +186,10 @@ func (f *Fault) Error() string {
 // Text is the cause alone, without server and operation.
 func (f *Fault) Text() string {
 	switch {
-	case f.RPC != nil:
-		return f.RPC.Error()
 	case f.Err != nil:
 		return f.Err.Error()
+	case f.RPC != nil:
+		return f.RPC.Error()
 	default:
 		return strings.ReplaceAll(f.Kind.String(), "_", " ")
 	}

@@ -110,8 +110,9 @@ func (t *turn) failed(e end) {
 }
 
 // exited: the serving life has lost its link. Calls that are out end with it,
-// except where only the session is gone: those may still be answered.
-func (t *turn) exited(e end) { t.drop(e, e.verdict == SessionEnd) }
+// except where only the session or the login is gone: those may still be
+// answered.
+func (t *turn) exited(e end) { t.drop(e, e.verdict == SessionEnd || e.verdict == NeedAuth) }
 
 // drop ends the serving life because of e.
 func (t *turn) drop(e end, drain bool) {
@@ -177,8 +178,8 @@ func (t *turn) retry(e end) {
 }
 
 // struck counts a failure that blames the link, and recycles the life when
-// there were enough in a row. What hangs on it would not end by itself, so
-// nothing is waited for.
+// there were enough in a row. Other calls on it may still be answered; those
+// that hang are found by pings, and end by the drain deadline.
 func (t *turn) struck(ev Struck) {
 	n := &t.s.CallStrikes
 	if ev.List {
@@ -187,7 +188,7 @@ func (t *turn) struck(ev Struck) {
 	*n++
 	switch {
 	case *n >= t.p.Strikes:
-		t.drop(end{verdict: Retry, recent: ev.Recent, down: ev.Down}, false)
+		t.drop(end{verdict: Retry, recent: ev.Recent, down: ev.Down}, true)
 	case !t.s.Proven:
 		t.armStable()
 	}

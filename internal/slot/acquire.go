@@ -31,8 +31,8 @@ func (l Lease) Gen() uint64 { return l.life.gen }
 func (l Lease) Upstream() Upstream { return l.life.up }
 
 // Release ends the lease and leaves a note on how the call went: nil and a
-// server's own JSON-RPC error speak for the link, kinds that BlamesLink speak
-// against it, and all others say nothing. It never waits.
+// server's own JSON-RPC error speak for the link, and what a failure counts
+// against says the table of package evidence. It never waits.
 func (l Lease) Release(err error) {
 	l.life.note(err)
 	l.free()

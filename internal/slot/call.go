@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -150,15 +151,11 @@ func (s *Slot) classify(l *life, err error) *fault.Fault {
 	case f.Kind != fault.RPC:
 		f = l.veil.fault(f)
 	}
-	if ends(f.Kind) && l.lost.CompareAndSwap(false, true) {
+	if evidence.Of(evidence.Call, f) == evidence.Session && l.lost.CompareAndSwap(false, true) {
 		s.post(lost{l, f})
 	}
 	return f
 }
-
-// ends tells whether a failure of this kind is the end of its life: the
-// session is gone, or the server wants a login that nobody has.
-func ends(k fault.Kind) bool { return k == fault.SessionLost || k == fault.Unauthorized }
 
 // attempts are what one call has been through.
 type attempts struct {

@@ -272,8 +272,14 @@ func TestRateLimitPausesAllCalls(t *testing.T) {
 
 func TestUnauthorizedParks(t *testing.T) {
 	srv := newServer("a")
-	srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) {
-		return nil, &fault.Fault{Kind: fault.Unauthorized, Outcome: fault.NotSent, Status: 401}
+	refuse := &fault.Fault{Kind: fault.Unauthorized, Outcome: fault.NotSent, Status: 401}
+	srv.call = func(context.Context, *fake, *upstream.Call) ([]byte, error) { return nil, refuse }
+	srv.ping = func(context.Context, *fake) error { return refuse }
+	srv.dial = func(_ context.Context, n int) error {
+		if n > 1 {
+			return refuse
+		}
+		return nil
 	}
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		f, _ := b.callNow(true)

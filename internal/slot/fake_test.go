@@ -29,10 +29,12 @@ type server struct {
 	list  func(ctx context.Context, u *fake, n int) (*catalog.Catalog, error)  // the nth listing of all lives
 	call  func(ctx context.Context, u *fake, c *upstream.Call) ([]byte, error) // nil: it answers at once
 	close func(ctx context.Context, u *fake) error
+	ping  func(ctx context.Context, u *fake) error // nil: it is answered
 
 	dials   []time.Time
 	lists   []time.Time
 	calls   int
+	pings   []time.Time
 	alive   int
 	most    int // alive at the same time
 	lives   []*fake
@@ -119,10 +121,20 @@ func (u *fake) Call(ctx context.Context, c *upstream.Call) ([]byte, error) {
 	return []byte(`{}`), nil
 }
 
-func (u *fake) Ping(context.Context) error { return nil }
-func (u *fake) Done() <-chan struct{}      { return u.done }
-func (u *fake) Err() error                 { return u.err }
-func (u *fake) Info() upstream.Info        { return upstream.Info{} }
+func (u *fake) Ping(ctx context.Context) error {
+	u.srv.mu.Lock()
+	u.srv.pings = append(u.srv.pings, time.Now())
+	ping := u.srv.ping
+	u.srv.mu.Unlock()
+	if ping != nil {
+		return ping(ctx, u)
+	}
+	return nil
+}
+
+func (u *fake) Done() <-chan struct{} { return u.done }
+func (u *fake) Err() error            { return u.err }
+func (u *fake) Info() upstream.Info   { return upstream.Info{} }
 
 func (u *fake) Close(ctx context.Context) error {
 	u.srv.mu.Lock()

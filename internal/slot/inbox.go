@@ -10,8 +10,8 @@ import (
 
 // An inbox holds what the loop must not miss. Its length is bounded by what
 // can send: each life sends at most one of started, failed and lost, and one
-// closed; one listing runs at a time; one watch ends well for each wait; and each operation has its caller, who
-// waits for it.
+// closed; one listing and one probe of a life run at a time; one watch ends well
+// for each wait; and each operation has its caller, who waits for it.
 type inbox struct {
 	mu     sync.Mutex // guards the rest; a leaf, held for copying alone
 	notes  []note

@@ -94,15 +94,15 @@ func TestMail(t *testing.T) {
 	if m.good() {
 		t.Error("what the loop knows is not told again")
 	}
-	m.strike()
-	m.strike()
+	m.doubt()
+	m.doubt()
 	check("strikes", false, 2)
 	if !m.good() {
 		t.Error("a good answer after strikes is news")
 	}
-	m.strike()
+	m.doubt()
 	check("good, then a strike", true, 1)
-	m.strike()
+	m.doubt()
 	m.good()
 	check("a strike, then good", true, 0)
 }

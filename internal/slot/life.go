@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -31,7 +32,8 @@ type life struct {
 
 	changed atomic.Uint32               // kinds with a list_changed that the loop has not taken yet
 	lastBad atomic.Pointer[fault.Fault] // the last failure that blamed the link
-	lost    atomic.Bool                 // a call has reported that the link is of no use any more
+	lost    atomic.Bool                 // a call has reported that the session is gone
+	refused atomic.Bool                 // a call was refused for its credentials, and the loop does not know
 
 	link atomic.Pointer[func() Link] // describes the link that the start has opened; nil if it has opened none
 
@@ -43,8 +45,10 @@ type life struct {
 	known atomic.Pointer[catalog.Catalog] // what this life offers, as last listed; nil before it serves
 	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil likewise
 
-	stopping bool // the loop's: a stop worker ends it
-	exited   bool // the loop's: its end has been stepped
+	doubts   doubts
+	noise    *fault.Fault // the loop's: what it wrote instead of an answer while it was starting; nil if nothing
+	stopping bool         // the loop's: a stop worker ends it
+	exited   bool         // the loop's: its end has been stepped
 }
 
 func newLife(gen uint64, spec config.Server, parent context.Context, wake chan struct{}) *life {
@@ -131,18 +135,30 @@ func (l *life) note(err error) {
 		if l.mail.good() {
 			l.nudge()
 		}
-	case f.Kind.BlamesLink():
-		l.lastBad.Store(f)
-		l.mail.strike()
-		l.nudge()
+	default:
+		l.report(f)
 	}
 	if l.tracked.Load() {
 		l.used.Store(int64(time.Since(l.begun)))
 	}
 }
 
+// report tells the loop what a failed call counts against, beside itself.
+func (l *life) report(f *fault.Fault) {
+	switch evidence.Of(evidence.Call, f) {
+	case evidence.Doubt:
+		l.lastBad.Store(f)
+		l.mail.doubt()
+	case evidence.LoginDoubt:
+		l.refused.Store(true)
+	default:
+		return
+	}
+	l.nudge()
+}
+
 // A mail holds what releases have to tell the loop, coalesced: whether there
-// was a good answer that the loop does not know of, and how many strikes
+// was a good answer that the loop does not know of, and how many doubts
 // followed it. So nothing queues up, and the order "good, then bad" is kept.
 type mail struct{ v atomic.Uint32 }
 
@@ -164,7 +180,7 @@ func (m *mail) good() bool {
 	}
 }
 
-func (m *mail) strike() {
+func (m *mail) doubt() {
 	for {
 		v := m.v.Load()
 		if m.v.CompareAndSwap(v, v&^mailKnown+1) {
@@ -173,18 +189,18 @@ func (m *mail) strike() {
 	}
 }
 
-// take empties the mail: first the good answer, then the strikes.
-func (m *mail) take() (good bool, strikes int) {
+// take empties the mail: first the good answer, then the doubts.
+func (m *mail) take() (good bool, doubts int) {
 	for {
 		v := m.v.Load()
-		strikes = int(v &^ (mailKnown | mailGood))
+		doubts = int(v &^ (mailKnown | mailGood))
 		good = v&mailGood != 0
 		next := uint32(0)
-		if strikes == 0 && v != 0 {
+		if doubts == 0 && v != 0 {
 			next = mailKnown
 		}
 		if m.v.CompareAndSwap(v, next) {
-			return good, strikes
+			return good, doubts
 		}
 	}
 }

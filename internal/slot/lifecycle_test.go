@@ -320,11 +320,12 @@ func TestLossOfADrainingLife(t *testing.T) {
 // A good answer and a strike that the loop reads together both count.
 func TestMailIsReadInOrder(t *testing.T) {
 	srv := newServer("a")
+	srv.ping = func(context.Context, *fake) error { return errCut }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		l := b.View().life
 		l.lastBad.Store(errCut)
 		l.mail.good()
-		l.mail.strike()
+		l.mail.doubt()
 		l.nudge()
 		synctest.Wait()
 		if st := b.View().State; !st.Proven || st.CallStrikes != 1 {

@@ -41,10 +41,10 @@ type loop struct {
 
 	forgotten []time.Time // when the server lost a session, within forgetWindow
 
-	retry, stable, idle alarm
-	stableGen           uint64
-	retryGen            uint64
-	refresh             refresh
+	retry, stable, idle, look alarm
+	stableGen                 uint64
+	retryGen                  uint64
+	refresh                   refresh
 
 	dirty   bool // the view that is out is not true any more
 	changed chan struct{}
@@ -74,7 +74,7 @@ func (s *Slot) begin() {
 		lp.catalogOf = s.opts.Server.Identity()
 	}
 	lp.since = time.Now()
-	lp.retry, lp.stable, lp.idle, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm()
+	lp.retry, lp.stable, lp.idle, lp.look, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm(), newAlarm()
 	lp.unwatch = func() {}
 	lp.owned, lp.enabled = true, !s.opts.Server.Disabled
 	s.adopt(s.opts.Server)
@@ -123,6 +123,8 @@ func (s *Slot) await() {
 		s.proven(lifecycle.Stable{Gen: lp.stableGen})
 	case <-lp.idle.t.C:
 		s.checkIdle()
+	case <-lp.look.t.C:
+		s.lookForNoise()
 	case <-lp.refresh.due.t.C:
 		s.relist()
 	}
@@ -233,6 +235,8 @@ func (s *Slot) handle(n note) {
 		s.lifeEnded(n.gen, n.err)
 	case returned:
 		s.step(lifecycle.Returned{Gen: n.gen})
+	case probed:
+		s.probeDone(n)
 	case listed:
 		s.listDone(n)
 	case *told:
@@ -248,12 +252,15 @@ func (s *Slot) readMail() {
 	if l == nil {
 		return
 	}
-	good, strikes := l.mail.take()
+	good, doubts := l.mail.take()
 	if good {
 		s.proven(lifecycle.Healthy{Gen: l.gen})
 	}
-	for range strikes {
-		s.struck(l, false, l.lastBad.Load())
+	if doubts > 0 {
+		s.doubtLink(l, doubts)
+	}
+	if l.refused.Swap(false) {
+		s.doubtLogin(l)
 	}
 	if l.changed.Load() != 0 {
 		s.listChanged(l)
@@ -261,13 +268,16 @@ func (s *Slot) readMail() {
 }
 
 // proven steps an event that proves health. The cause of the last loss is
-// then history; not so that of a successor that failed beside the life.
+// then history; not so that of a successor that failed beside the life, or of
+// listings that fail.
 func (s *Slot) proven(ev lifecycle.Event) {
-	before := s.loop.state
+	lp := &s.loop
+	before := lp.state
 	s.step(ev)
-	if after := s.loop.state; after.Proven && !before.Proven && after.Serving == after.Gen && s.loop.cause != nil {
-		s.loop.cause = nil
-		s.loop.dirty = true
+	after := lp.state
+	news := !before.Proven || before.CallStrikes > after.CallStrikes
+	if news && after.Proven && after.Serving == after.Gen && lp.cause != nil && lp.cause != lp.refresh.cause {
+		lp.cause, lp.dirty = nil, true
 	}
 }
 
@@ -347,7 +357,7 @@ func (s *Slot) publish() {
 	old, stale := s.view.Load(), lp.changed
 	lp.changed = make(chan struct{})
 	v := &View{
-		Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Cause: lp.cause, CloseCause: lp.closeBy,
+		Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Cause: lp.cause, ListCause: lp.refresh.cause, CloseCause: lp.closeBy,
 		Since: lp.since, AwaySince: lp.awayAt, Next: lp.next, Checked: lp.refresh.checked, Changed: lp.changed,
 		life: s.serving(), began: lp.began, closed: lp.closing,
 	}
@@ -377,6 +387,7 @@ func (s *Slot) quit() {
 	lp.retry.off()
 	lp.stable.off()
 	lp.idle.off()
+	lp.look.off()
 	lp.refresh.due.off()
 	s.give()
 	notes, asking := s.inbox.shut()

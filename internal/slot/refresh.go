@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/lifecycle"
 )
 
@@ -47,9 +48,10 @@ type refresh struct {
 	announced bool  // it is
 	pending   kinds
 	pace      pace
-	fails     int       // listings in a row
-	hold      time.Time // not before then: the last listing failed
-	planned   time.Time // the next one that nobody asks for; zero if there is none
+	fails     int          // listings in a row
+	hold      time.Time    // not before then: the last listing failed
+	cause     *fault.Fault // of that; nil if it did not
+	planned   time.Time    // the next one that nobody asks for; zero if there is none
 	ttl       time.Duration
 	looks     int // extra looks taken at an empty list
 	checked   time.Time
@@ -223,7 +225,7 @@ func (s *Slot) listDone(n listed) {
 		s.listFailed(n)
 		return
 	}
-	r.fails, r.hold = 0, time.Time{}
+	s.listWell()
 	r.checked, r.ttl = time.Now(), n.cat.Fresh()
 	s.step(lifecycle.Healthy{Gen: n.l.gen, List: true})
 	changed := s.take(n.l, n.cat)
@@ -232,6 +234,18 @@ func (s *Slot) listDone(n listed) {
 	}
 	s.schedule(s.loop.catalog)
 	s.plan()
+}
+
+// listWell forgets what listings have failed with.
+func (s *Slot) listWell() {
+	r := &s.loop.refresh
+	if r.cause != nil {
+		s.loop.dirty = true
+	}
+	if r.cause == s.loop.cause {
+		s.loop.cause = nil
+	}
+	r.fails, r.hold, r.cause = 0, time.Time{}, nil
 }
 
 // listFailed keeps the catalog, and what was asked for.
@@ -246,17 +260,27 @@ func (s *Slot) listFailed(n listed) {
 	}
 	r.hold = time.Now().Add(wait)
 	s.emit(event.ListFailed{Head: s.head(n.l.gen), Cause: n.err})
-	switch {
-	case ends(n.err.Kind):
-		s.exit(n.l, n.err)
-	case n.err.Outcome == fault.Answered:
-		// What it says is of no use, but it says it over a good link.
-	case n.err.Kind == fault.Deadline && n.l.leases() > 0:
-		// A server that works on a call may be too busy to list.
-	case n.err.Kind == fault.Deadline || n.err.Kind.BlamesLink():
-		s.struck(n.l, true, n.err)
+	if n.err.Kind != fault.Deadline || n.l.leases() == 0 { // a server that works on a call may be too busy to list
+		s.listBlames(n.l, n.err)
 	}
 	s.plan()
+}
+
+// listBlames shows why a listing has failed, and counts it.
+func (s *Slot) listBlames(l *life, f *fault.Fault) {
+	s.blame(s.explain(f, l))
+	switch evidence.Of(evidence.List, f) {
+	case evidence.Session:
+		s.exit(l, f)
+	case evidence.LoginDoubt:
+		s.doubtLogin(l)
+	case evidence.Strike:
+		s.struck(l, true, f)
+	default: // it says nothing of the link
+	}
+	if s.loop.state.Serving == l.gen {
+		s.loop.refresh.cause = s.loop.cause
+	}
 }
 
 // take makes a new listing the last good catalog, if it says something new.

@@ -98,7 +98,10 @@ type View struct {
 	// CatalogOf is the Identity of the configuration that Catalog was listed
 	// with: after a change of it the last good one may be another server's.
 	CatalogOf string
-	Cause     *fault.Fault // why the last life or attempt ended; nil after proven health
+	Cause     *fault.Fault // why the last life or attempt ended, or why it cannot be listed; nil after proven health
+	// ListCause is why the newest listing of the serving life failed; nil if it
+	// did not. The last good one is kept.
+	ListCause *fault.Fault
 	// CloseCause is why the last life that was ended would not end in order;
 	// nil if it did.
 	CloseCause *fault.Fault

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ func (s *Slot) startLife(gen uint64) {
 	if s.loop.catalogOf != l.spec.Identity() {
 		old = nil // what another server has listed stays published, and says nothing of this one
 	}
+	s.loop.look.set(noiseLook)
 	s.emit(event.Connecting{Head: s.head(gen)})
 	s.workers.Go(func() { s.start(l, old) }) // ends by its life's context or startupTimeout; quit waits
 }
@@ -250,6 +252,7 @@ func (s *Slot) ready(l *life) {
 		panic("bug: a life has started that the lifecycle does not know")
 	}
 	lp.dirty = true
+	s.noiseForgiven(l)
 	s.take(l, l.cat)
 	c.Items = countsOf(lp.catalog)
 	s.emitAt(mark, c)
@@ -262,7 +265,7 @@ func (s *Slot) startFailed(l *life, cause *fault.Fault) {
 	}
 	l.cancel()
 	s.drop(l.gen)
-	cause = s.forgot(cause)
+	cause = s.forgot(named(withNoise(cause, l)))
 	s.blame(cause)
 	verdict := verdictOf(cause)
 	if verdict == lifecycle.SessionEnd {
@@ -271,6 +274,22 @@ func (s *Slot) startFailed(l *life, cause *fault.Fault) {
 	mark := len(s.loop.events)
 	s.step(lifecycle.Failed{Gen: l.gen, Verdict: verdict, After: wishOf(cause), Recent: s.startsInMinute(), Down: s.down()})
 	s.emitAt(mark, event.StartFailed{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+}
+
+// named is a failed start whose text names the request that failed, and what
+// came instead of its answer.
+func named(f *fault.Fault) *fault.Fault {
+	switch f.Kind {
+	case fault.RPC, fault.Protocol, fault.HTTPStatus, fault.SessionLost, fault.SessionSuspect:
+	default:
+		return f
+	}
+	if !strings.Contains(f.Op, "/") && f.Op != "initialize" {
+		return f
+	}
+	c := *f
+	c.Err, c.Op = fmt.Errorf("%s failed: %w", f.Op, f.Cause()), "start"
+	return &c
 }
 
 // endLife ends life gen in a worker: refuse new leases now, close it there.

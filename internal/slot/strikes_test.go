@@ -189,6 +189,7 @@ func TestCallStrikes(t *testing.T) {
 		}
 		return []byte(`{}`), nil
 	}
+	srv.ping = func(context.Context, *fake) error { return errCut }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		do := func(name string) {
 			_, _ = b.Call(b.within(second), &upstream.Call{Method: "tools/call", Name: name}, config.ReplayNever)

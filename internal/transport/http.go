@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -121,7 +122,7 @@ func (c *httpConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
 // learn ends the link when its session is gone. The id is dropped first: it is
 // never sent again.
 func (c *httpConn) learn(f *fault.Fault) {
-	if f.Kind == fault.SessionLost {
+	if evidence.Of(evidence.Call, f) == evidence.Session {
 		c.update(func(s *httpState) { s.session, s.lost = "", true })
 		c.finish(f)
 	}
@@ -381,8 +382,7 @@ func (c *httpConn) Send(ctx context.Context, frame []byte) error {
 		f = c.push(ctx, header, &p)
 	}
 	if f != nil {
-		c.learn(f)
-		return f
+		return f // and nothing is learned from it: see package evidence
 	}
 	return nil
 }

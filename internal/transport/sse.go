@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -321,7 +322,7 @@ func (c *sseConn) Call(ctx context.Context, r *Request) (wire.Message, error) {
 }
 
 func (c *sseConn) learn(f *fault.Fault) {
-	if f.Kind == fault.SessionLost {
+	if evidence.Of(evidence.Call, f) == evidence.Session {
 		c.finish(f)
 	}
 }
@@ -432,8 +433,7 @@ func (c *sseConn) postHeader() http.Header {
 func (c *sseConn) Send(ctx context.Context, frame []byte) error {
 	p := httpPost{op: "notify", frame: frame, session: c.worked.Load()}
 	if _, f := c.submit(ctx, &p); f != nil {
-		c.learn(f)
-		return f
+		return f // and nothing is learned from it: see package evidence
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ type Conn interface {
 	// forgotten and a late answer is dropped. It does not send
 	// notifications/cancelled; CancelByClose says whether that is needed.
 	Call(ctx context.Context, r *Request) (wire.Message, error)
-	// Send writes one notification or one answer to a server's request.
+	// Send writes one notification or one answer to a server's request. What
+	// the server says to it is returned, and means nothing for the link.
 	Send(ctx context.Context, frame []byte) error
 	// Agree tells the link what the handshake found: the protocol version for
 	// the headers, and whether the server is of the modern era. For a legacy

@@ -104,11 +104,15 @@ func (u *Upstream) withNewHeaders(ctx context.Context, c *Call, first wire.Messa
 // not executed.
 func (u *Upstream) refusal(ctx context.Context, op string, raw []byte) *fault.Fault {
 	f := u.rpcFault(op, raw)
-	if !u.otherEra(ctx, f.RPC) {
+	switch {
+	case u.otherEra(ctx, f.RPC):
+		f.Err = errOtherEra
+	case u.forgotten(ctx, f.RPC):
+		f.Err = errForgotten
+	default:
 		return f
 	}
-	f.Kind, f.Outcome, f.Err = fault.SessionLost, fault.NotSent, errOtherEra
-	f.RPC = nil
+	f.Kind, f.Outcome, f.RPC = fault.SessionLost, fault.NotSent, nil
 	u.end(f)
 	return f
 }

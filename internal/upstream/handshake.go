@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ const (
 	methodDiscover   = "server/discover"
 	methodInitialize = "initialize"
 	methodCallTool   = "tools/call"
+	noteInitialized  = "notifications/initialized"
 )
 
 // The protocol versions that we speak, the newest first.
@@ -45,6 +47,7 @@ type hello struct {
 	capabilities []byte // raw; nil if there were none
 	serverInfo   []byte // raw; nil if there was none
 	instructions string
+	unheard      *fault.Fault // how the server refused notifications/initialized; nil if it did not
 }
 
 // verdict is what a probe says about the server's era.
@@ -250,11 +253,25 @@ func (u *Upstream) initialized(ctx context.Context, msg *wire.Message) *fault.Fa
 	}
 	u.greet(msg.Result, wire.Get(msg.Result, "serverInfo"))
 	u.agree(version, false)
-	frame := wire.AppendNotification(nil, "notifications/initialized", nil)
-	if err := u.link.conn.Send(ctx, frame); err != nil {
-		return u.blame("notifications/initialized", err)
+	frame := wire.AppendNotification(nil, noteInitialized, nil)
+	err := u.link.conn.Send(ctx, frame)
+	if ctx.Err() != nil {
+		return u.blame(noteInitialized, err)
 	}
+	u.hello.unheard = fault.From(noteInitialized, err)
 	return nil
+}
+
+// beside adds to the failure of a request that the server refused the
+// notification which ends the handshake. That decides nothing, and it may be
+// why.
+func (h *hello) beside(f *fault.Fault) *fault.Fault {
+	if h.unheard == nil || f.Kind == fault.Canceled {
+		return f
+	}
+	c := *f
+	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), noteInitialized, h.unheard.Text())
+	return &c
 }
 
 func (u *Upstream) noVersion(op string, theirs []string) *fault.Fault {

@@ -50,7 +50,7 @@ func (u *Upstream) List(ctx context.Context, old *catalog.Catalog, kinds ...cata
 		}
 		p, f := u.listKind(ctx, old, k)
 		if f != nil {
-			return nil, f
+			return nil, u.hello.beside(f)
 		}
 		out.Items[k], out.Warnings[k], out.TTL[k] = p.items, p.warnings, p.ttl
 	}

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/transport"
 )
 
 // Ping asks for a sign of life in the way of the server's era: ping, or
 // server/discover toward a modern one. Any answer is one, also an error, but
-// that of a modern server where a legacy one was. A server whose HTTP layer
-// refuses ping is asked for tools/list, and if that works always from then on.
+// that of a modern server where a legacy one was, or a refusal of the login. A
+// server whose HTTP layer refuses ping is asked for tools/list, and if that
+// works always from then on.
 func (u *Upstream) Ping(ctx context.Context) error {
 	f := u.knock(ctx, *u.probe.Load())
 	if f == nil {
@@ -37,7 +39,7 @@ func (u *Upstream) knock(ctx context.Context, method string) *fault.Fault {
 		return nil
 	}
 	switch f.Kind {
-	case fault.RateLimited, fault.Unauthorized, fault.Forbidden:
+	case fault.RateLimited, fault.Forbidden:
 		return nil // somebody is there, and says so
 	default:
 		return f
@@ -146,11 +148,12 @@ func (u *Upstream) pingOnce(every time.Duration) (heard bool) {
 	ctx, cancel := context.WithTimeout(u.life, every)
 	defer cancel()
 	err := u.Ping(ctx)
-	if err == nil {
+	f := fault.From("ping", err)
+	if f == nil || f.Kind == fault.Unauthorized { // somebody is there
 		u.hear()
 		return true
 	}
-	if f := fault.From("ping", err); f.Kind == fault.SessionLost {
+	if evidence.Of(evidence.Probe, f) == evidence.Session {
 		u.end(f)
 	}
 	select {
@@ -247,7 +250,7 @@ func (u *Upstream) sessionGone() bool {
 			f = *err
 		}
 	} else {
-		err := u.Ping(ctx)
+		err := u.askSession(ctx)
 		if err == nil {
 			return false
 		}

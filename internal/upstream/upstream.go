@@ -150,7 +150,9 @@ type Upstream struct {
 	ignored atomic.Uint64          // messages that meant nothing: unknown notifications, late progress, requests that the era forbids
 	probe   atomic.Pointer[string] // the method that asks for a sign of life
 	modern  atomic.Bool            // the server is of the modern era; set once the handshake is over
-	mute    atomic.Bool            // requests of the server cannot be answered: modern Streamable HTTP
+	denied  atomic.Bool            // the doubt about the session is whether the server has forgotten it without saying so by its status
+	own     atomic.Pointer[ownError]
+	mute    atomic.Bool // requests of the server cannot be answered: modern Streamable HTTP
 
 	work sync.WaitGroup // what spawn started
 

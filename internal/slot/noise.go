@@ -1,0 +1,59 @@
+package slot
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/lifecycle"
+)
+
+// noiseLook is how often the loop looks whether a server that is starting
+// writes what is no message. Those that are up by then are not blamed for a
+// greeting.
+const noiseLook = time.Second
+
+// lookForNoise shows, while a start goes on that may take a minute to fail, what
+// the server writes instead of answers.
+func (s *Slot) lookForNoise() {
+	lp := &s.loop
+	l := lp.lives[lp.state.Trying]
+	if l == nil {
+		return
+	}
+	if link := l.link.Load(); link != nil {
+		if info := (*link)(); info.LastNoise != "" {
+			l.noise = noisy(info.LastNoise).At(s.name, l.gen)
+			s.blame(s.explain(l.noise, l))
+			return
+		}
+	}
+	lp.look.set(noiseLook)
+}
+
+func noisy(line string) *fault.Fault {
+	return &fault.Fault{
+		Kind: fault.Protocol, Op: "start", Err: fmt.Errorf("it writes to its output what is no message of the protocol: %s", strconv.Quote(line)),
+		Remedy: "the server must write its messages, and nothing else, to stdout; check that the command starts it in stdio mode",
+	}
+}
+
+// withNoise completes a start that was not up in time with what the server has
+// written instead.
+func withNoise(f *fault.Fault, l *life) *fault.Fault {
+	if l.noise == nil || f.Kind != fault.Deadline {
+		return f
+	}
+	c := *f
+	c.Err, c.Remedy = fmt.Errorf("%w; %w", f.Cause(), l.noise.Cause()), l.noise.Remedy
+	return &c
+}
+
+// noiseForgiven: l has come up, and what it wrote meanwhile is no cause of
+// anything.
+func (s *Slot) noiseForgiven(l *life) {
+	if c := s.loop.cause; l.noise != nil && c != nil && c.Gen == l.gen && s.loop.state.Phase == lifecycle.Ready {
+		s.loop.cause = nil
+	}
+}

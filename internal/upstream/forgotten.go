@@ -1,0 +1,95 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/wire"
+)
+
+// Servers and the proxies in front of them say in many ways that they do not
+// know a session: besides HTTP 404 also with an ordinary error, of any code,
+// which says that the session was not initialized. Such an error may as well be
+// a tool's own. So it only raises a doubt, and a request that this very session
+// was answered before decides: ping, and since that may be asked of a server
+// which was not initialized, a listing.
+
+// codeNotInitialized is used for this by servers that took it over from the
+// language server protocol; in MCP it is that of an unknown resource.
+const codeNotInitialized = -32002
+
+// deniesSession tells an error that may say that the session is not known. The
+// codes alone say little, and the words are the server's: neither decides.
+func deniesSession(e *fault.RPCError) bool {
+	words := strings.ToLower(e.Message)
+	return e.Code == codeInvalidRequest || e.Code == codeNotInitialized ||
+		strings.Contains(words, "initializ") || strings.Contains(words, "initialis") ||
+		strings.Contains(words, "session") && e.Code != codeInternal
+}
+
+var errForgotten = errors.New("the server answers as one that was not initialized")
+
+// forgotten tells whether an error of a legacy server is that of one which has
+// forgotten its session; the upstream has ended then. It was refused before it
+// was looked at.
+func (u *Upstream) forgotten(ctx context.Context, e *fault.RPCError) bool {
+	if u.era.Modern || u.listed.Load() == 0 || !deniesSession(e) || u.ownWords(e) {
+		return false
+	}
+	u.denied.Store(true)
+	if u.lostFor(ctx) {
+		return true
+	}
+	u.own.Store(&ownError{e.Code, e.Message, time.Since(u.born)})
+	return false
+}
+
+// An ownError is an error that turned out to be a tool's own.
+type ownError struct {
+	code int64
+	text string
+	at   time.Duration // since born
+}
+
+// ownWords tells whether this very error was found to be a tool's own within
+// eraVouched: one that fails again and again costs one probe in that time.
+func (u *Upstream) ownWords(e *fault.RPCError) bool {
+	own := u.own.Load()
+	return own != nil && own.code == e.Code && own.text == e.Message && time.Since(u.born)-own.at < eraVouched
+}
+
+// askSession asks something that only a live session is answered. Its faults
+// are those of Ping, and of kind SessionLost where the server denies the session.
+func (u *Upstream) askSession(ctx context.Context) error {
+	denied := u.denied.Swap(false)
+	if err := u.Ping(ctx); err != nil || !denied {
+		return err
+	}
+	for _, k := range catalog.Kinds {
+		if u.lists(k) && u.listed.Load() != 0 {
+			return u.stillLists(ctx, k)
+		}
+	}
+	return nil
+}
+
+// stillLists asks for a listing that the server has answered before.
+func (u *Upstream) stillLists(ctx context.Context, k catalog.Kind) error {
+	msg, f := u.ask(ctx, k.Method(), nil)
+	switch {
+	case f != nil:
+		return f
+	case msg.Error == nil:
+		return nil
+	}
+	code, text := wire.DecodeError(msg.Error)
+	if e := (fault.RPCError{Code: code, Message: text}); deniesSession(&e) {
+		return &fault.Fault{Kind: fault.SessionLost, Op: k.Method(), Outcome: fault.NotSent, Err: fmt.Errorf("%w: %s", errForgotten, e.Error())}
+	}
+	return nil
+}

@@ -86,6 +86,9 @@ type order struct {
 // hungPings is how many pings a server that hangs leaves without an answer.
 const hungPings = 4
 
+// notInitialized is how some servers deny a session that they have forgotten.
+const notInitialized = `{"code":-32000,"message":"Bad Request: Server not initialized"}`
+
 // script makes a server keep the ledger and misbehave as each call asks.
 func (l *ledger) script(s *mcptest.Server) {
 	var hung atomic.Int64
@@ -117,6 +120,12 @@ func (l *ledger) script(s *mcptest.Server) {
 		case "404":
 			s.DropSessions()
 			return &mcptest.Reply{Status: 404, Body: `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`}
+		case "401": // of this call alone: the next is let in
+			return &mcptest.Reply{Status: 401, Header: map[string]string{"Www-Authenticate": "Bearer"}}
+		case "not initialized":
+			s.SetGone(mcptest.Reply{Error: notInitialized})
+			s.DropSessions()
+			return &mcptest.Reply{Error: notInitialized}
 		case "hang before":
 			hung.Store(hungPings)
 			return &mcptest.Reply{Hang: true}
@@ -145,6 +154,10 @@ func (l *ledger) script(s *mcptest.Server) {
 			rep.Delay = 400 * time.Millisecond
 		case "garbage":
 			rep.Result, rep.Raw = "", "}{ no JSON at all"
+		case "NaN":
+			rep.Result, rep.Raw = "", `{"jsonrpc":"2.0","id":`+string(r.ID)+`,"result":{"content":[],"structuredContent":{"n":NaN}}}`
+		case "own denial": // the words of a lost session, by a tool
+			rep.Result, rep.Error = "", notInitialized
 		case "own error": // a server may use these codes for what it likes
 			rep.Result, rep.Error = "", `{"code":-32022,"message":"the ledger says no"}`
 		case "503 after": // a gateway in front of a server that died at work, and is back
@@ -193,11 +206,11 @@ type stage struct {
 }
 
 func stages() []stage {
-	common := []string{"cut before", "cut after", "exit after", "hang before", "hang after", "slow", "slow", "garbage", "twice", "own error", "kill", "reconnect"}
-	gateways := append([]string{"503 after"}, common...)
+	common := []string{"cut before", "cut after", "exit after", "hang before", "hang after", "slow", "slow", "garbage", "NaN", "twice", "own error", "own denial", "kill", "reconnect"}
+	gateways := append([]string{"503 after", "401"}, common...)
 	return []stage{
 		{"stdio", mcptest.Legacy, append([]string{"ask", "ask", "ask"}, common...)},
-		{"http", mcptest.Legacy, append([]string{"404", "404", "ask", "ask"}, gateways...)},
+		{"http", mcptest.Legacy, append([]string{"404", "404", "not initialized", "not initialized", "ask", "ask"}, gateways...)},
 		{"stdio", mcptest.Modern, common},
 		{"http", mcptest.Modern, gateways},
 		{"sse", mcptest.Legacy, append([]string{"ask", "ask", "ask"}, common...)},

@@ -109,7 +109,7 @@ func parse(frame []byte) (msg Message, lone bool, err error) {
 			at = m.end
 			if at >= 0 {
 				if at = s.space(at); at < len(frame) {
-					return Message{}, &SyntaxError{Offset: at, Text: "text after the message", Whole: true}
+					return Message{}, false, &SyntaxError{Offset: at, Text: "text after the message", Whole: true}
 				}
 			}
 			if at < 0 {

@@ -156,8 +156,8 @@ func (l *ledger) script(s *mcptest.Server) {
 			rep.Result, rep.Raw = "", "}{ no JSON at all"
 		case "NaN":
 			rep.Result, rep.Raw = "", `{"jsonrpc":"2.0","id":`+string(r.ID)+`,"result":{"content":[],"structuredContent":{"n":NaN}}}`
-		case "own denial": // the words of a lost session, by a tool
-			rep.Result, rep.Error = "", notInitialized
+		case "own denial": // what sounds like a lost session, by a tool
+			rep.Result, rep.Error = "", `{"code":-32602,"message":"the ledger is not initialized"}`
 		case "own error": // a server may use these codes for what it likes
 			rep.Result, rep.Error = "", `{"code":-32022,"message":"the ledger says no"}`
 		case "503 after": // a gateway in front of a server that died at work, and is back

@@ -35,7 +35,7 @@ func (s *Slot) lookForNoise() {
 func noisy(line string) *fault.Fault {
 	return &fault.Fault{
 		Kind: fault.Protocol, Op: "start", Err: fmt.Errorf("it writes to its output what is no message of the protocol: %s", strconv.Quote(line)),
-		Remedy: "the server must write its messages, and nothing else, to stdout; check that the command starts it in stdio mode",
+		Remedy: "make the server log to stderr, and write nothing but messages of MCP to stdout; check that the command starts it in stdio mode",
 	}
 }
 

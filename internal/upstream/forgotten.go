@@ -35,15 +35,18 @@ func deniesSession(e *fault.RPCError) bool {
 var errForgotten = errors.New("the server answers as one that was not initialized")
 
 // forgotten tells whether an error of a legacy server is that of one which has
-// forgotten its session; the upstream has ended then. It was refused before it
-// was looked at.
+// forgotten its session; the upstream has ended then. The request was refused
+// before it was looked at. That needs a listing that was denied with the same
+// code: a session that turned out to be gone in another way says nothing about
+// a request that was answered.
 func (u *Upstream) forgotten(ctx context.Context, e *fault.RPCError) bool {
 	if u.era.Modern || u.listed.Load() == 0 || !deniesSession(e) || u.ownWords(e) {
 		return false
 	}
 	u.denied.Store(true)
 	if u.lostFor(ctx) {
-		return true
+		var denial *fault.RPCError
+		return errors.As(u.Err(), &denial) && denial.Code == e.Code
 	}
 	u.own.Store(&ownError{e.Code, e.Message, time.Since(u.born)})
 	return false
@@ -88,8 +91,8 @@ func (u *Upstream) stillLists(ctx context.Context, k catalog.Kind) error {
 		return nil
 	}
 	code, text := wire.DecodeError(msg.Error)
-	if e := (fault.RPCError{Code: code, Message: text}); deniesSession(&e) {
-		return &fault.Fault{Kind: fault.SessionLost, Op: k.Method(), Outcome: fault.NotSent, Err: fmt.Errorf("%w: %s", errForgotten, e.Error())}
+	if e := (&fault.RPCError{Code: code, Message: text}); deniesSession(e) {
+		return &fault.Fault{Kind: fault.SessionLost, Op: k.Method(), Outcome: fault.NotSent, Err: fmt.Errorf("%w: %w", errForgotten, e)}
 	}
 	return nil
 }

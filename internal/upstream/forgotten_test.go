@@ -174,3 +174,26 @@ func TestFaultV3_PingTellsOfTheLogin(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A tool's own error stays one where the session is found to be gone in another
+// way just then: the call was executed.
+func TestFaultS17_OwnErrorAndALostSession(t *testing.T) {
+	for name, gone := range map[string]mcptest.Reply{
+		"404":          {Status: 404, Body: "gone"},
+		"another code": {Error: `{"code":-32600,"message":"Server not initialized"}`},
+	} {
+		s, u := sessionServer(t)
+		if _, err := u.List(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		s.SetGone(gone)
+		s.On("tools/call", func(*mcptest.Request) *mcptest.Reply {
+			s.DropSessions()
+			return &mcptest.Reply{Run: true, Error: `{"code":-32000,"message":"the robot is not initialized"}`}
+		})
+		_, err := u.Call(t.Context(), workCall())
+		if f := faultOf(t, err); f.Kind != fault.RPC || f.Outcome != fault.Answered || s.Executions("1") != 1 {
+			t.Errorf("%s: %v (%v, %v)", name, f, f.Kind, f.Outcome)
+		}
+	}
+}

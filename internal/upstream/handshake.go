@@ -255,8 +255,8 @@ func (u *Upstream) initialized(ctx context.Context, msg *wire.Message) *fault.Fa
 	u.agree(version, false)
 	frame := wire.AppendNotification(nil, noteInitialized, nil)
 	err := u.link.conn.Send(ctx, frame)
-	if ctx.Err() != nil {
-		return u.blame(noteInitialized, err)
+	if ended := ctx.Err(); ended != nil {
+		return u.blame(noteInitialized, fault.From(noteInitialized, ended))
 	}
 	u.hello.unheard = fault.From(noteInitialized, err)
 	return nil

@@ -62,9 +62,9 @@ func (w *world) checkTimers() error {
 	case Backoff:
 		retry = true
 	case Parked:
-		retry = s.Parked == Budget || s.Parked == Missing
+		retry = s.Parked == Budget || s.Parked == Missing || s.Parked == Auth
 	case Ready: // a successor that failed is tried again beside the old life
-		retry = s.Next == NextTimer || s.Parked == Budget || s.Parked == Missing
+		retry = s.Next == NextTimer || s.Parked == Budget || s.Parked == Missing || s.Parked == Auth
 	case Off, Idle, Starting, Draining:
 	}
 	switch {

@@ -12,6 +12,7 @@ func DefaultPolicy() Policy {
 		MaxDelay:    30 * time.Second,
 		Sessions:    5,
 		SlowProbe:   2 * time.Minute,
+		LoginProbe:  5 * time.Minute,
 		StableAfter: 30 * time.Second,
 		MaxStarts:   60,
 		MaxWish:     time.Hour,
@@ -81,6 +82,10 @@ func (p Policy) paced(e end) Arm {
 
 // slowArm is the wait before a slow retry.
 func (p Policy) slowArm(e end) Arm { return p.wish(halfJitter(p.SlowProbe), e) }
+
+// loginArm is the wait before a server that asked for a login is asked whether
+// it still does: its credentials may not be ours to judge.
+func (p Policy) loginArm(e end) Arm { return p.wish(halfJitter(p.LoginProbe), e) }
 
 // halfJitter is a wait of which half is certain: with full jitter a few short
 // draws in a row would spend attempts in no time.

@@ -136,6 +136,7 @@ func (t *turn) lose(e end) {
 	switch {
 	case e.verdict == NeedAuth:
 		t.park(Auth)
+		t.arm(t.p.loginArm(e), e)
 	case e.verdict == BadConfig:
 		t.park(Config)
 	case !follows && !t.s.Lazy:

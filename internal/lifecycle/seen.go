@@ -87,7 +87,7 @@ func (s State) room() bool {
 
 // RetryArmed tells whether RetryTimer is set.
 func (s State) RetryArmed() bool {
-	return s.Next == NextTimer || s.Next == NextParked && (s.Parked == Budget || s.Parked == Missing)
+	return s.Next == NextTimer || s.Next == NextParked && (s.Parked == Budget || s.Parked == Missing || s.Parked == Auth)
 }
 
 // StableArmed tells whether StableTimer is set.

@@ -25,7 +25,7 @@ type Reason uint8
 const (
 	None    Reason = iota
 	Budget         // it is away for longer than Policy.FastFor; a slow retry is due
-	Auth           // a login is needed; only a login, an operator or a new spec helps
+	Auth           // a login is needed; a look whether it still is, is due
 	Config         // the configuration is wrong; only a new spec or an operator helps
 	Missing        // the command does not exist; a slow retry is due, it may be installed
 	Ended          // it ended, and Restart lets no other life follow; only a new spec or an operator helps
@@ -223,6 +223,7 @@ type Policy struct {
 	MaxDelay    time.Duration // where doubling stops; 30 s, and 10 s for a URL
 	Sessions    int           // sessions lost in a row that are replaced without a delay; 5
 	SlowProbe   time.Duration // delay of the slow retry; 2 min
+	LoginProbe  time.Duration // the same where a login is needed; 5 min
 	StableAfter time.Duration // ready time that proves health; 30 s
 	MaxStarts   int           // starts in a minute beyond which the growing delay applies whatever the health; 60; 0: no limit
 	MaxWish     time.Duration // the longest wish of a server (Retry-After) that is kept; 1 h; 0: any

@@ -251,7 +251,7 @@ func checkWake(before, after State, ev Event) error {
 	if !ok || wake.Operator || after == before {
 		return nil
 	}
-	probe := before.Parked == Budget || before.Parked == Missing
+	probe := before.Parked == Budget || before.Parked == Missing || before.Parked == Auth
 	switch {
 	case before.Serving != 0:
 		return fmt.Errorf("a call woke something beside a life that serves")
@@ -366,6 +366,9 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	}
 	if after.Next == NextParked {
 		floor = p.SlowProbe
+		if after.Parked == Auth {
+			floor = p.LoginProbe
+		}
 	}
 	wish := min(e.after, p.MaxWish)
 	heed := time.Duration(0)

@@ -236,3 +236,44 @@ func TestListingsThatCannotBeRead(t *testing.T) {
 		}
 	})
 }
+
+// A server that stopped for a login is looked at every few minutes, and when a
+// call comes, at most every 10 s: the token may have been renewed elsewhere.
+func TestFaultV3_StoppedIsLookedAt(t *testing.T) {
+	for name, story := range map[string]func(srv *server, b *bench){
+		"by itself": func(srv *server, b *bench) {
+			b.at(10 * time.Minute)
+			if dials, _, _ := srv.count(); dials < 3 || dials > 5 {
+				t.Errorf("%d starts in 10 min", dials)
+			}
+			srv.with(func() { srv.dial = nil })
+			b.at(15 * time.Minute)
+			b.seen("connected")
+		},
+		"by a call": func(srv *server, b *bench) {
+			for range 5 {
+				if f := b.send("q"); f == nil || f.Outcome != fault.NotSent || f.Remedy == "" {
+					t.Errorf("%v", f)
+				}
+			}
+			if dials, _, _ := srv.count(); dials != 2 {
+				t.Errorf("%d starts for five calls at once", dials)
+			}
+			b.at(11 * time.Second)
+			srv.with(func() { srv.dial = nil })
+			if f := b.send("q"); f != nil {
+				t.Error(f)
+			}
+			b.seen("connected")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer("a")
+			srv.dial = func(context.Context, int) error { return errLogin }
+			play(t, Options{}, srv, 0.5, func(b *bench) {
+				b.seen("auth_required")
+				story(srv, b)
+			})
+		})
+	}
+}

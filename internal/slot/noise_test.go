@@ -62,7 +62,7 @@ func TestFaultS3_NoiseInTheHandshake(t *testing.T) {
 		if c := causeAt(s, 2*time.Second); !strings.Contains(c, "Server listening on port 3000") || s.View().Seen() != "connecting" {
 			t.Errorf("%s: cause %q", s.View().Seen(), c)
 		}
-		if c := causeAt(s, time.Minute-2*time.Second); !strings.Contains(c, "startupTimeout") || !strings.Contains(c, "listening on port 3000") {
+		if c := causeAt(s, time.Minute-2*time.Second); !strings.Contains(c, "listening on port 3000") || s.View().Cause.Kind != fault.Deadline {
 			t.Errorf("cause %q", c)
 		}
 		if r := s.View().Cause.Remedy; !strings.Contains(r, "stdout") {

@@ -200,6 +200,9 @@ var launchers = []string{
 // commandLine refuses a command that has its arguments in it beyond doubt, and
 // warns of one that may have: names of programs can have spaces.
 func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
+	if strings.HasPrefix(d.Command, "http://") || strings.HasPrefix(d.Command, "https://") {
+		return fail(`write "url" in place of "command"`, `"command" is the name of a program, and this is a URL`)
+	}
 	words := strings.Fields(d.Command)
 	if len(words) < 2 || r.written {
 		return nil

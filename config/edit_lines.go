@@ -113,7 +113,7 @@ func (w tomlEditor) without(in, name string) string {
 	drop := false
 	for line := range strings.Lines(w.text) {
 		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "[") {
-			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+tomlKey(name)) || isTableOf(trimmed, in+"."+quoted(name))
+			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+tomlKey(name)) || isTableOf(trimmed, in+"."+quoted(name)) || isTableOf(trimmed, in+".'"+name+"'")
 		}
 		s.line(line, drop)
 	}
@@ -242,5 +242,6 @@ func (w yamlEditor) without(in, name string) (rest, indent string) {
 }
 
 func isYAMLKey(line, indent, name string) bool {
-	return line == indent+name+":" || line == indent+quoted(name)+":"
+	single := "'" + strings.ReplaceAll(name, "'", "''") + "'"
+	return line == indent+name+":" || line == indent+quoted(name)+":" || line == indent+single+":"
 }

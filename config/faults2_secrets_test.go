@@ -24,6 +24,9 @@ func TestFaultV13(t *testing.T) {
 		"socket":           {`"url": "unix:///run/s.sock#/mcp?token=tok-123456"`, []string{"tok-123456"}, nil},
 		"userinfo":         {`"url": "https://joe:B4sic%2Fpw%2Bd@h/mcp"`, []string{"B4sic/pw+d", "B4sic%2Fpw%2Bd", basic}, []string{"Authorization: Basic " + basic}},
 		"basic":            {`"url": "https://h/", "headers": {"Authorization": "Basic ` + basic + `"}`, []string{basic, "B4sic/pw+d", "joe:B4sic/pw+d"}, []string{"user joe, password B4sic/pw+d"}},
+		"path":             {`"url": "https://h/api/s/Zk3xT0pQw9vLm2Nb7RcYd4Ef/mcp"`, []string{"Zk3xT0pQw9vLm2Nb7RcYd4Ef"}, []string{`Post "https://h/api/s/Zk3xT0pQw9vLm2Nb7RcYd4Ef/mcp": EOF`}},
+		"uuid":             {`"url": "https://h/@a/0f8fad5b-d9cb-469f-a165-70867728950e"`, []string{"0f8fad5b-d9cb-469f-a165-70867728950e"}, nil},
+		"words":            {`"command": "x", "env": {"DB_PASS": "pw9", "MY_PIN": "8421"}`, []string{"pw9", "8421"}, []string{"pw9 is wrong", "PIN 8421", "[pw9, 8421]"}},
 		"short header":     {`"url": "https://h/", "headers": {"X-Api-Key": "k3y"}`, []string{"k3y"}, []string{"bad key k3y.", `"k3y"`}},
 		"dsn":              {`"command": "x", "args": ["postgres://u:p@h/db", "--dsn=mysql://root:s3cr@t/x@h:3306/db?ssl=1"]`, []string{":p@", "s3cr@t", "s3cr"}, []string{"cannot connect to postgres://u:p@h/db", "mysql://root:s3cr@t/x@h:3306/db"}},
 		"dsn in env":       {`"command": "x", "env": {"DATABASE_URL": "postgres://u:longpassw0rd@h/db", "GO": "root:tcppassw0rd@tcp(h:3306)/db"}`, []string{"longpassw0rd", "tcppassw0rd"}, []string{"password longpassw0rd refused for u", "using password tcppassw0rd"}},
@@ -83,7 +86,7 @@ func TestFaultV13Sparing(t *testing.T) {
 	hide := mustParse(t, `{"mcpServers": {"a": {"command": "x", "args": ["--max-tokens", "100", "--token-file", "/etc/tok", "npx:@scope/pkg@1.2"],
 		"env": {"DEBUG": "1", "DB_PASSWORD": "abc", "USE_TOKEN": "true"}}}}`).Hider()
 	for _, text := range []string{
-		"after 100 ms", "/etc/tok is missing", "1 call", "abcde is no abc_d", "it is true", "https://github.com/@scope/pkg@1.2", "see http://h/page?x=1&y=2", "npm error https://registry/@a/b", "file:///tmp/a@b:c",
+		"after 100 ms", "/etc/tok is missing", "1 call", "abcde is no abc_d", "it is true", "https://github.com/@scope/pkg@1.2", "see http://h/page?x=1&y=2", "https://h/a-long-name-of-a-server-2025/mcp", "bypass the passage", "npm error https://registry/@a/b", "file:///tmp/a@b:c",
 	} {
 		if got := hide(text); got != text {
 			t.Errorf("%q became %q", text, got)

@@ -362,6 +362,7 @@ func TestFaultU17(t *testing.T) {
 		`"command": "docker run -i --rm img"`:                    `"args"`,
 		`"type": "http", "url": "http://h:65536"`:                "65536",
 		`"url": "http://[::1]:70000/"`:                           "70000",
+		`"command": "https://h/mcp"`:                             `URL`,
 		`"command": "uvx  pkg", "env": {"A": "b"}`:               `"args"`,
 		`"command": "x", "args": ["a"], "url": "http://h:99999"`: "both",
 	} {
@@ -373,6 +374,23 @@ func TestFaultU17(t *testing.T) {
 	for entry, warnings := range map[string]int{`"command": "My Server"`: 1, `"command": "/opt/My Server/bin"`: 0, `"command": "/usr/bin/npx -y pkg"`: 1, `"url": "http://h:65535/"`: 0, `"url": "http://h:/"`: 0} {
 		if c := mustParse(t, `{"mcpServers": {"a": {`+entry+`}}}`); c.Servers[0].Err != nil || len(c.Warnings) != warnings {
 			t.Errorf("%s: %v %v", entry, c.Servers[0].Err, c.Warnings)
+		}
+	}
+}
+
+// TestFaultS6Quotes edits names that are written in other quotes.
+func TestFaultS6Quotes(t *testing.T) {
+	for file, text := range map[string]string{
+		"config.yaml": "extensions:\n  good:\n    type: stdio\n    cmd: x\n  'acme/it''s':\n    type: stdio\n    cmd: x\n",
+		"config.toml": "[mcp_servers.good]\ncommand = \"x\"\n[mcp_servers.'acme/it']\ncommand = \"x\"\n[mcp_servers.'acme/it'.env]\nA = \"b\"\n",
+	} {
+		format, name := FormatGoose, "acme/it's"
+		if syntaxOf(file) == "toml" {
+			format, name = FormatCodex, "acme/it"
+		}
+		out, err := RemoveServer(format, file, []byte(text), name)
+		if err != nil || strings.Contains(string(out), "acme") || !HasServer(format, file, out, "good") {
+			t.Errorf("%s: %v\n%s", file, err, out)
 		}
 	}
 }

@@ -39,8 +39,19 @@ func urlSecrets(raw string) []string {
 			add(value, url.QueryUnescape)
 		}
 	}
+	if strings.HasPrefix(raw, "http") {
+		for _, segment := range strings.Split(raw, "/")[1:] {
+			if segment, _, _ = strings.Cut(segment, "?"); tokenSegment.MatchString(segment) && strings.ContainsAny(segment, "0123456789") {
+				all = append(all, segment)
+			}
+		}
+	}
 	return slices.DeleteFunc(all, func(v string) bool { return v == "" })
 }
+
+// tokenSegment is a part of a path that is made by a machine: some services let
+// in whoever knows it.
+var tokenSegment = regexp.MustCompile(`^([A-Za-z0-9_=]{24,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
 // userOf is what stands before the host of a URL. Passwords of databases are
 // often written without the escapes that they need.
@@ -83,12 +94,18 @@ var notSecret = []string{"file", "path", "dir", "url", "uri", "endpoint", "type"
 
 // isSecretName tells whether what has this name is likely to be a secret.
 func isSecretName(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return c == '_' || c == '-' || c == '.' })
 	name = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
 	if slices.ContainsFunc(notSecret, func(end string) bool { return strings.HasSuffix(name, end) }) {
 		return false
 	}
 	for _, part := range []string{"token", "secret", "passw", "credential", "signature"} {
 		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	for _, word := range words {
+		if slices.Contains([]string{"pass", "pwd", "pin", "pat", "jwt", "bearer", "cookie"}, word) {
 			return true
 		}
 	}

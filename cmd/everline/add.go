@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,10 +35,10 @@ func newAdd(a *app) *cobra.Command {
 		Example: "  everline add files -- npx -y @modelcontextprotocol/server-filesystem /tmp\n" +
 			"  everline add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
 		Args: cobra.MinimumNArgs(2),
-		RunE: runE(func(_ *cobra.Command, args []string) error { return a.add(args[0], args[1:], f) }),
+		RunE: runE(func(cmd *cobra.Command, args []string) error { return a.add(cmd.Context(), args[0], args[1:], f) }),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "config", "c", "", "the file to change (default: the one that serve reads, else ./everline.json)")
+	flags.StringVarP(&f.file, "config", "c", "", "the file to change (default: the one that the running everline reads, else the one that serve would read, else ./everline.json)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "NAME=value for its environment")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "'Name: value' for its requests")
 	flags.StringVar(&f.transport, "type", "", "http or sse, where it must not be found out")
@@ -49,16 +51,16 @@ func newAdd(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) add(name string, words []string, f addFlags) error {
+func (a *app) add(ctx context.Context, name string, words []string, f addFlags) error {
 	entry, err := f.entry(words)
 	if err != nil {
 		return err
 	}
-	path, err := oneFile(f.file)
+	path, err := a.oneFile(ctx, f.file, nil)
 	if err != nil {
 		return err
 	}
-	return a.editTrusted(path, f.dryRun, "server "+shownName(name)+" added", func(was []byte) ([]byte, error) {
+	return a.editTrusted(ctx, path, f.dryRun, "server "+shownName(name)+" added", func(was []byte) ([]byte, error) {
 		if err := editable(path, was); err != nil {
 			return nil, err
 		}
@@ -177,14 +179,17 @@ func newRemove(a *app) *cobra.Command {
 		Short: "Take a server out of the configuration file",
 		Long:  "Take servers out of the configuration file. A running everline unpublishes them at once and ends them.",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: runE(func(_ *cobra.Command, args []string) error {
-			path, err := oneFile(file)
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			path, err := a.oneFile(cmd.Context(), file, args)
 			if err != nil {
 				return err
 			}
-			return a.editTrusted(path, dryRun, shownNames(args)+" removed", func(was []byte) ([]byte, error) {
+			return a.editTrusted(cmd.Context(), path, dryRun, shownNames(args)+" removed", func(was []byte) ([]byte, error) {
 				if err := editable(path, was); err != nil {
 					return nil, err
+				}
+				if was == nil {
+					return nil, configNotThere(path)
 				}
 				text := was
 				for _, name := range args {
@@ -196,9 +201,16 @@ func newRemove(a *app) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the file to change (default: the one that serve reads)")
+	cmd.Flags().StringVarP(&file, "config", "c", "", "the file to change (default: the one that the running everline reads, else the one that serve would read)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the change, and make none")
 	return cmd
+}
+
+func configNotThere(path string) error {
+	return &fault.Fault{
+		Kind: fault.NotFound, Op: "edit " + path, Outcome: fault.NotSent, Err: errors.New("there is no such file"),
+		Remedy: "check the path, or name another file with --config",
+	}
 }
 
 // suggestServer adds the name that was probably meant.

@@ -24,8 +24,10 @@ func (a *app) completeNames(root *cobra.Command) {
 	running := func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return without(a.serverNames(cmd.Context()), args), cobra.ShellCompDirectiveNoFileComp
 	}
-	configured := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return without(configuredNames(), args), cobra.ShellCompDirectiveNoFileComp
+	configured := func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+		defer cancel()
+		return without(a.configuredNames(ctx), args), cobra.ShellCompDirectiveNoFileComp
 	}
 	one := func(names cobra.CompletionFunc) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -118,8 +120,8 @@ func (a *app) toolNames(ctx context.Context) []string {
 	return names
 }
 
-func configuredNames() []string {
-	files, err := configFiles(nil)
+func (a *app) configuredNames(ctx context.Context) []string {
+	files, err := a.usedFiles(ctx, nil)
 	if err != nil {
 		return nil
 	}

@@ -88,6 +88,8 @@ func TestFaultS12(t *testing.T) {
 	}
 }
 
+func TestFaultS14(t *testing.T) { tell(t, "s14") }
+
 func TestFaultU15(t *testing.T) { tell(t, "u15") }
 
 func TestFaultU19(t *testing.T) { tell(t, "u19") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -322,8 +323,11 @@ var errNotTrusted = errors.New("it was not trusted")
 
 // editTrusted makes an edit of the user's own. Of what was trusted the result
 // is trusted, too, and so is a file that is new: nobody else has written in it.
-func (a *app) editTrusted(path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
+func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
 	remedy, failed := untrusted(path), error(nil)
+	if a.isTakenUp(ctx, path) {
+		remedy = ""
+	}
 	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) error {
 		if !mustTrust(nil, path) {
 			return nil

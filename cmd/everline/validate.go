@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -38,17 +38,19 @@ func newValidate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [file...]",
 		Short: "Check configuration files without starting anything",
-		Long: "Check configuration files, ours or those of a client, without starting anything. Exits with 6 if a file\n" +
-			"cannot be read, if a server could not start as it is configured, or, with --strict, on any warning.",
-		RunE: runE(func(_ *cobra.Command, args []string) error { return a.validate(args, format, strict) }),
+		Long: "Check configuration files, ours or those of a client, without starting anything: those that are named, else\n" +
+			"those of the everline that runs, else the one that serve would read. Exits with 6 if a file cannot be read, if a server could not start as it is configured, or, with --strict, on any warning.",
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			return a.validate(cmd.Context(), args, format, strict)
+		}),
 	}
 	cmd.Flags().StringVar(&format, "format", "", formatFlag())
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are errors")
 	return cmd
 }
 
-func (a *app) validate(named []string, format string, strict bool) error {
-	files, err := configFiles(named)
+func (a *app) validate(ctx context.Context, named []string, format string, strict bool) error {
+	files, err := a.usedFiles(ctx, named)
 	if err != nil {
 		return err
 	}
@@ -143,24 +145,24 @@ func newConfig(a *app) *cobra.Command {
 		Long: "Print what the configuration files come to, as one everline.json, with every secret replaced by ***.\n" +
 			"Only what is not the default is shown, unless --all is given.",
 		Args: cobra.NoArgs,
-		RunE: runE(func(*cobra.Command, []string) error {
+		RunE: runE(func(cmd *cobra.Command, _ []string) error {
 			if schema {
 				_, err := a.out.Write(config.Schema())
 				return err
 			}
-			return a.config(files, format, all)
+			return a.config(cmd.Context(), files, format, all)
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&files, "config", "c", nil, "configuration file; may be given more than once")
+	flags.StringArrayVarP(&files, "config", "c", nil, "configuration file; may be given more than once (default: those of the everline that runs, else the one that serve would read)")
 	flags.StringVar(&format, "format", "", formatFlag())
 	flags.BoolVar(&all, "all", false, "defaults as well")
 	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of everline.json instead")
 	return cmd
 }
 
-func (a *app) config(named []string, format string, all bool) error {
-	files, err := configFiles(named)
+func (a *app) config(ctx context.Context, named []string, format string, all bool) error {
+	files, err := a.usedFiles(ctx, named)
 	if err != nil {
 		return err
 	}
@@ -178,20 +180,4 @@ func (a *app) config(named []string, format string, all bool) error {
 	}
 	_, err = a.out.Write(visible.JSON(cfg.Effective(all)))
 	return err
-}
-
-// oneFile is the file that add and remove change: the one that was named, else
-// the one that serve would read, else a new ./everline.json.
-func oneFile(named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	files, err := configFiles(nil)
-	if err != nil {
-		return "everline.json", nil
-	}
-	if len(files) != 1 {
-		return "", errors.New("bug: the usual configuration is one file")
-	}
-	return files[0], nil
 }

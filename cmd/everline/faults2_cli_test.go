@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,6 +33,33 @@ func denied(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(site.Close)
 	ts.Setenv(args[0], site.URL+"/mcp")
 }
+
+// linked FILE DIR INPUT starts what a client's FILE says, in the folder, with an
+// empty environment but for what finds the test's own server, and gives it the
+// input.
+func linked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: linked FILE DIR INPUT")
+	}
+	var file struct {
+		Servers map[string]struct {
+			Command string
+			Args    []string
+		} `json:"mcpServers"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &file))
+	link := file.Servers["everline"]
+	cmd := exec.Command(link.Command, link.Args...)
+	cmd.Dir, cmd.Stdin = ts.MkAbs(args[1]), strings.NewReader(ts.ReadFile(args[2]))
+	cmd.Args[0] = "everline" // by its name the test's program knows what it is
+	cmd.Env = []string{"HOME=" + ts.MkAbs(args[1]), "PATH=" + ts.Getenv("PATH"), "XDG_RUNTIME_DIR=" + ts.Getenv("TMPDIR")}
+	cmd.Stderr = ts.Stderr()
+	out, err := cmd.Output()
+	ts.Check(err)
+	fmt.Fprint(ts.Stdout(), string(out))
+}
+
+func TestFaultU4(t *testing.T) { tell(t, "u4") }
 
 func asFault(err error) *fault.Fault { return fault.From("", err) }
 

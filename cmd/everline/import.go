@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -235,18 +236,21 @@ func newLink(a *app) *cobra.Command {
 					return nil, "", err
 				}
 				url = groupURL(url, group)
-				program, err := os.Executable()
-				if err != nil {
-					return nil, "", fileFault("find", "this program", err)
+				done := config.Title(format) + " reaches everline at " + url + "; restart it to see it"
+				if format != config.FormatClaudeDesktop {
+					if a.runningFiles(cmd.Context()) == nil {
+						done += ", while this runs: everline serve"
+					}
+					return config.LinkEntry(format, url, ""), done, nil
 				}
-				bridge, err := a.bridge(cmd)
+				program, bridge, err := a.bridge(cmd)
 				if err != nil {
 					return nil, "", err
 				}
 				if group != "" {
 					bridge = append(bridge, "--group", group)
 				}
-				return config.LinkEntry(format, url, program, bridge...), config.Title(format) + " reaches everline at " + url + "; restart it to see it", nil
+				return config.LinkEntry(format, url, program, bridge...), done, nil
 			})
 		}),
 	}
@@ -271,17 +275,58 @@ func groupURL(endpoint, group string) string {
 	}
 }
 
-// bridge are the arguments of a client's bridge. It looks for the gateway where
-// we do: a client that was started from a desktop has another environment.
-func (a *app) bridge(cmd *cobra.Command) ([]string, error) {
-	if !cmd.Flags().Changed("state-dir") && os.Getenv("XDG_STATE_HOME") == "" {
-		return []string{"stdio"}, nil
+// bridge is the command by which a client that can only start commands reaches
+// everline. It needs nothing of where it is started, or of our environment: a
+// client that was started from a desktop has another. Where no everline runs it
+// is a whole gateway, and so has to find the configuration, too.
+func (a *app) bridge(cmd *cobra.Command) (program string, args []string, err error) {
+	if program, err = os.Executable(); err != nil {
+		return "", nil, fileFault("find", "this program", err)
 	}
-	dir, err := filepath.Abs(a.stateDir)
+	if isBuiltToRun(program) {
+		return "", nil, &fault.Fault{
+			Kind: fault.Invalid, Op: "link", Outcome: fault.NotSent, Err: errors.New("this program was built by go run, and is gone when it ends"),
+			Remedy: "go install github.com/everline/everline/cmd/everline@latest, and link with that",
+		}
+	}
+	if cmd.Flags().Changed("state-dir") || os.Getenv("XDG_STATE_HOME") != "" {
+		dir, err := filepath.Abs(a.stateDir)
+		if err != nil {
+			return "", nil, fileFault("find", a.stateDir, err)
+		}
+		args = append(args, "--state-dir", dir)
+	}
+	files, err := a.linkedFiles(cmd.Context())
+	args = append(args, "stdio")
+	for _, file := range files {
+		args = append(args, "--config", file)
+	}
+	return program, args, err
+}
+
+// linkedFiles are the files that a bridge is told to read, by their absolute
+// paths. What is named is started without being asked about, so that it has to
+// be trusted before; else it is told of none.
+func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
+	if running := a.runningFiles(ctx); len(running) > 0 {
+		return running, nil
+	}
+	files, err := configFiles(nil)
 	if err != nil {
-		return nil, fileFault("find", a.stateDir, err)
+		return nil, nil //nolint:nilerr // there is none yet: the bridge looks for the user's own
 	}
-	return []string{"--state-dir", dir, "stdio"}, nil
+	cfg, err := config.Load(files...)
+	if err != nil {
+		return nil, err
+	}
+	if f := fault.From("", checkTrust(a.stateDir, nil, files, cfg)); f != nil {
+		fmt.Fprintf(a.err, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
+		return nil, nil
+	}
+	if fromRepository(files[0]) {
+		fmt.Fprintf(a.err, "%s belongs to a repository: what comes into it later is started without asking\n", printable(files[0]))
+	}
+	return absolute(files), nil
 }
 
 func newUnlink(a *app) *cobra.Command {

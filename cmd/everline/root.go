@@ -141,3 +141,8 @@ func configFiles(named []string) ([]string, error) {
 	}
 	return nil, configMissing(usual)
 }
+
+// isBuiltToRun tells whether a program was built by go run, for this run alone.
+func isBuiltToRun(program string) bool {
+	return strings.Contains(filepath.ToSlash(program), "/go-build") && filepath.Base(filepath.Dir(program)) == "exe"
+}

@@ -73,6 +73,7 @@ func stories(dir string) testscript.Params {
 			"hup":    hup,
 			"web":    web,
 			"denied": denied,
+			"linked": linked,
 		},
 	}
 }

@@ -15,7 +15,7 @@ func tryLockFolder(dir string) (unlock func(), busy bool) {
 		return func() {}, false
 	}
 	h, err := windows.CreateFile(name, windows.GENERIC_WRITE|windows.DELETE, 0, nil, windows.OPEN_ALWAYS,
-		windows.FILE_ATTRIBUTE_TEMPORARY|windows.FILE_FLAG_DELETE_ON_CLOSE, 0)
+		windows.FILE_ATTRIBUTE_TEMPORARY|windows.FILE_FLAG_DELETE_ON_CLOSE|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	switch {
 	case err == nil:
 		return func() { _ = windows.CloseHandle(h) }, false

@@ -161,6 +161,11 @@ func checkOwned(files []string, cfg *config.Config) error {
 	if cfg == nil {
 		return nil
 	}
+	if cfg.Pins != config.PinsOff { // who writes there approves for us
+		if err := owned.File(cfg.PinsFile); err != nil {
+			return unsafe(cfg.PinsFile, err)
+		}
+	}
 	for _, side := range cfg.SideFiles() {
 		err := owned.File(side.Path())
 		if err == nil {

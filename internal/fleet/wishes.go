@@ -39,6 +39,10 @@ type desk struct {
 	gate  chan struct{} // one slot: held while the server is asked
 	users int           // who hold it or wait for it; guarded by wishes.mu like the next
 	asked bool          // the server sends updates
+
+	// What the last subscribe came to is shared by those who came while it was out.
+	answers uint64
+	failure error
 }
 
 // A listener is one client's subscription to one resource.
@@ -49,19 +53,20 @@ func (w *wishes) init() {
 	w.desks = map[seat]map[string]*desk{}
 }
 
-func (w *wishes) enter(at seat, uri string) *desk {
+// enter also tells how many answers there were before, so that a later one is
+// known to be of a request that was out by then.
+func (w *wishes) enter(at seat, uri string) (d *desk, answers uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.desks[at] == nil {
 		w.desks[at] = map[string]*desk{}
 	}
-	d := w.desks[at][uri]
-	if d == nil {
+	if d = w.desks[at][uri]; d == nil {
 		d = &desk{gate: make(chan struct{}, 1)}
 		w.desks[at][uri] = d
 	}
 	d.users++
-	return d
+	return d, d.answers
 }
 
 func (w *wishes) leave(at seat, uri string, d *desk) {
@@ -175,7 +180,7 @@ func (f *Fleet) unsubscribe(at seat, uri string, l *listener) {
 // settleDesk asks the server for what is wanted of a resource now. renew tells
 // that a new life serves, which has not been asked for anything.
 func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool) error {
-	d := f.wishes.enter(at, uri)
+	d, answers := f.wishes.enter(at, uri)
 	defer f.wishes.leave(at, uri, d)
 	select {
 	case d.gate <- struct{}{}:
@@ -185,6 +190,10 @@ func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool)
 	}
 	f.wishes.mu.Lock()
 	wanted, asked := len(f.wishes.subs[at][uri]) > 0, d.asked && !renew
+	failure := d.failure
+	if d.answers == answers || renew {
+		failure = nil
+	}
 	f.wishes.mu.Unlock()
 	method := "resources/subscribe"
 	switch {
@@ -192,10 +201,15 @@ func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool)
 		return nil
 	case asked:
 		method = "resources/unsubscribe"
+	case failure != nil: // one that was out when we came
+		return failure
 	}
 	err := f.subscribe(ctx, at, method, uri, renew)
 	f.wishes.mu.Lock()
 	d.asked = wanted && err == nil
+	if wanted && ctx.Err() == nil { // else it is the caller that gave up, and no answer
+		d.answers, d.failure = d.answers+1, err
+	}
 	f.wishes.mu.Unlock()
 	return err
 }

@@ -20,6 +20,9 @@ const (
 	relistenMax    = 30 * time.Second
 	relistenProven = 30 * time.Second // a stream that lived so long starts the delays anew
 
+	// relistSlow is how often is listed anew what no stream tells about.
+	relistSlow = 5 * time.Minute
+
 	// gapless is how much later than the first listing the first stream may
 	// come without a second listing. What changes in so short a time is left to
 	// the next listing: a second one in every life would cost more.
@@ -41,9 +44,10 @@ type listen struct {
 	agreed  []byte        // the filter that was acknowledged first; valid once settled is closed
 	refused *fault.Fault  // why there is none; valid once settled is closed
 
-	mu   sync.Mutex // guards stop and gap; nothing else happens under it
-	stop context.CancelFunc
-	gap  bool // notifications may have been lost since the last acknowledgement
+	mu     sync.Mutex // guards the rest; nothing else happens under it
+	stop   context.CancelFunc
+	gap    bool // notifications may have been lost since the last acknowledgement
+	barren bool // the last acknowledgement offers nothing of what is listed
 }
 
 // cut ends the stream that is open; another follows.
@@ -110,6 +114,10 @@ func (u *Upstream) keepListening(l *listen) {
 	for delay := relistenFirst; ; delay = min(2*delay, relistenMax) {
 		begun := time.Now()
 		f := u.listenOnce(l)
+		if l.offersNothing() {
+			u.listSlowly(l)
+			return
+		}
 		switch {
 		case l.over(f):
 			l.settle(nil, f)
@@ -134,6 +142,38 @@ func (u *Upstream) keepListening(l *listen) {
 			return
 		}
 	}
+}
+
+// listSlowly takes the place of a stream that would tell of nothing.
+func (u *Upstream) listSlowly(l *listen) {
+	l.lose()
+	for u.pause(l.life, relistSlow-rand.N(relistSlow/10), methodListen) == nil {
+		l.tellGap()
+		l.lose()
+	}
+}
+
+func (l *listen) offersNothing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.barren
+}
+
+// offer notes what a stream will tell about; a server that leaves that open may
+// tell about anything.
+func (l *listen) offer(agreed []byte) {
+	if !l.lists || len(agreed) == 0 || agreed[0] != '{' {
+		return
+	}
+	for _, list := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+		if string(wire.Get(agreed, list)) == "true" {
+			return
+		}
+	}
+	l.mu.Lock()
+	l.barren = true
+	l.mu.Unlock()
+	l.cut()
 }
 
 // opened tells whether a stream was acknowledged. It is valid while the
@@ -236,8 +276,10 @@ func (u *Upstream) acknowledged(of int64, params []byte) {
 	if at := time.Duration(u.listed.Load()); l.lists && at != 0 && !l.opened() && time.Since(u.born)-at > gapless {
 		l.lose()
 	}
-	l.settle(wire.Get(params, "notifications"), nil)
+	agreed := wire.Get(params, "notifications")
+	l.settle(agreed, nil)
 	l.tellGap()
+	l.offer(agreed)
 }
 
 // Subscribe asks for notifications about one resource, which arrive at

@@ -374,3 +374,47 @@ func TestRelistenOfTheTransport(t *testing.T) {
 	s.CutStreams()
 	h.await(t, "changes of all kinds", func() bool { return len(slices.Compact(slices.Sorted(slices.Values(h.changed)))) == 4 })
 }
+
+// TestFaultS20 has servers that acknowledge a stream on which they will tell of
+// nothing, at first or after a while, and end it or leave it open.
+func TestFaultS20(t *testing.T) {
+	const ack = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":`
+	for name, c := range map[string]struct {
+		filters []string // that are acknowledged, one stream after the other; the last one from then on
+		open    bool     // the stream stays open
+		streams int
+	}{
+		"nothing":                 {[]string{`{}`}, false, 1},
+		"all refused":             {[]string{`{"toolsListChanged":false,"promptsListChanged":false}`}, false, 1},
+		"something else":          {[]string{`{"resourceSubscriptions":["file:///a"]}`}, false, 1},
+		"nothing, and it stays":   {[]string{`{}`}, true, 1},
+		"something, then nothing": {[]string{`{"toolsListChanged":true}`, `{"promptsListChanged":true}`, `{}`}, false, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, opened := modernServer(), 0
+				s.On("subscriptions/listen", func(r *mcptest.Request) *mcptest.Reply {
+					filter := c.filters[min(opened, len(c.filters)-1)]
+					opened++
+					r.Send(ack + string(r.ID) + `},"notifications":` + filter + `}}`)
+					if c.open {
+						return &mcptest.Reply{Delay: 24 * time.Hour, Result: `{"resultType":"complete"}`}
+					}
+					return &mcptest.Reply{Result: `{"resultType":"complete"}`}
+				})
+				u, h := inMemory(t, s)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				before := h.count(catalog.Tools)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if opened != c.streams || u.Err() != nil {
+					t.Errorf("%d streams, want %d; ended %v", opened, c.streams, u.Err())
+				}
+				if n := h.count(catalog.Tools) - before; n < 12 || n > 14 {
+					t.Errorf("listed again %d times in an hour", n)
+				}
+			})
+		})
+	}
+}

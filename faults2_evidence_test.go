@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -187,17 +188,43 @@ func TestFaultW12(t *testing.T) {
 		return &mcptest.Reply{Error: `{"code":-32603,"message":"fetch failed"}`}
 	})
 	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
-	for ctx := within(t); ; {
-		st, err := hub.Await(ctx, "a", 0)
-		if err != nil {
-			t.Fatal(err)
+	for e := range hub.Watch(within(t)) { // begins with what has happened
+		if f, ok := e.(event.StartFailed); ok {
+			st, _ := hub.Server("a")
+			if !strings.Contains(f.Cause.Text(), "tools/list failed: fetch failed (-32603)") || strings.Contains(st.Remedy, "logs") {
+				t.Errorf("cause %q, remedy %q", f.Cause.Text(), st.Remedy)
+			}
+			return
 		}
-		if st.Cause == nil {
-			continue
+	}
+	t.Error("nothing failed")
+}
+
+// A listing that cannot be read later on costs nothing but itself: the tools
+// stay, calls go on, and status says what is wrong until it is not.
+func TestFaultS3_LaterListings(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
+	tools := ready(t, hub, "a", 0).Counts[0]
+	events := hub.Watch(within(t))
+	s.On("tools/list", nan)
+	s.Notify("notifications/tools/list_changed", "{}")
+	for e := range events {
+		if f, ok := e.(event.ListFailed); ok {
+			if !strings.Contains(f.Cause.Text(), "the answer is not JSON: ") {
+				t.Error(f.Cause)
+			}
+			break
 		}
-		if !strings.Contains(st.Cause.Text(), "tools/list failed: fetch failed (-32603)") || strings.Contains(st.Remedy, "logs") {
-			t.Errorf("cause %q, remedy %q", st.Cause.Text(), st.Remedy)
-		}
-		return
+	}
+	if _, err := call(t, hub, "work", `{"id":"x"}`); err != nil {
+		t.Error(err)
+	}
+	st, _ := hub.Server("a")
+	if st.State != "connected" || st.Generation != 1 || st.Counts[0] != tools {
+		t.Errorf("it is %s, generation %d, with %d tools", st.State, st.Generation, st.Counts[0])
+	}
+	if !strings.Contains(strings.Join(st.Warnings, "\n"), "its newest listing failed, and the last good one is kept: tools/list: HTTP 200 OK: the answer is not JSON: ") {
+		t.Errorf("warnings %q", st.Warnings)
 	}
 }

@@ -90,11 +90,12 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// BlamesLink tells whether a failure of this kind speaks against the
-// connection, and so counts as a strike. A client's cancel, a server's own
-// JSON-RPC error and a missing capability do not; nor does a lost session,
-// which ends its life at once while other calls on it may still be answered;
-// nor a deadline: the client chose it, and busy is not wedged.
+// BlamesLink tells whether the connection may be why a request failed in this
+// way. Whether it counts against the connection is found out by a probe. A
+// client's cancel, a server's own JSON-RPC error and a missing capability do
+// not; nor does a lost session, which ends its life at once while other calls
+// on it may still be answered; nor a deadline: the client chose it, and busy is
+// not wedged.
 func (k Kind) BlamesLink() bool {
 	switch k {
 	case Broken, Exited, Wedged, Dial, HTTPStatus, Protocol:

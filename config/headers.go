@@ -41,7 +41,7 @@ func BadHeaderValue(v string) string {
 }
 
 // headers takes the headers of a server. Those that cannot be sent make it
-// misconfigured here, because no attempt could mend that.
+// misconfigured here, because no attempt could change that.
 func (d *draft) headers(r *reader, n *node) *fault.Fault {
 	if err := d.interpolatedMap(&d.Headers)(r, n); err != nil {
 		return err

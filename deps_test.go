@@ -27,9 +27,9 @@ var mayImport = map[string][]string{
 	"internal/upstream":  {"internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
 	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
-	".":                  {"internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
+	".":                  {"internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
 	"internal/gateway":   {"internal/rounds", ".", "internal/wire", "config", "fault"},
-	"internal/admin":     {".", "internal/owned", "event", "config", "fault"},
+	"internal/admin":     {"internal/statelock", ".", "internal/owned", "event", "config", "fault"},
 	"internal/doctor":    {"internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
 	"internal/rounds":    {"internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
@@ -41,9 +41,10 @@ var mayImport = map[string][]string{
 	// nothing of ours, because a shim must be at work before anything else of
 	// the program is initialized; the root re-exports the permission to use it,
 	// and the fleet ends what an earlier life left behind.
-	"internal/shim":   {},
-	"internal/stray":  {"internal/cgroup", "internal/owned"},
-	"internal/cgroup": {},
+	"internal/shim":      {},
+	"internal/statelock": {"internal/owned", "fault"},
+	"internal/stray":     {"internal/cgroup", "internal/owned"},
+	"internal/cgroup":    {},
 
 	// Why a command cannot be started, in words: for who starts it, and for who
 	// examines it.
@@ -81,6 +82,7 @@ var mayImportForeign = map[string][]string{
 	"internal/transport": {"golang.org/x/sys"},
 	"internal/stray":     {"golang.org/x/sys"},
 	"internal/admin":     {"golang.org/x/sys"},
+	"internal/statelock": {"golang.org/x/sys"},
 	"internal/show":      {"github.com/clipperhouse/displaywidth"},
 	"internal/top":       {"github.com/gdamore/tcell/v3"},
 }

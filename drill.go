@@ -41,6 +41,9 @@ func DrillFaults() []string { return fleet.DrillFaults() }
 // It is the life that clients share that is broken, where a server's isolation
 // gives some of them one of their own.
 func (h *Hub) Drill(ctx context.Context, server string, d Drill) (DrillReport, error) {
+	if f := h.closed("drill"); f != nil {
+		return DrillReport{}, f
+	}
 	s := h.fleet.Slot(server)
 	if s == nil {
 		return DrillReport{}, fault.New(fault.NotFound, "drill", "no server is called "+server)
@@ -68,6 +71,9 @@ func (h *Hub) Probe(ctx context.Context, c *Call) ([]byte, error) {
 // Ping is a Probe of a request that every server answers and that does nothing.
 // It takes the way of every call: it waits for the server while that is away.
 func (h *Hub) Ping(ctx context.Context, server string) error {
+	if f := h.closed("ping"); f != nil {
+		return f
+	}
 	s := h.fleet.Slot(server)
 	if s == nil {
 		return fault.New(fault.NotFound, "ping", "no server is called "+server)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -12,12 +13,14 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/statelock"
 )
 
 // A Hub keeps one supervised connection to every configured server. All its
 // methods may be called by many goroutines at once.
 type Hub struct {
 	fleet  *fleet.Fleet
+	lock   *statelock.Lock // of the state folder; nil if there is none
 	fan    fan
 	levels viewLevels
 	links  links
@@ -25,7 +28,9 @@ type Hub struct {
 
 // Open starts a hub for the servers of cfg. It returns at once: servers come
 // up behind it, and their last good catalogs are listed from the start. The
-// caller must Close the hub. ctx bounds nothing but Open itself.
+// caller must Close the hub. ctx bounds nothing but Open itself. A state folder
+// that another hub uses, of this process or another, is refused with kind
+// Conflict, and names it; a Config that cannot be meant with kind Invalid.
 func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fault.From("open", err)
@@ -36,11 +41,18 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	if opts.Version == "" {
 		opts.Version = moduleVersion()
 	}
+	if f := cfg.Check(); f != nil {
+		return nil, f
+	}
 	pins, err := fleet.ReadPins(cfg)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{}
+	lock, err := lockState(opts)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{lock: lock}
 	h.fan.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
 		StateDir: opts.StateDir,
@@ -53,6 +65,28 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		Warn:     opts.Warn,
 	})
 	return h, nil
+}
+
+// lockState makes the state folder this hub's alone. A folder that cannot be
+// locked is used all the same: it may be full, or on a file system without locks.
+func lockState(opts Options) (*statelock.Lock, error) {
+	if opts.StateDir == "" {
+		return nil, nil
+	}
+	err := os.MkdirAll(opts.StateDir, 0o700)
+	if err == nil {
+		var lock *statelock.Lock
+		if lock, err = statelock.Take(opts.StateDir, statelock.Hub, opts.Name); err == nil {
+			return lock, nil
+		}
+	}
+	if fault.KindOf(err) == fault.Conflict {
+		return nil, err
+	}
+	if opts.Warn != nil {
+		opts.Warn("", "the state folder "+opts.StateDir+" is not locked: "+err.Error())
+	}
+	return nil, nil
 }
 
 // moduleVersion is what the build knows of itself: the module's version where
@@ -99,6 +133,12 @@ type shelf interface{ Catalog() *Catalog }
 
 // callIn is Call for a client that sees this shelf.
 func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
+	if f := h.closed(c.Method); f != nil {
+		return nil, f
+	}
+	if f := (&fleet.Request{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check(); f != nil {
+		return nil, f
+	}
 	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
 		var result []byte
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
@@ -117,6 +157,17 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 		return nil, f
 	}
 	return h.send(ctx, t, c)
+}
+
+// closed is the fault of whatever is asked of a hub that has been closed; nil
+// before Close.
+func (h *Hub) closed(op string) *fault.Fault {
+	if !h.fleet.Closed() {
+		return nil
+	}
+	f := fault.New(fault.Closed, op, "the hub is closed")
+	f.Outcome = fault.NotSent
+	return f
 }
 
 // send sends a call to where it goes.
@@ -265,6 +316,9 @@ func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func
 }
 
 func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	if f := h.closed("resources/subscribe"); f != nil {
+		return nil, f
+	}
 	all, sure := h.ownersOf(table, uri, clientIn(of))
 	if len(all) == 0 {
 		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
@@ -291,6 +345,9 @@ func clientIn(of *Session) uint64 {
 // notification and must not block. A server of 2025-11-25 tells of all its
 // tasks unasked; one of the tasks extension need not tell of any.
 func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
+	if f := h.closed("tasks"); f != nil {
+		return nil, f
+	}
 	return h.fleet.Subscribe(ctx, of, server, fleet.TaskPrefix+id, fn)
 }
 
@@ -303,6 +360,9 @@ func (h *Hub) SetLevel(level string) { h.setLevel("", level) }
 // would make a usable server unusable, or a file that it needs is bad, nothing
 // is changed, and the fault says where.
 func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {
+	if f := cfg.Check(); f != nil {
+		return config.Plan{}, f
+	}
 	plan, err := h.fleet.Apply(ctx, cfg)
 	h.fan.reconfigured()
 	return plan, err
@@ -320,24 +380,36 @@ func (h *Hub) KeepResults(server string) time.Duration {
 
 // Enable lets a disabled server run again. Enabling an enabled one changes nothing.
 func (h *Hub) Enable(ctx context.Context, server string) error {
+	if f := h.closed("enable"); f != nil {
+		return f
+	}
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Enable(ctx) })
 }
 
 // Disable unpublishes a server and refuses its calls at once, and ends it
 // behind that, whatever closing it does. Disabling a disabled one changes nothing.
 func (h *Hub) Disable(ctx context.Context, server string) error {
+	if f := h.closed("disable"); f != nil {
+		return f
+	}
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Disable(ctx) })
 }
 
 // Reconnect replaces a server's life by a new one now, whatever timer runs.
 // A disabled server is refused with kind Conflict.
 func (h *Hub) Reconnect(ctx context.Context, server string) error {
+	if f := h.closed("reconnect"); f != nil {
+		return f
+	}
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Reconnect(ctx) })
 }
 
 // Await returns when the server is connected by a life newer than gen, or has
 // come to a state that waits for a person, or when ctx ends.
 func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, error) {
+	if f := h.closed("wait"); f != nil {
+		return Status{}, f
+	}
 	s := h.fleet.Slot(server)
 	if s == nil {
 		return Status{}, fault.New(fault.NotFound, "wait", "no server is called "+server)
@@ -382,5 +454,6 @@ func unsettled(st Status, err error) *fault.Fault {
 func (h *Hub) Close(ctx context.Context) error {
 	err := h.fleet.Close(ctx)
 	h.fan.close()
+	h.lock.Release()
 	return err
 }

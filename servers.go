@@ -42,6 +42,9 @@ func (h *Hub) edit(ctx context.Context, change func(servers []config.Server, at 
 		servers := slices.Clone(cfg.Servers)
 		var err error
 		next.Servers, err = change(servers, slices.IndexFunc(servers, func(s config.Server) bool { return s.Name == name }))
+		if f := next.Check(); f != nil && err == nil {
+			err = f
+		}
 		return &next, err
 	})
 	h.fan.reconfigured()
@@ -53,6 +56,9 @@ func (h *Hub) edit(ctx context.Context, change func(servers []config.Server, at 
 // that is running, starts an idle server, and otherwise changes nothing; what
 // has failed is tried again as ever. ctx bounds it.
 func (h *Hub) Connected(ctx context.Context, server string) error {
+	if f := h.closed("wait"); f != nil {
+		return f
+	}
 	s := h.fleet.Slot(server)
 	if s == nil {
 		return fault.New(fault.NotFound, "connect", "no server is called "+server)

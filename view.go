@@ -110,6 +110,9 @@ func (v *View) build(from *Catalog, cfg *config.Config, old *made) *made {
 
 // Call is Hub.Call for what the view has.
 func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
+	if f := v.closed(c.Method); f != nil {
+		return nil, f
+	}
 	m := v.now()
 	if c.Method == "tools/call" && m.scope.search && c.Server == "" {
 		switch c.Name {

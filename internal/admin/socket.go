@@ -3,16 +3,14 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/owned"
+	"github.com/everline/everline/internal/statelock"
 )
 
 const (
@@ -20,7 +18,6 @@ const (
 	// pathName is the file that holds the socket's path where the state folder
 	// is too deep for one.
 	pathName = "admin.path"
-	lockName = "everline.lock"
 	// maxSocket is the longest path in bytes that every system takes for a
 	// socket.
 	maxSocket = 100
@@ -29,7 +26,7 @@ const (
 // A Listener is the admin socket of one state folder, and the lock on it.
 type Listener struct {
 	net.Listener
-	lock   *os.File
+	lock   *statelock.Lock
 	folder string // the runtime folder made for a short path; "" if none was needed
 	record string // the file that names it
 }
@@ -48,7 +45,7 @@ func Listen(stateDir string) (*Listener, error) {
 	if err := owned.MakeFolder(stateDir); err != nil {
 		return nil, err
 	}
-	lock, err := takeLock(stateDir)
+	lock, err := statelock.Take(stateDir, statelock.Socket, "everline")
 	if err != nil {
 		return nil, err
 	}
@@ -58,42 +55,6 @@ func Listen(stateDir string) (*Listener, error) {
 		return nil, fail(err)
 	}
 	return l, nil
-}
-
-// takeLock takes the folder's lock. The system drops it with the process,
-// however that ends, so that it is never stale.
-func takeLock(stateDir string) (*os.File, error) {
-	f, err := owned.Open(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: "lock the state folder", Err: err, Remedy: "name another folder with --state-dir"}
-	}
-	if err := tryLock(f); err != nil {
-		defer f.Close()
-		owner := "another everline"
-		if pid := Owner(stateDir); pid != 0 {
-			owner += " (pid " + strconv.Itoa(pid) + ")"
-		}
-		return nil, &fault.Fault{
-			Kind: fault.Conflict, Op: "start", Err: fmt.Errorf("%s uses the state folder %s", owner, stateDir),
-			Remedy: "end that one, or name another folder with --state-dir",
-		}
-	}
-	_ = f.Truncate(0) // the content only helps people; see Owner
-	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return f, nil
-}
-
-// Owner is the process id that the folder's last owner wrote down, 0 if unknown.
-func Owner(stateDir string) int {
-	data, err := os.ReadFile(filepath.Join(stateDir, lockName))
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0
-	}
-	return pid
 }
 
 // open listens at path, or in a runtime folder of our own where that is too long.
@@ -157,7 +118,7 @@ func (l *Listener) release() {
 	if l.folder != "" {
 		_ = errors.Join(os.RemoveAll(l.folder), os.Remove(l.record)) // the next owner makes them anew
 	}
-	l.lock.Close()
+	l.lock.Release()
 }
 
 // socketPath finds the socket of a state folder.

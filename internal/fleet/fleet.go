@@ -331,6 +331,16 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 	}
 }
 
+// Closed tells whether Close was called.
+func (f *Fleet) Closed() bool {
+	select {
+	case <-f.sealed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Close refuses all calls, ends every server side by side, and waits for all
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {

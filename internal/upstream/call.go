@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
@@ -42,6 +43,30 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return nil, f.At(u.opts.Server.Name, u.opts.Gen)
 	}
 	return result, nil
+}
+
+// Check is what is wrong with a call that no server could be sent; nil if it is
+// well. Params and Capabilities are objects, or absent.
+func (c *Call) Check() *fault.Fault {
+	text := ""
+	switch {
+	case c.Method == "":
+		text = "the call has no method"
+	case !isObject(c.Params):
+		text = "the params are no JSON object"
+	case !isObject(c.Capabilities):
+		text = "the capabilities are no JSON object"
+	default:
+		return nil
+	}
+	f := fault.New(fault.Invalid, c.Method, text)
+	f.Outcome = fault.NotSent
+	return f
+}
+
+// isObject tells whether raw is one JSON object and nothing else, or absent.
+func isObject(raw []byte) bool {
+	return raw == nil || wire.IsObject(raw) && wire.Valid(raw) && utf8.Valid(raw)
 }
 
 // translate serves the methods that the server's era has no requests for.

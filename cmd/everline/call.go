@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ func newCall(a *app) *cobra.Command {
 			"The tool is server.tool, or the name that clients see. Arguments are one JSON object, key=value pairs, or -\n" +
 			"for a JSON object on stdin. A value is what the tool's schema says, see everline tools show: query=5 is a\n" +
 			"string where it says string. A key that is given again adds to a list, and key:=JSON is taken as it is.\n" +
+			"A tool that asks for input during the call has its form filled in on the terminal.\n" +
 			"A result that says isError exits with 1. A call that fails says whether it may have been executed.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
@@ -75,6 +77,11 @@ const answerGrace = 5 * time.Second
 
 // call calls a tool, and gives up after the timeout if that is not 0.
 func (a *app) call(ctx context.Context, target string, args arguments, timeout time.Duration) error {
+	return a.callAsking(ctx, target, args, timeout, a.newAsker())
+}
+
+// callAsking is call; what the server asks for goes to the user of q.
+func (a *app) callAsking(ctx context.Context, target string, args arguments, timeout time.Duration, q *asker) error {
 	c := a.client()
 	began := time.Now()
 	p := a.progress(func() string { return waitingFor(ctx, c, target) })
@@ -100,7 +107,14 @@ func (a *app) call(ctx context.Context, target string, args arguments, timeout t
 		asked, cancel = context.WithTimeout(ctx, left+answerGrace)
 		defer cancel()
 	}
-	result, err := c.Call(asked, req)
+	var ask func(params json.RawMessage) json.RawMessage
+	if q.open {
+		ask = func(params json.RawMessage) json.RawMessage {
+			p.stop()
+			return q.fill(cmp.Or(req.Server, target), params)
+		}
+	}
+	result, unanswered, err := c.CallAsked(asked, req, ask)
 	p.stop()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -108,7 +122,18 @@ func (a *app) call(ctx context.Context, target string, args arguments, timeout t
 	case err != nil:
 		return called{inTime(err, timeout)}
 	}
+	if unanswered != "" {
+		fmt.Fprintf(a.err, "%s asked for input (%s) that nobody could give here\n  try: %s\n", target, unanswered, howToAnswer(unanswered))
+	}
 	return a.printResult(result)
+}
+
+// howToAnswer says how a request of a server during a call can be answered.
+func howToAnswer(method string) string {
+	if method == "elicitation/create" {
+		return "make the call on a terminal, where forms are filled in, or give the value as an argument"
+	}
+	return "make the call from an MCP client that serves it"
 }
 
 // inTime words a deadline that was given on the command line.

@@ -23,6 +23,7 @@ import (
 
 // fakeHub answers from fields and notes what was asked of it.
 type fakeHub struct {
+	during func(ctx context.Context, c everline.Client) // what happens during a call; may be nil
 	cfg    *config.Config
 	states []everline.Status
 	logs   []everline.LogLine
@@ -50,9 +51,15 @@ func (h *fakeHub) Server(name string) (everline.Status, bool) {
 	return everline.Status{}, false
 }
 func (h *fakeHub) Logs(string) ([]everline.LogLine, error) { return h.logs, nil }
-func (h *fakeHub) Call(_ context.Context, c *everline.Call) ([]byte, error) {
-	h.call = *c
-	return []byte(`{"content":[],"n":1.0}`), h.fail
+func (h *fakeHub) CallTool(ctx context.Context, name string, _ any, opts ...everline.CallOption) (*everline.ToolResult, error) {
+	h.call = everline.Call{Method: "tools/call", Name: name}
+	for _, change := range opts {
+		change(&h.call)
+	}
+	if h.during != nil {
+		h.during(ctx, h.call.Client)
+	}
+	return &everline.ToolResult{Raw: []byte(`{"content":[],"n":1.0}`)}, h.fail
 }
 
 func (h *fakeHub) did(op, server string) error {

@@ -25,7 +25,7 @@ type Hub interface {
 	Server(name string) (everline.Status, bool)
 	Logs(server string) ([]everline.LogLine, error)
 	Catalog() *everline.Catalog
-	Call(ctx context.Context, c *everline.Call) ([]byte, error)
+	CallTool(ctx context.Context, name string, args any, opts ...everline.CallOption) (*everline.ToolResult, error)
 	Enable(ctx context.Context, server string) error
 	Disable(ctx context.Context, server string) error
 	Reconnect(ctx context.Context, server string) error
@@ -57,14 +57,15 @@ type Options struct {
 
 // An API answers the admin requests. It has no goroutine of its own.
 type API struct {
-	opts    Options
-	started time.Time
-	places  int // maxStarting, which the hub was opened with
-	hider   atomic.Pointer[hider]
-	broken  atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
-	memory  memory
-	stop    chan struct{} // closed by EndStreams
-	end     func()
+	opts      Options
+	started   time.Time
+	places    int // maxStarting, which the hub was opened with
+	hider     atomic.Pointer[hider]
+	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
+	memory    memory
+	questions questions
+	stop      chan struct{} // closed by EndStreams
+	end       func()
 }
 
 // A refusal is why files are not applied, and since when none were that are
@@ -145,6 +146,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/servers/{name}/drill", a.drill)
 	mux.HandleFunc("POST /v1/servers/{name}/ping", a.ping)
 	mux.HandleFunc("POST /v1/call", a.call)
+	mux.HandleFunc("POST /v1/answer", a.answered)
 	mux.HandleFunc("POST /v1/reload", a.reload)
 	mux.HandleFunc("GET /v1/pins", a.pins)
 	mux.HandleFunc("POST /v1/pins/approve", a.approve)
@@ -313,17 +315,17 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	send := a.opts.Hub.Call
-	if req.Probe {
-		send = a.opts.Hub.Probe
-	}
 	ctx := r.Context()
 	if req.TimeoutMS > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ofMillis(req.TimeoutMS))
 		defer cancel()
 	}
-	result, err := send(ctx, &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
+	if !req.Probe {
+		a.asking(ctx, w, req, params)
+		return
+	}
+	result, err := a.opts.Hub.Probe(ctx, &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
 	if err != nil {
 		a.fail(w, err)
 		return

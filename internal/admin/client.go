@@ -143,6 +143,16 @@ func (c *Client) Operate(ctx context.Context, server, op string, wait time.Durat
 
 // Call is POST /v1/call: the tool's raw result.
 func (c *Client) Call(ctx context.Context, r CallRequest) (json.RawMessage, error) {
+	result, _, err := c.CallAsked(ctx, r, nil)
+	return result, err
+}
+
+// CallAsked is Call. Forms that the server wants to be filled in go to ask, one
+// after the other, which returns the raw result of elicitation/create; where ask
+// is nil nobody fills them in. unanswered is the method of a request of the
+// server that nobody answered, "" if there was none.
+func (c *Client) CallAsked(ctx context.Context, r CallRequest, ask func(params json.RawMessage) json.RawMessage) (result json.RawMessage, unanswered string, err error) {
+	r.Forms = ask != nil
 	arguments := r.Arguments
 	r.Arguments = nil
 	data, err := json.Marshal(r)
@@ -154,18 +164,18 @@ func (c *Client) Call(ctx context.Context, r CallRequest) (json.RawMessage, erro
 		data = slices.Concat(data[:len(data)-1], []byte(`,"arguments":`), arguments, []byte{'}'})
 	}
 	if err != nil {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err}
+		return nil, "", &fault.Fault{Kind: fault.Invalid, Op: "call", Outcome: fault.NotSent, Err: err}
 	}
-	body, err := c.do(ctx, http.MethodPost, "/v1/call", data)
+	resp, err := c.ask(ctx, http.MethodPost, "/v1/call", data)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	defer body.Close()
-	result, err := io.ReadAll(body)
+	defer resp.Body.Close()
+	result, err = c.readCall(ctx, resp, ask)
 	if err != nil {
-		return nil, fault.From("call", err)
+		return nil, "", fault.From("call", err)
 	}
-	return result, nil
+	return result, resp.Header.Get(unansweredHeader), nil
 }
 
 // Logs gives the kept stderr lines of a server to fn, and with follow those to

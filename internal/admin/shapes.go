@@ -169,6 +169,7 @@ type CallRequest struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Probe     bool            `json:"probe,omitempty"`     // a drill's own call, not a client's
+	Forms     bool            `json:"forms,omitempty"`     // the caller fills in forms: the answer may be a stream, see CallLine
 	TimeoutMS int64           `json:"timeoutMs,omitempty"` // 0: as long as the request lasts
 }
 

@@ -106,8 +106,9 @@ func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 	msg := *m
 	started := u.spawn(func() { // ends with the client's answer, its calls, or the upstream
 		defer cancel()
-		defer u.endAsk(key)
-		u.answer(l, u.put(ctx, c, of, &msg))
+		frame := u.put(ctx, c, of, &msg)
+		u.endAsk(key) // first: who reads the answer may use the id at once
+		u.answer(l, frame)
 	})
 	if !started {
 		cancel()

@@ -352,3 +352,21 @@ func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
 		}
 	})
 }
+
+// A server may use the id of a request again as soon as it was answered.
+func TestFaultU12TheIDOfAQuestionIsFreeWithItsAnswer(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	s.On(methodCallTool, func(r *mcptest.Request) *mcptest.Reply {
+		for n := range 20 {
+			r.Send(question)
+			s.Await(t, "the answer", func() bool { return len(s.Answers()) > n })
+		}
+		return &mcptest.Reply{Result: `{"content":[]}`}
+	})
+	opts, _ := options(overWeb(t, s))
+	u := start(t, opts)
+	ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+	if _, err := u.Call(t.Context(), asking(ann, "ask")); err != nil || len(ann.asked) != 20 {
+		t.Errorf("%v, asked %d times", err, len(ann.asked))
+	}
+}

@@ -199,10 +199,7 @@ func remedy(v *fleet.View) string {
 	case "disabled":
 		return "everline enable " + config.Argument(name)
 	case "auth_required", "misconfigured":
-		if v.Cause != nil && v.Cause.Remedy != "" {
-			return v.Cause.Remedy
-		}
-		return "everline reconnect " + config.Argument(name)
+		return cmp.Or(v.Remedy(), "everline reconnect "+config.Argument(name))
 	case "failed", "disconnected", "connecting", "reconnecting":
 		if v.State.Attempt == 0 && strings.HasSuffix(seen, "connecting") {
 			return "" // no attempt of this outage has failed

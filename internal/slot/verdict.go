@@ -99,7 +99,7 @@ func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
 	}
 	switch why {
 	case lifecycle.Auth:
-		return "run: everline auth login " + config.Argument(name)
+		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect ` + config.Argument(name)
 	case lifecycle.Config:
 		return "run: everline doctor " + config.Argument(name)
 	case lifecycle.Missing:

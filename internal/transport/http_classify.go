@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -197,7 +198,7 @@ func (a *httpReply) fault(kind fault.Kind, out fault.Outcome, msg wire.Message, 
 	text := a.text(msg)
 	f := &fault.Fault{Kind: kind, Op: a.op, Outcome: out, Status: a.status, Err: errors.New(text)}
 	if len(challenge) > 0 {
-		f.Err = &Challenge{Fields: challenge, Text: text}
+		f.Err = &Challenge{Fields: challenge, Text: text + "; it asks for " + httpWords([]byte(strings.Join(challenge, ", ")))}
 	}
 	switch {
 	case a.status == http.StatusUnauthorized && kind == fault.HTTPStatus:
@@ -221,7 +222,10 @@ func (a *httpReply) text(msg wire.Message) string {
 		return head + ": " + unreadableText(a.broken).Error() + ": " + httpWords(a.body)
 	case msg.Error != nil:
 		code, words := wire.DecodeError(msg.Error)
-		return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"
+		if code != 0 && words != "" {
+			return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"
+		}
+		return strings.TrimSuffix(head+": "+cmp.Or(words, httpWords(a.body)), ": ") // an error of its own kind, as of OAuth
 	case httpCoding(a.header) != "":
 		return head + " with a body in the coding " + strconv.QuoteToASCII(httpCoding(a.header)) + " (Content-Encoding), which everline did not ask for"
 	case a.status >= 300 && a.status <= 399:

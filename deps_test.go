@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"everlinetest": {"internal/mcptest", "config"},
 
 	// What a slot waits for between attempts, seen from outside the server.
-	"internal/watch": {},
+	"internal/watch": {"fault"},
 
 	// A program that embeds the library, for the official suite.
 	"conformance/driver": {".", "config"},

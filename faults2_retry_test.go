@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -257,5 +258,35 @@ func TestFaultW3OldKey(t *testing.T) {
 	u, _ := cfg.Server("u")
 	if a.Retry.FirstDelay != 2*time.Second || a.Retry.FastFor != 10*time.Minute || a.Retry.MaxDelay != 30*time.Second || u.Retry.MaxDelay != 10*time.Second {
 		t.Errorf("%+v, %+v", a.Retry, u.Retry)
+	}
+}
+
+// W3: a server over HTTP goes away, and nobody calls it. That is noticed by the
+// stream that it had open, and it is back as soon as its port is.
+func TestFaultW3NobodyCalls(t *testing.T) {
+	for name, era := range map[string]mcptest.Era{"legacy": mcptest.Legacy, "modern": mcptest.Modern} {
+		t.Run(name, func(t *testing.T) {
+			s := mcptest.New(mcptest.Config{Era: era})
+			f := serveAt(t, s.Handler())
+			hub := open(t, servers{"a": patient(f.web(), nil)}, everline.Options{})
+			st := ready(t, hub, "a", 0)
+			s.SetTools(safeTool)
+			again := time.NewTicker(20 * time.Millisecond)
+			defer again.Stop()
+			for end := time.Now().Add(soon); !slices.Equal(toolNames(hub), []string{"safe"}); <-again.C {
+				s.Notify("notifications/tools/list_changed", "") // heard once the stream is open
+				if time.Now().After(end) {
+					t.Fatal("it has no stream open")
+				}
+			}
+			f.shut()
+			s.DropSessions()
+			away := seenAs(t, hub, "a", "disconnected")
+			if away.Cause == nil || !fault.Refused(away.Cause) {
+				t.Errorf("cause %v", away.Cause)
+			}
+			f.open()
+			ready(t, hub, "a", st.Generation)
+		})
 	}
 }

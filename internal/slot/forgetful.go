@@ -24,7 +24,7 @@ const affinity = "route all requests of a session to the same server (sticky ses
 // number of new sessions is bounded by the lifecycle like that of all starts:
 // by the budget, and by maxStartsPerMinute over all calls.
 func (s *Slot) forgot(cause *fault.Fault) *fault.Fault {
-	if cause.Kind != fault.SessionLost && cause.Kind != fault.SessionSuspect {
+	if cause.Kind != fault.SessionLost && cause.Kind != fault.SessionSuspect || fault.Refused(cause) { // a server that ended forgot nothing
 		return cause
 	}
 	lp := &s.loop

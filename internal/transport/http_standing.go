@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -25,9 +26,10 @@ type httpStanding struct {
 }
 
 // stand keeps the standing stream open for the life of the session. The
-// stream is optional and its failure means nothing for calls, with one
-// exception: when a stream that worked is answered by 404, the session is gone
-// (specification 2025-11-25 basic/transports, Session Management 4).
+// stream is optional and its failure means nothing for calls, with two
+// exceptions: when a stream that worked is answered by 404, the session is gone
+// (specification 2025-11-25 basic/transports, Session Management 4), and when it
+// is refused a connection, the server is.
 func (c *httpConn) stand() {
 	defer c.wg.Done()
 	s := httpStanding{began: time.Now()}
@@ -53,7 +55,7 @@ func (c *httpConn) standOnce(s *httpStanding) bool {
 	resp, err := c.get(ctx, c.state.Load(), s.at.id)
 	if err != nil {
 		s.fruitless++
-		return c.life.Err() == nil
+		return c.life.Err() == nil && !c.nobodyListens(s, err)
 	}
 	defer func() { cancel(); _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusOK && httpIsEvents(resp.Header) {
@@ -61,6 +63,21 @@ func (c *httpConn) standOnce(s *httpStanding) bool {
 		return c.life.Err() == nil
 	}
 	return c.standRefused(s, resp)
+}
+
+// nobodyListens ends the link where a stream that worked is refused a connection:
+// the server's process has ended, and its sessions with it. Without this a server
+// that nobody calls would be called connected until the stream is opened again,
+// which is later each time. Calls that are out may still be answered.
+func (c *httpConn) nobodyListens(s *httpStanding, err error) bool {
+	if !s.opened || !fault.Refused(err) {
+		return false
+	}
+	c.learn(&fault.Fault{
+		Kind: fault.SessionLost, Op: "listen", Outcome: fault.NotSent,
+		Err: fmt.Errorf("nobody listens at the server's port: %w", err),
+	})
+	return true
 }
 
 // standRefused judges an answer that is no stream: false means that the

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -119,6 +120,8 @@ func (u *Upstream) keepListening(l *listen) {
 			return
 		}
 		switch {
+		case f != nil && l.opened() && fault.Refused(f):
+			u.nobodyListens(f)
 		case l.over(f):
 			l.settle(nil, f)
 			l.tellGap() // nobody will hear of changes from here on
@@ -174,6 +177,18 @@ func (l *listen) offer(agreed []byte) {
 	l.barren = true
 	l.mu.Unlock()
 	l.cut()
+}
+
+// nobodyListens ends the upstream: where a stream that worked is refused a
+// connection the server's process has ended, whether or not anybody calls it.
+func (u *Upstream) nobodyListens(f *fault.Fault) {
+	lost := *f
+	lost.Kind, lost.Outcome = fault.SessionLost, fault.NotSent
+	lost.Err = fmt.Errorf("nobody listens at the server's port: %w", f.Err)
+	u.end(&lost)
+	if c, ok := u.link.conn.(interface{ Lost(*fault.Fault) }); ok {
+		c.Lost(&lost)
+	}
 }
 
 // opened tells whether a stream was acknowledged. It is valid while the

@@ -10,11 +10,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/everline/everline/fault"
 )
 
 const (
@@ -42,7 +42,7 @@ func Refused(rawURL string, err error) Address {
 	if !errors.As(err, &op) {
 		return Address{}
 	}
-	no := refused(err)
+	no := fault.Refused(err)
 	switch {
 	case op.Net == "unix" && op.Addr != nil && (no || errors.Is(err, fs.ErrNotExist)):
 		return Address{"unix", op.Addr.String()}
@@ -68,13 +68,6 @@ func Refused(rawURL string, err error) Address {
 		port = "80"
 	}
 	return Address{"tcp", net.JoinHostPort(u.Hostname(), port)}
-}
-
-// refused tells whether nobody listens. Windows has a number of its own for it.
-func refused(err error) bool {
-	const wsaRefused = 10061
-	var no syscall.Errno
-	return errors.As(err, &no) && (no == syscall.ECONNREFUSED || runtime.GOOS == "windows" && no == wsaRefused)
 }
 
 // Ports looks at ports that refused. All who wait for one address share one

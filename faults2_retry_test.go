@@ -163,11 +163,13 @@ func TestFaultS18Repaired(t *testing.T) {
 	for name, c := range map[string]struct {
 		broken string // what stands in its place; "" is nothing
 		retry  map[string]any
+		folder bool // its folder is what is missing
 	}{
-		"missing":             {"", nil},
-		"ends at its start":   {"#!/bin/sh\nexit 1\n", nil},
-		"is no program":       {"\x00\x01garbage", nil},
-		"after the fast time": {"#!/bin/sh\nexit 1\n", map[string]any{"fastFor": "1ms"}},
+		"missing":               {"", nil, false},
+		"its folder is missing": {"", nil, true},
+		"ends at its start":     {"#!/bin/sh\nexit 1\n", nil, false},
+		"is no program":         {"\x00\x01garbage", nil, false},
+		"after the fast time":   {"#!/bin/sh\nexit 1\n", map[string]any{"fastFor": "1ms"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "srv")
@@ -181,6 +183,10 @@ func TestFaultS18Repaired(t *testing.T) {
 			}
 			server := child(mcptest.Config{})
 			server["command"] = path
+			if c.folder {
+				program(t, path)
+				server["cwd"] = filepath.Join(filepath.Dir(path), "work")
+			}
 			hub := open(t, servers{"a": patient(server, c.retry)}, everline.Options{})
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
@@ -191,7 +197,13 @@ func TestFaultS18Repaired(t *testing.T) {
 			if time.Until(st.Next) < 20*time.Minute {
 				t.Fatalf("%+v", st)
 			}
-			program(t, path)
+			if c.folder {
+				if err := os.Mkdir(filepath.Join(filepath.Dir(path), "work"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				program(t, path)
+			}
 			ready(t, hub, "a", st.Generation)
 		})
 	}

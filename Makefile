@@ -30,7 +30,7 @@ soak:           ## load and faults for an hour; fails if something grows (SOAK=1
 	./scripts/soak.sh
 
 outages:        ## twenty outages of 5 to 400 s at the same time; writes the table of the docs
-	$(GO) run ./bench outages -targets everline -write docs/reference/outages.md
+	$(GO) run ./bench outages -write docs/reference/outages.md
 
 golden:         ## rewrite golden files and transcripts
 	./scripts/golden.sh

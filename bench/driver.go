@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,13 +162,13 @@ func (d *driver) facts() map[string]string {
 // files of this machine.
 func commandLine(args []string) string {
 	line := "go run ./bench"
+	files := []string{"out", "svg", "profile", "everline", "peers", "write"}
 	for i := 0; i < len(args); i++ {
-		switch strings.TrimLeft(args[i], "-") {
-		case "out", "svg", "profile", "everline", "peers", "write":
+		if name := strings.TrimLeft(args[i], "-"); name != args[i] && slices.Contains(files, name) {
 			i++ // and its value
-		default:
-			line += " " + args[i]
+			continue
 		}
+		line += " " + args[i]
 	}
 	return line
 }

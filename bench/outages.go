@@ -116,7 +116,13 @@ func runOutages(ctx context.Context, d *driver) error {
 	}
 	target := &target{name: "everline", plan: planEverline}
 	w, err := d.start(ctx, target, need{kind: mixed, servers: len(cases), tools: 4, process: func(i int, argv []string) []string {
-		return append([]string{argv[0], frailRole, needs[i].address}, argv[2:]...)
+		frail := []string{argv[0], frailRole, needs[i].address}
+		for _, arg := range argv[2:] {
+			if !strings.HasPrefix(arg, "-log=") { // all write to it, and what changes is tried
+				frail = append(frail, arg)
+			}
+		}
+		return frail
 	}})
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func describeState(s State) string {
 		num("gen", s.Gen), num("trying", s.Trying), num("serving", s.Serving),
 		ifs(s.Serving != 0 && s.ServingSpec != s.Spec, fmt.Sprintf("old-spec=%d", s.ServingSpec)),
 		ifs(s.Proven, "proven"), num("closing", s.Closing), num("closing", s.ClosingToo),
-		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("returns", s.Returns), num("lost", s.Lost),
+		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("returns", s.Returns), ifs(s.Brought, "brought"), num("lost", s.Lost),
 		num("list-strikes", s.ListStrikes), num("call-strikes", s.CallStrikes))
 }
 
@@ -85,7 +85,7 @@ func describeEffect(fx Effect) string {
 		return words(fmt.Sprintf("stop %d", fx.Gen), ifs(fx.Drain, "drain"))
 	case Arm:
 		return words(fmt.Sprintf("arm %v %d", fx.Timer, fx.Gen), num("after", fx.After), num("least", fx.Least),
-			ifs(fx.Jitter, "jitter"), num("heed", fx.Heed))
+			ifs(fx.Jitter, "jitter"), ifs(fx.Keep, "keep"), num("heed", fx.Heed))
 	case Disarm:
 		return fmt.Sprintf("disarm %v", fx.Timer)
 	case Publish:

@@ -127,6 +127,8 @@ func (w *world) checkFacts() error {
 		return fmt.Errorf("too many strikes without a recycle")
 	case s.Serving == 0 && (s.ListStrikes != 0 || s.CallStrikes != 0 || s.Proven || s.ServingSpec != 0):
 		return fmt.Errorf("facts of a serving life, and none serves")
+	case s.Brought && s.Trying == 0 && s.Next != NextRoom:
+		return fmt.Errorf("a start was brought forward, and there is none")
 	case s.Closing == 0 && s.ClosingToo != 0:
 		return fmt.Errorf("a second life closes, and no first")
 	case s.Lost != 0 && (s.Attempt == 0 || s.Lost == s.Serving || s.Lost == s.Trying):

@@ -57,7 +57,8 @@ func (p Policy) delay(n int) time.Duration {
 	return d
 }
 
-// fastArm is the wait before a fast retry; After 0 means at once.
+// fastArm is the wait before a fast retry, after so many losses that nothing but
+// a timer or nothing at all preceded; After 0 means at once.
 func (p Policy) fastArm(attempt int, e end) Arm {
 	if e.verdict == SessionEnd {
 		if attempt <= p.Sessions {

@@ -89,7 +89,7 @@ func (t *turn) wake(ev Wake) {
 // nothing yet.
 func (t *turn) started() {
 	gen := t.s.Trying
-	t.s.Trying = 0
+	t.s.Trying, t.s.Brought = 0, false
 	if t.s.Serving != 0 {
 		t.detach(true)
 	}
@@ -101,6 +101,7 @@ func (t *turn) started() {
 
 // failed: a start has failed and left nothing alive.
 func (t *turn) failed(e end) {
+	defer func() { t.s.Brought = false }()
 	t.s.Trying = 0
 	if t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec {
 		return // the old life is as good as the one that an operator asked for
@@ -169,7 +170,7 @@ func (t *turn) onCall() {
 
 // retry has the next life start at once or after the growing delay.
 func (t *turn) retry(e end) {
-	a := t.p.fastArm(t.s.Attempt, e)
+	a := t.p.fastArm(t.s.Attempt-t.s.Returns, e)
 	if a.After == 0 {
 		t.await(NextRoom)
 		return
@@ -231,9 +232,11 @@ func (t *turn) late() {
 }
 
 // returned: what the last attempt failed for is back, so that waiting longer
-// helps nobody. A thing that comes and goes is heeded later each time.
+// helps nobody. A thing that comes and goes is heeded later each time, and a
+// start that it brought forward in vain makes no later one wait longer.
 func (t *turn) returned() {
 	t.s.Returns++
+	t.s.Brought = !t.s.OnCall
 	t.goOn()
 }
 

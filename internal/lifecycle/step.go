@@ -140,7 +140,8 @@ func (t *turn) goOn() {
 // arm sets the retry timer for the wait that was just begun.
 func (t *turn) arm(a Arm, e end) {
 	t.s.Firm = t.p.firm(e)
-	a.Timer, a.Gen, a.Heed = RetryTimer, t.s.Gen, t.p.delay(t.s.Returns+1)
+	a.Timer, a.Gen = RetryTimer, t.s.Gen
+	a.Keep, a.Heed = t.s.Brought && !t.s.Firm, t.p.delay(t.s.Returns+1)
 	t.do(a)
 }
 
@@ -159,6 +160,7 @@ func (t *turn) detach(drain bool) {
 
 // abort ends the start that is running, if one is.
 func (t *turn) abort() {
+	t.s.Brought = false
 	if gen := t.s.Trying; gen != 0 {
 		t.s.Trying = 0
 		t.stop(gen, false)

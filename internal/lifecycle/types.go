@@ -77,6 +77,7 @@ type State struct {
 	Lost        uint64 // the life whose loss Attempt counted last, if it had served and no later life served or failed; else 0
 	Attempt     int    // lives lost in a row since health was last proven
 	Returns     int    // starts since then that Returned has brought forward
+	Brought     bool   // the next start, or that of Trying, is one of those
 	ListStrikes int    // failed discoveries in a row on Serving
 	CallStrikes int    // failed calls in a row on Serving that blame the link
 	Next        Next   // what the next life waits for; beside Serving: the successor
@@ -198,6 +199,9 @@ type (
 		After  time.Duration
 		Jitter bool
 		Least  time.Duration // valid with Jitter
+		// Keep has the timer fire no later than the one that Returned cut short
+		// would have; valid with RetryTimer.
+		Keep bool
 		// Heed is from when on Returned is to be reported while the timer runs;
 		// valid with RetryTimer.
 		Heed time.Duration

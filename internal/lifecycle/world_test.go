@@ -272,6 +272,8 @@ func checkReturned(before, after State, ev Event) error {
 		return fmt.Errorf("a return was counted that was none")
 	case after.Returns < before.Returns && (after.Returns != 0 || after.Attempt > 1):
 		return fmt.Errorf("the returns were reset without the attempts")
+	case after.Brought && !before.Brought && !returned:
+		return fmt.Errorf("a start was brought forward by nothing")
 	case returned && after != before && (after.Next == NextTimer || after.Next == NextParked):
 		return fmt.Errorf("what is back is waited for all the same")
 	}
@@ -340,8 +342,9 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	}
 	atOnce := after.Next == NextRoom || after.Next == NextCall || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
 	over := p.MaxStarts > 0 && e.recent > p.MaxStarts
-	session := e.verdict == SessionEnd && after.Attempt <= p.Sessions
-	free := (after.Attempt == 1 || session) && e.down < p.FastFor && !over && e.after == 0
+	timed := after.Attempt - after.Returns // what was brought forward makes no wait longer
+	session := e.verdict == SessionEnd && timed <= p.Sessions
+	free := (timed <= 1 || session) && e.down < p.FastFor && !over && e.after == 0
 	if atOnce && !free {
 		return fmt.Errorf("a start at once where a wait is due")
 	}
@@ -357,11 +360,11 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 		if e.verdict == SessionEnd {
 			first = p.Sessions + 1
 		}
-		for n := first; n < after.Attempt; n++ {
+		for n := first; n < timed; n++ {
 			floor = min(2*floor, p.MaxDelay)
 		}
 	}
-	if after.Next == NextTimer && after.Attempt == 1 && !over {
+	if after.Next == NextTimer && timed <= 1 && !over {
 		floor = 0
 	}
 	if after.Next == NextParked {
@@ -383,6 +386,8 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 		return fmt.Errorf("the wait %v is below its bound %v", a.After, max(floor, wish))
 	case floor > 0 && wish == 0 && a.Least < floor/2:
 		return fmt.Errorf("less than half of the wait %v is certain", floor)
+	case a.Keep != (before.Brought && !after.Firm):
+		return fmt.Errorf("a wait is cut that was not, or the reverse")
 	case a.Heed < heed:
 		return fmt.Errorf("what comes and goes is heeded after %v, before %v", a.Heed, heed)
 	}

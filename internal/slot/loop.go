@@ -37,7 +37,8 @@ type loop struct {
 	newest    *life     // started last; nil if none was
 	recent    []time.Time
 	losses    lossClock
-	unwatch   func() // ends the worker that watches for what is lacking
+	cut       time.Time // when the wait would have ended that what was back has cut short
+	unwatch   func()    // ends the worker that watches for what is lacking
 
 	forgotten []time.Time // when the server lost a session, within forgetWindow
 
@@ -192,6 +193,9 @@ func (s *Slot) arm(e lifecycle.Arm) {
 		lp.stable.set(d)
 		return
 	}
+	if left := time.Until(lp.cut); e.Keep && left < d {
+		d = max(left, 0)
+	}
 	lp.retryGen = e.Gen
 	lp.next = time.Now().Add(d)
 	lp.retry.set(d)
@@ -234,6 +238,9 @@ func (s *Slot) handle(n note) {
 	case ended:
 		s.lifeEnded(n.gen, n.err)
 	case returned:
+		if !s.loop.next.IsZero() {
+			s.loop.cut = s.loop.next
+		}
 		s.step(lifecycle.Returned{Gen: n.gen})
 	case probed:
 		s.probeDone(n)

@@ -58,6 +58,41 @@ func TestFaultW3(t *testing.T) {
 	}
 }
 
+// TestFaultW3FalseHope: what is watched comes and goes all the time, as a file that
+// something else writes to. Starts that it brings forward in vain make nobody wait
+// longer than without it: the bounds of TestFaultW3 and of waiting calls hold.
+func TestFaultW3FalseHope(t *testing.T) {
+	for _, n := range []time.Duration{5, 15, 40, 400} {
+		for _, chance := range []float64{0, 0.5, 0.999} {
+			t.Run(fmt.Sprintf("%ds/%g", n, chance), func(t *testing.T) {
+				w := &watcher{}
+				w.back.Store(true)
+				play(t, Options{Watch: w.watch}, newServer("a"), chance, func(b *bench) {
+					lost := b.outage(n*second, errRefused)
+					w.watched.Store(0)
+					for time.Since(lost) < n*second {
+						if next := b.View().Next; !next.IsZero() && time.Until(next) > max(2*time.Since(lost), second) {
+							t.Fatalf("%s after the loss the next attempt is due in %s", time.Since(lost), time.Until(next))
+						}
+						time.Sleep(second / 4)
+					}
+					b.at(time.Minute + (n+30)*second)
+					b.seen("connected")
+					if n := most(srvDials(b), time.Minute); n > 24 {
+						t.Errorf("%d starts within a minute", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func srvDials(b *bench) []time.Time {
+	b.srv.mu.Lock()
+	defer b.srv.mu.Unlock()
+	return append([]time.Time{}, b.srv.dials...)
+}
+
 // TestFaultW3Calls: twenty calls a second meet an outage that is shorter than
 // parkFor. None fails.
 func TestFaultW3Calls(t *testing.T) {

@@ -19,25 +19,29 @@ type Command struct {
 
 // Files are those that a command names, as they were at one moment.
 type Files struct {
-	dir   string
-	paths []string
-	infos []os.FileInfo // by path; nil where there is none
+	paths []string      // as they were when Look was called
+	infos []os.FileInfo // of these; nil where there is none
+	later []string      // as they are when Wait is called
 }
 
-// Look takes a picture of the files that the command names: its program,
-// wherever that may be installed, its folder, and the arguments that look like
-// paths. It is to be taken before a start, so that no repair is missed.
+// Look takes a picture of a command's program, wherever that may be installed,
+// and of its folder. It is to be taken before a start, so that no repair is
+// missed. The arguments that look like paths are looked at from Wait on: a
+// server may write to those itself while it starts.
 func Look(c Command) *Files {
-	f := &Files{dir: c.Dir, paths: c.programs()}
+	f := &Files{paths: c.programs()}
 	if c.Dir != "" {
 		f.paths = append(f.paths, c.Dir)
 	}
+	f.infos = stat(f.paths)
 	for _, arg := range c.Args {
 		if path := pathIn(arg); path != "" {
-			f.paths = append(f.paths, within(c.Dir, path))
+			f.later = append(f.later, within(c.Dir, path))
 		}
 	}
-	f.infos = stat(f.paths)
+	for _, name := range locks {
+		f.later = append(f.later, within(c.Dir, filepath.FromSlash(name)))
+	}
 	return f
 }
 
@@ -67,7 +71,8 @@ func (c Command) programs() []string {
 }
 
 // pathIn is the path that an argument holds, "" where it holds none: a name
-// with a separator or an ending, alone or behind a flag and "=".
+// with a separator or an ending, alone or behind a flag and "=". What is written
+// into a log repairs nothing.
 func pathIn(arg string) string {
 	if strings.HasPrefix(arg, "-") {
 		_, value, ok := strings.Cut(arg, "=")
@@ -76,7 +81,7 @@ func pathIn(arg string) string {
 		}
 		arg = value
 	}
-	if strings.Contains(arg, "://") || strings.ContainsAny(arg, "\n\x00") || len(arg) > 1024 {
+	if strings.HasSuffix(arg, ".log") || strings.Contains(arg, "://") || strings.ContainsAny(arg, "\n\x00") || len(arg) > 1024 {
 		return ""
 	}
 	if filepath.Base(arg) == arg && filepath.Ext(arg) == "" {
@@ -99,16 +104,12 @@ var locks = []string{
 	"package.json", "Cargo.lock", "go.sum", "Gemfile.lock", "composer.lock", "packages.lock.json",
 }
 
-// Wait returns true once any of the files is not as it was when Look was
-// called, or a lock file of the folder is not as it is now, and false when ctx
+// Wait returns true once any of the files is not as it was, and false when ctx
 // ends. A file that is still being written is waited for. The looks are quick
 // until often.
 func (f *Files) Wait(ctx context.Context, often time.Time) bool {
-	paths := append([]string{}, f.paths...)
-	for _, name := range locks {
-		paths = append(paths, within(f.dir, filepath.FromSlash(name)))
-	}
-	was := append(append([]os.FileInfo{}, f.infos...), stat(paths[len(f.paths):])...)
+	paths := append(append([]string{}, f.paths...), f.later...)
+	was := append(append([]os.FileInfo{}, f.infos...), stat(f.later)...)
 	last := was
 	for sleep(ctx, interval(time.Now(), often)) {
 		now := stat(paths)

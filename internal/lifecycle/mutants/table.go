@@ -210,6 +210,18 @@ var table = []mutant{
 		"t.s.Attempt, t.s.Returns = 0, 0\n", "t.s.Attempt = 0\n",
 	},
 	{
+		"what was brought forward in vain lengthens the wait", "rules.go",
+		"t.p.fastArm(t.s.Attempt-t.s.Returns, e)", "t.p.fastArm(t.s.Attempt, e)",
+	},
+	{
+		"the wait that was cut is forgotten", "step.go",
+		"t.s.Brought && !t.s.Firm, t.p", "false, t.p",
+	},
+	{
+		"a failed start stays brought forward", "rules.go",
+		"defer func() { t.s.Brought = false }()\n", "",
+	},
+	{
 		"an upgrade is a misconfiguration", "rules.go",
 		"e.verdict == NotThere && (!t.s.WasReady || t.p.used(e)):", "e.verdict == NotThere:",
 	},

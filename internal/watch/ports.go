@@ -199,7 +199,8 @@ func (r *resolver) addresses(ctx context.Context) []string {
 		return []string{r.at.Host}
 	}
 	if now := time.Now(); now.After(r.until) {
-		ctx, cancel := context.WithTimeout(ctx, connectLimit)
+		// Not cut short by ctx: a look-up that is given up goes on behind our back.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectLimit)
 		defer cancel()
 		ips, err := net.DefaultResolver.LookupHost(ctx, host)
 		if err == nil {

@@ -30,12 +30,14 @@ const (
 // daemon. It keeps the client's initialize, so that a daemon that was started
 // anew gets a new session without the client's doing. It serves nothing itself.
 type bridge struct {
-	url  string
-	name string // of the connection, which is the session of its modern requests
-	web  *http.Client
-	life context.Context // ends with the bridge
-	feed *feed
-	lane *lane
+	url     string
+	name    string // of the connection, which is the session of its modern requests
+	web     *http.Client
+	life    context.Context // ends with the bridge
+	listens context.Context // of the requests that subscribe: ends with the client's side of the pipe
+	held    holder
+	feed    *feed
+	lane    *lane
 
 	renew chan struct{} // one slot: held while a session is being opened
 
@@ -64,8 +66,10 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	tr := http.DefaultTransport.(*http.Transport).Clone()
 	calls, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	listens, stopListens := context.WithCancel(calls)
+	defer stopListens()
 	b := &bridge{
-		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
+		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
 		stand: func() {}, flying: map[string]flown{},
 	}
@@ -82,7 +86,9 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	select {
 	case err = <-reading:
 		reading = nil
+		stopListens() // nothing is in flight there
 		defer time.AfterFunc(eofGrace, func() { cancel(errLeft) }).Stop()
+		b.held.wait(calls)
 	case err = <-writing:
 		writing = nil
 	case <-lines.stuck:
@@ -141,7 +147,7 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, err := readLine(r, limit)
-		if len(line) > 0 {
+		if len(line) > 0 && !b.held.hold(ctx, line) {
 			b.take(ctx, line)
 		}
 		switch {
@@ -155,33 +161,42 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 	}
 }
 
-// take passes one message on.
-func (b *bridge) take(ctx context.Context, line []byte) {
+// take passes one message on. It is false if what comes behind the message is
+// held, until it has been answered.
+func (b *bridge) take(ctx context.Context, line []byte) bool {
 	if wire.IsBatch(line) {
 		b.takeBatch(ctx, line)
-		return
+		return true
 	}
 	rq, bad := parse(line)
 	if bad != nil {
 		b.feed.answer(bad.frame())
-		return
+		return true
 	}
 	rq.modern = rq.isModern("")
 	if !rq.msg.IsRequest() {
 		b.notice(ctx, rq, line)
-		return
+		return true
 	}
 	serve, bad := b.begin(ctx, rq, line)
 	if bad != nil {
 		b.feed.answer(bad.frame())
-		return
+		return true
+	}
+	opens := !rq.modern && rq.msg.Method == methodInitialize
+	if opens {
+		b.held.begin()
 	}
 	go func() { // ends with its request; the lane's drain waits for it
 		defer b.lane.work.Done()
 		if a := serve(); !a.silent {
 			b.feed.answer(a.frame())
 		}
+		if opens {
+			b.held.release(func(line []byte) bool { return b.take(ctx, line) })
+		}
 	}()
+	return !opens
 }
 
 // takeBatch passes the messages of a batch on one by one, and their answers
@@ -221,6 +236,9 @@ func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve fun
 		return nil, bad
 	}
 	id := string(rq.msg.ID)
+	if rq.msg.Method == methodListen {
+		ctx = b.listens
+	}
 	call, cancel := context.WithCancel(ctx)
 	b.mu.Lock()
 	b.flying[id] = flown{rq, cancel, call.Done()}
@@ -239,17 +257,20 @@ func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve fun
 // serve sends one request and returns the answer. One that the client canceled
 // is not answered.
 func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
-	if rq.msg.Method != methodListen {
+	deliver := b.deliver
+	if rq.msg.Method == methodListen {
+		deliver = b.relay
+	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, bridgeLimit)
 		defer cancel()
 	}
-	frame, err := b.deliver(ctx, rq, line)
+	frame, err := deliver(ctx, rq, line)
 	a := answer{head: frame}
 	if err != nil {
 		a = rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
 	}
-	a.silent = rq.muted.Load()
+	a.silent = rq.muted.Load() || rq.msg.Method == methodListen && ctx.Err() != nil
 	return a
 }
 
@@ -271,7 +292,7 @@ func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) ([]byte,
 			again = tries < bridgeTries && b.reopen(ctx, session) == nil
 		case fault.Conflict: // the headers do not fit the tool
 			again = tries < bridgeTries && b.learn(ctx) == nil
-		case fault.Dial, fault.Broken:
+		case fault.Dial, fault.Broken, fault.Unavailable:
 			safe := fault.From("", err).Outcome == fault.NotSent || repeatable(rq.msg.Method)
 			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
 			step = min(2*step, bridgeMaxStep)

@@ -112,11 +112,23 @@ func (b *bridge) readBody(rq *request, resp *http.Response, body []byte) ([]byte
 	if msg.Error != nil && code == codeHeaderMismatch && rq.msg.Method == methodCall {
 		return nil, &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
 	}
+	if msg.Error != nil && resp.StatusCode == http.StatusServiceUnavailable {
+		return nil, turnedAway(msg.Error, text)
+	}
 	if msg.Error != nil && wire.IsNull(msg.ID) {
 		body = wire.AppendRawError(nil, rq.msg.ID, msg.Error) // refused before its id was read
 	}
 	b.answered(rq, resp, &msg)
 	return body, nil
+}
+
+// turnedAway is the fault of a request that the daemon does not serve now.
+func turnedAway(raw []byte, text string) *fault.Fault {
+	f := &fault.Fault{Kind: fault.Unavailable, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
+	if outcome, _ := wire.Text(wire.Get(raw, "data", "outcome")); outcome == fault.Unknown.String() {
+		f.Outcome = fault.Unknown
+	}
+	return f
 }
 
 // readEvents reads a stream up to the answer, and passes on what comes before.
@@ -129,7 +141,10 @@ func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Respons
 		case msg.IsResponse():
 			b.answered(rq, resp, &msg)
 			frame = data
-		case !rq.muted.Load():
+		case rq.muted.Load():
+		case rq.emit != nil:
+			rq.emit(data)
+		default:
 			b.feed.answer(data)
 		}
 		return frame == nil

@@ -17,6 +17,10 @@ import (
 // left out of it.
 const subscribeLimit = 5 * time.Second
 
+// listenFilters are the members of a filter that are for lists, in the order of
+// the bits of listChanged.
+var listenFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
+
 // A listener is one subscriptions/listen (basic/patterns/subscriptions).
 type listener struct {
 	g      *Gateway
@@ -133,7 +137,7 @@ func (l *listener) ack() []byte {
 			b = append(b, ',')
 		}
 	}
-	for i, name := range [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
+	for i, name := range listenFilters {
 		if l.want&(1<<i) != 0 {
 			comma()
 			b = append(b, `"`+name+`":true`...)

@@ -191,6 +191,9 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 			// A modern probe without _meta: its sender is told what it lacks.
 			return rq.checkModern()
 		}
+		if rq.msg.Method == methodInitialize {
+			return p.initialize(ctx, rq)
+		}
 		return p.g.serveOn(ctx, rq, p.lane, p.feed)
 	}
 	if bad := rq.checkModern(); bad != nil {
@@ -200,6 +203,19 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 		return p.startListen(rq)
 	}
 	return p.g.serveOn(ctx, rq, p.lane, p.feed)
+}
+
+// initialize answers before the next message is read, which depends on it.
+func (p *pipe) initialize(ctx context.Context, rq *request) *answer {
+	if bad := p.lane.enter(rq); bad != nil {
+		return bad
+	}
+	defer p.lane.leave(rq)
+	if p.g.closing() {
+		return rq.errorAnswer(codeShuttingDown, errClosing.Text(), nil)
+	}
+	a := p.g.serve(ctx, rq)
+	return &a
 }
 
 // startListen runs a listen beside the others; all of them share out.

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/wire"
+)
+
+const notifyAcknowledged = "notifications/subscriptions/acknowledged"
+
+// A relay is a subscriptions/listen that the bridge keeps up: the client asked
+// once, and does not notice that everline was started anew.
+type relay struct {
+	b     *bridge
+	rq    *request
+	acked bool // the client has its acknowledgement
+	fresh bool // the present stream has been acknowledged
+}
+
+// relay serves a listen until the client ends it, or everline refuses it.
+func (b *bridge) relay(ctx context.Context, rq *request, line []byte) ([]byte, error) {
+	r := &relay{b: b, rq: rq}
+	rq.emit = r.emit
+	deadline := time.Now().Add(bridgeWait)
+	for step := bridgeRetry; ; step = min(2*step, bridgeMaxStep) {
+		r.fresh = false
+		frame, err := b.post(ctx, rq, line, link{})
+		if r.fresh {
+			step = bridgeRetry
+		}
+		if r.over(frame, err, deadline) || !pause(ctx, step) {
+			return frame, err
+		}
+	}
+}
+
+// over tells whether an exchange was the last one.
+func (r *relay) over(frame []byte, err error, deadline time.Time) bool {
+	if err == nil {
+		return !r.fresh || memberOf(frame, "error") != nil // else a farewell: everline ends
+	}
+	switch fault.KindOf(err) {
+	case fault.Dial, fault.Broken, fault.Unavailable:
+		return !r.acked && time.Now().After(deadline)
+	default:
+		return true
+	}
+}
+
+// emit passes on what comes on the stream. It is called by the goroutine that
+// runs the relay.
+func (r *relay) emit(frame []byte) {
+	if method, _ := wire.Text(memberOf(frame, "method")); method != notifyAcknowledged {
+		r.b.feed.answer(frame)
+		return
+	}
+	r.fresh = true
+	if r.acked {
+		r.catchUp(wire.Get(frame, "params", "notifications"))
+		return
+	}
+	r.acked = true
+	r.b.feed.answer(frame)
+}
+
+// catchUp announces everything that the client listens to: it may have changed
+// while nobody looked.
+func (r *relay) catchUp(accepted []byte) {
+	tell := func(method string, params []byte) {
+		params = wire.Set(params, r.rq.msg.ID, "_meta", metaSubscription)
+		r.b.feed.answer(wire.AppendNotification(nil, method, params))
+	}
+	for i, name := range listenFilters {
+		if on, _ := wire.Bool(wire.Get(accepted, name)); on {
+			tell(changeMethods[i], nil)
+		}
+	}
+	for uri := range wire.Elements(wire.Get(accepted, "resourceSubscriptions")) {
+		tell(notifyUpdated, append(append([]byte(`{"uri":`), uri...), '}'))
+	}
+}

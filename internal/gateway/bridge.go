@@ -423,7 +423,7 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 		}
 	}
 	// What was listed before may have changed while there was no session.
-	allChanged.each(func(method string) { b.feed.answer(plainNote(method)) })
+	b.feed.announceAll()
 	return nil
 }
 

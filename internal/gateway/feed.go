@@ -109,6 +109,12 @@ func (f *feed) answer(frame []byte) {
 	f.signal()
 }
 
+// announceAll puts in that every list may have changed, for a client whose lists
+// are of another session.
+func (f *feed) announceAll() {
+	allChanged.each(func(method string) { f.answer(plainNote(method)) })
+}
+
 // cutLocked gives the client up, and what waits for it.
 func (f *feed) cutLocked() {
 	f.cut = true

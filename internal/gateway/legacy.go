@@ -135,7 +135,7 @@ func (g *Gateway) notice(rq *request) {
 		return
 	}
 	if rq.sess != nil {
-		rq.sess.heard(rq.msg.Method)
+		rq.sess.heard(rq.msg.Method, false)
 	}
 	if rq.msg.Method == notifyCanceled {
 		rq.cancelNamed()

@@ -192,16 +192,17 @@ func (s *session) cancelAll() {
 	}
 }
 
-// heard notes a message of the client. After the first one behind the
-// handshake, changed lists are announced where everything shares one stream;
-// a client that only sends modern requests hears nothing unasked.
-func (s *session) heard(method string) {
+// heard notes a legacy message of the client. After the first one behind the
+// handshake, changed lists are announced where everything shares one stream; a
+// client that only sends modern requests hears nothing unasked. A request is
+// enough: its client may have shaken hands with an everline before this one.
+func (s *session) heard(method string, request bool) {
 	if method == methodInitialize || method == "ping" {
 		return
 	}
 	s.mu.Lock()
-	first := s.greeted && !s.ready
-	s.ready = s.greeted
+	first := !s.ready && (s.greeted || request)
+	s.ready = s.ready || first
 	out := s.feed
 	s.mu.Unlock()
 	if first && out != nil {

@@ -3,8 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/everline/everline/fault"
@@ -45,10 +49,61 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if events.named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
 		return
 	}
-	t := &teller{g: g, out: events, feed: out, want: s.wants, told: s.announced(), note: plainNote, over: st.over, stop: g.stop}
+	if s.adopt(r.Header.Get("Last-Event-ID")) {
+		g.levels.change(s)
+		out.announceAll()
+	}
+	t := &teller{g: g, out: sseSink{events, s}, feed: out, want: s.wants, told: s.announced(), note: plainNote, over: st.over, stop: g.stop}
 	if err := t.run(r.Context()); errors.Is(err, errStopped) || errors.Is(err, errOver) {
 		t.rest(r.Context(), s.lane)
 	}
+}
+
+// ssePrefix begins the ids of events of /sse. The rest of an id is what a client
+// said of itself when it shook hands: an EventSource that lost its stream comes
+// back with the last id, opens another session, and does not shake hands again.
+// It needs no proof, because the client could declare anything.
+const ssePrefix = "sse-"
+
+// eventID is the id of the events of now; "" before the handshake.
+func (s *session) eventID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.greeted {
+		return ""
+	}
+	return fmt.Sprintf("%s%d-%d-%s", ssePrefix, s.serves, s.level, s.version)
+}
+
+// adopt makes the session that of the client that got the event with this id
+// last; false if it is none of ours.
+func (s *session) adopt(lastID string) bool {
+	rest, ok := strings.CutPrefix(lastID, ssePrefix)
+	parts := strings.SplitN(rest, "-", 3)
+	if !ok || len(parts) < 3 || !slices.Contains(legacyVersions, parts[2]) {
+		return false
+	}
+	serves, err := strconv.ParseUint(parts[0], 10, 8)
+	level, err2 := strconv.ParseUint(parts[1], 10, 8)
+	if err != nil || err2 != nil || level >= uint64(len(severities)) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves, s.offers, s.level, s.version = served(serves), served(serves), int(level), parts[2]
+	s.greeted, s.ready = true, true
+	return true
+}
+
+// An sseSink is the sink of a stream of /sse.
+type sseSink struct {
+	*eventStream
+	of *session
+}
+
+func (s sseSink) write(frames [][]byte) error {
+	s.id = s.of.eventID()
+	return s.eventStream.write(frames)
 }
 
 // serveMessages takes one message of an HTTP+SSE session. The answer goes out
@@ -109,8 +164,8 @@ func (a *answer) named() bool {
 // serveOn serves a request whose answer goes out on its connection's stream,
 // or returns the answer that refuses it.
 func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) *answer {
-	if rq.sess != nil {
-		rq.sess.heard(rq.msg.Method)
+	if rq.sess != nil && !rq.modern {
+		rq.sess.heard(rq.msg.Method, true)
 	}
 	if bad := l.enter(rq); bad != nil {
 		return bad

@@ -156,6 +156,7 @@ type eventStream struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
+	id      string // of the events that are written; "" for none
 	buf     []byte
 }
 
@@ -183,15 +184,21 @@ func (s *eventStream) open() error {
 func (s *eventStream) write(frames [][]byte) error {
 	s.buf = s.buf[:0]
 	for _, f := range frames {
+		if s.id != "" {
+			s.buf = append(append(append(s.buf, "id: "...), s.id...), '\n')
+		}
 		s.buf = append(s.buf, "event: message\ndata: "...)
 		s.buf = append(append(s.buf, wire.OneLine(f)...), "\n\n"...)
 	}
 	return s.put()
 }
 
+// sseRetry is after how many ms an EventSource that lost its stream comes back.
+const sseRetry = "300"
+
 // named writes an event of another name, with plain text as its data.
 func (s *eventStream) named(event, data string) error {
-	s.buf = append(s.buf[:0], "event: "+event+"\ndata: "+data+"\n\n"...)
+	s.buf = append(s.buf[:0], "retry: "+sseRetry+"\nevent: "+event+"\ndata: "+data+"\n\n"...)
 	return s.put()
 }
 

@@ -48,10 +48,10 @@ type daemon struct {
 	// 64 KiB, and costs some megabytes under load.
 	ballast []byte
 
-	base    context.Context // of every request of the admin API
-	end     context.CancelFunc
-	servers []*http.Server
-	running sync.WaitGroup
+	base                context.Context // of every request of the admin API
+	end                 context.CancelFunc
+	server, adminServer *http.Server // nil for one that is not served
+	running             sync.WaitGroup
 }
 
 const ballastSize = 8 << 20
@@ -82,7 +82,7 @@ func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it
 	if o.socket != nil {
-		d.serve(o.socket, d.api.Handler())
+		d.adminServer = d.serve(o.socket, d.api.Handler())
 	}
 	return d, nil
 }
@@ -99,16 +99,16 @@ func absolute(files []string) []string {
 }
 
 // serve answers HTTP on a listener until close.
-func (d *daemon) serve(l net.Listener, h http.Handler) {
+func (d *daemon) serve(l net.Listener, h http.Handler) *http.Server {
 	s := gateway.Server(h)
 	s.BaseContext = func(net.Listener) context.Context { return d.base }
 	s.ErrorLog = slog.NewLogLogger(d.opts.log.Handler(), slog.LevelDebug)
-	d.servers = append(d.servers, s)
 	d.running.Go(func() { // ends with the server's Shutdown or Close
 		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			d.opts.log.Error("the endpoint has failed", "address", l.Addr().String(), "cause", err)
 		}
 	})
+	return s
 }
 
 // eventLevels are the levels of events that are not plain information.
@@ -158,23 +158,20 @@ const (
 	// hurryMargin is the same once somebody is in a hurry: long enough to end
 	// processes by force, so that none is left behind.
 	hurryMargin = 4 * time.Second
+	// lastAnswers is how long the answers may take that are being written in the end.
+	lastAnswers = time.Second
 )
 
-// close stops accepting, lets what is in flight finish until the drain
-// deadline, and ends the servers. When hurry ends, calls are no longer waited
-// for, and servers only as long as it takes to kill them.
+// close lets what is in flight finish until the drain deadline, and ends the
+// servers. The endpoint is the last to go: until then it tells clients when to
+// come again, where they would else be refused. When hurry ends, calls are no
+// longer waited for, and servers only as long as it takes to kill them.
 func (d *daemon) close(hurry context.Context) error {
 	drain, cancel := context.WithTimeout(hurry, d.hub.Config().DrainTimeout)
 	defer cancel()
-	var closing sync.WaitGroup
-	for _, s := range d.servers {
-		closing.Go(func() { // ends with drain
-			if s.Shutdown(drain) != nil {
-				_ = s.Close() // Shutdown has failed, and this cannot
-			}
-		})
-	}
 	d.api.EndStreams()
+	var closing sync.WaitGroup
+	closing.Go(func() { shutDown(drain, d.adminServer) }) // ends with drain
 	failed := d.gateway.Close(drain)
 	closing.Wait()
 	stop, cancelStop := context.WithTimeout(context.Background(), stopMargin)
@@ -183,7 +180,18 @@ func (d *daemon) close(hurry context.Context) error {
 	if err := d.hub.Close(stop); err != nil {
 		failed = err
 	}
+	last, cancelLast := context.WithTimeout(context.Background(), lastAnswers)
+	defer cancelLast()
+	shutDown(last, d.server)
 	d.end()
 	d.running.Wait()
 	return failed
+}
+
+// shutDown ends a server in order until ctx ends, and then at once. A nil one
+// was never started.
+func shutDown(ctx context.Context, s *http.Server) {
+	if s != nil && s.Shutdown(ctx) != nil {
+		_ = s.Close() // Shutdown has failed, and this cannot
+	}
 }

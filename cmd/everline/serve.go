@@ -179,7 +179,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		listener.Close()
 		return err
 	}
-	d.serve(d.gateway.Listener(listener), d.endpoint())
+	d.server = d.serve(d.gateway.Listener(listener), d.endpoint())
 	if f.watch {
 		d.watchFiles(found.seen)
 	}

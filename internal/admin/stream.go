@@ -139,6 +139,12 @@ func (a *API) Healthz(w http.ResponseWriter, _ *http.Request) {
 // Readyz answers 503 and names the required servers that cannot take calls. It
 // asks no server anything.
 func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-a.stop:
+		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
+		return
+	default:
+	}
 	var missing []string
 	for _, s := range a.opts.Hub.Config().Servers {
 		if !s.Required {

@@ -92,7 +92,7 @@ func (d *Demo) start(ctx context.Context) error {
 		return err
 	}
 	d.url = "http://" + l.Addr().String() + "/mcp"
-	d.http = &http.Server{Handler: d.front.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	d.http = gateway.Server(d.front.Handler())
 	go func() { // ends when Close closes the server
 		defer close(d.served)
 		_ = d.http.Serve(l) // always ErrServerClosed: Close is the only way out

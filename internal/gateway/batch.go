@@ -20,13 +20,17 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		}
 		defer g.table.unpin(s)
 	}
+	if g.closing() {
+		g.ending(p.w, &request{})
+		return
+	}
 	p.sess = nil // whose client cannot come back for the answers
 	frames, bad := split(body, s.protocol(), g.opts.MaxInFlight)
 	if bad != nil {
 		writeJSON(p.w, bad)
 		return
 	}
-	answers := g.startBatch(context.WithoutCancel(r.Context()), s, frames)()
+	answers := g.startBatch(context.WithoutCancel(r.Context()), s, r.Context().Done(), frames)()
 	if len(answers) == 0 {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
@@ -60,13 +64,13 @@ func split(frame []byte, version string, limit int) ([][]byte, *answer) {
 // startBatch begins to serve all requests of a batch at the same time; wait
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
-func (g *Gateway) startBatch(ctx context.Context, s *session, frames [][]byte) (wait func() []*answer) {
+func (g *Gateway) startBatch(ctx context.Context, s *session, gone <-chan struct{}, frames [][]byte) (wait func() []*answer) {
 	notice := func(rq *request, _ []byte) {
 		rq.sess = s
 		g.notice(rq)
 	}
 	return startBatch(frames, notice, func(rq *request, _ []byte) func() answer {
-		rq.sess, rq.flying = s, true
+		rq.sess, rq.gone, rq.flying = s, gone, true
 		ctx, fl, err := g.flights.begin(ctx, rq)
 		if err != nil {
 			return func() answer { return rq.failure(fault.From(rq.msg.Method, err)) }

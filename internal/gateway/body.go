@@ -144,9 +144,14 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
 const retryAfter = 1
 
 // busy turns a request away for now.
-func (g *Gateway) busy(w http.ResponseWriter, text string) {
-	w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
-	g.reject(w, http.StatusServiceUnavailable, codeOverloaded, text)
+func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &request{}, text) }
+
+// crowded is busy for a request whose id is known.
+func (g *Gateway) crowded(w http.ResponseWriter, rq *request, text string) {
+	a := rq.errorAnswer(codeOverloaded, text, nil)
+	a.status = http.StatusServiceUnavailable
+	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
+	writeJSON(w, a)
 }
 
 // readBody reads a body of the declared length, -1 if none was declared; r ends

@@ -14,6 +14,7 @@ import (
 // requests of one client with the same id never meet.
 type flight struct {
 	id     string // raw JSON of the request's id
+	rq     *request
 	cancel context.CancelCauseFunc
 	sess   *session           // nil if no later message can name this request
 	emit   func(frame []byte) // see request.emit
@@ -22,7 +23,7 @@ type flight struct {
 
 // flights are the requests in flight of the whole gateway.
 type flights struct {
-	mu      sync.Mutex // guards the rest; nothing waits under it
+	mu      sync.Mutex // guards the rest; nothing waits under it; ordered before post.mu and session.mu
 	all     map[*flight]struct{}
 	closed  bool
 	drained chan struct{} // closed once closed is set and all is empty
@@ -37,7 +38,7 @@ func (f *flights) init() {
 // must end the flight.
 func (f *flights) begin(parent context.Context, rq *request) (context.Context, *flight, error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	fl := &flight{id: string(rq.msg.ID), cancel: cancel, sess: rq.sess, emit: rq.emit}
+	fl := &flight{id: string(rq.msg.ID), rq: rq, cancel: cancel, sess: rq.sess, emit: rq.emit}
 	if !rq.modern {
 		fl.tell = rq.tell
 	}
@@ -83,8 +84,13 @@ func (f *flights) finishLocked() {
 // cancelGrace is how long a canceled request may take to be answered.
 const cancelGrace = time.Second
 
+// attendedGap is how often a drain looks whether somebody still waits for what is
+// in flight.
+const attendedGap = 100 * time.Millisecond
+
 // drain refuses new flights and waits for those that are out until ctx ends.
-// The ones that are left are canceled, and may take cancelGrace to end.
+// Nobody waits for those whose clients have gone: they are canceled, as are the
+// ones that are left in the end, which may take cancelGrace.
 func (f *flights) drain(ctx context.Context) error {
 	f.mu.Lock()
 	f.closed = true
@@ -92,10 +98,16 @@ func (f *flights) drain(ctx context.Context) error {
 		f.finishLocked()
 	}
 	f.mu.Unlock()
-	select {
-	case <-f.drained:
-		return nil
-	case <-ctx.Done():
+	tick := time.NewTicker(attendedGap)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f.cancelUnattended()
+		select {
+		case <-f.drained:
+			return nil
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
 	f.mu.Lock()
 	left := len(f.all)
@@ -111,6 +123,28 @@ func (f *flights) drain(ctx context.Context) error {
 	case <-time.After(cancelGrace):
 	}
 	return &fault.Fault{Kind: fault.Deadline, Op: "close", Err: fmt.Errorf("%d requests were still in flight and were canceled", left)}
+}
+
+func (f *flights) cancelUnattended() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for fl := range f.all {
+		if !fl.rq.attended() {
+			fl.cancel(errClosing)
+		}
+	}
+}
+
+// attended tells whether somebody waits for the answer: the client that asked,
+// the same one on another stream, or another request for the outcome.
+func (rq *request) attended() bool {
+	select {
+	case <-rq.gone:
+		k := rq.kept.Load()
+		return rq.post.followed() || k != nil && k.waiters.Load() > 0
+	default:
+		return true
+	}
 }
 
 // errCanceled is why a request that its client canceled ends.

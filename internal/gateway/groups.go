@@ -23,7 +23,11 @@ func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Reques
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("group")
 		child := g.Group(name)
-		if child == nil {
+		switch {
+		case child == nil && g.closing():
+			g.ending(w, &request{})
+			return
+		case child == nil:
 			g.reject(w, http.StatusNotFound, codeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
 			return
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -94,6 +96,11 @@ func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
 		writeJSON(p.w, bad)
 		return
 	}
+	if g.closing() {
+		g.ending(p.w, rq)
+		return
+	}
+	rq.gone = r.Context().Done()
 	if name := r.Header.Get(nameHeader); name != "" && rq.fields.meta.session == nil {
 		rq.fields.meta.session = wire.AppendString(nil, name)
 	}
@@ -122,7 +129,12 @@ func (g *Gateway) checkRequest(rq *request, h http.Header) *answer {
 
 // postLegacy serves a message of a session, or the initialize that opens one.
 func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
+	if rq.msg.IsRequest() && g.closing() {
+		g.ending(p.w, rq)
+		return
+	}
 	if rq.msg.Method == methodInitialize && rq.msg.IsRequest() {
+		p.sess = nil
 		g.openSession(rq, p)
 		return
 	}
@@ -144,6 +156,7 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 
 // exchange serves one request and writes its response.
 func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
+	rq.post = p
 	if p.accept.events {
 		rq.emit, rq.tell = p.emit, p.tell
 		switch {
@@ -157,10 +170,6 @@ func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 }
 
 func (g *Gateway) openSession(rq *request, p *post) {
-	if g.closing() {
-		writeJSON(p.w, rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil))
-		return
-	}
 	if bad := g.ourselves(rq); bad != nil {
 		writeJSON(p.w, bad)
 		return
@@ -169,9 +178,7 @@ func (g *Gateway) openSession(rq *request, p *post) {
 	s := g.newSession(version)
 	s.declare(rq.msg.Params)
 	if !g.table.add(s) {
-		a := rq.errorAnswer(codeOverloaded, "Too many sessions are in use", nil)
-		a.status = http.StatusServiceUnavailable
-		writeJSON(p.w, a)
+		g.crowded(p.w, rq, "Too many sessions are in use")
 		return
 	}
 	defer g.table.unpin(s)
@@ -198,11 +205,26 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		g.table.unpin(s)
 		s = nil
 	}
-	if s == nil {
+	switch {
+	case s != nil:
+		return s
+	case g.closing(): // it may be known to the next everline
+		g.ending(w, &request{})
+	default:
 		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
-		return nil
 	}
-	return s
+	return nil
+}
+
+// ending turns a request away while everline shuts down: it was not executed, and
+// may be sent to the next one.
+func (g *Gateway) ending(w http.ResponseWriter, rq *request) {
+	f := *errClosing
+	f.Outcome = fault.NotSent
+	a := rq.errorAnswer(codeShuttingDown, "everline is shutting down", outcome(&f))
+	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
+	w.Header()["Connection"] = closes // the next one may listen at the same address
+	writeJSON(w, a)
 }
 
 func (g *Gateway) noSession(w http.ResponseWriter) {
@@ -242,7 +264,11 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	}
 	st := &standing{over: make(chan struct{})}
 	out := s.out()
-	if g.closing() || !s.attach(st) {
+	if g.closing() {
+		g.ending(w, &request{})
+		return
+	}
+	if !s.attach(st) {
 		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
 		return
 	}

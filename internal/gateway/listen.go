@@ -191,9 +191,7 @@ func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter
 	}
 	defer g.listens.Add(-1)
 	if g.listens.Add(1) > int64(g.opts.MaxListens) {
-		a := rq.errorAnswer(codeOverloaded, "Too many subscriptions are open", nil)
-		a.status = http.StatusServiceUnavailable
-		writeJSON(w, a)
+		g.crowded(w, rq, "Too many subscriptions are open")
 		return
 	}
 	ctx, fl, err := g.flights.begin(r.Context(), rq)

@@ -71,6 +71,17 @@ func (p *post) begin() bool {
 	return true
 }
 
+// followed tells whether a client that lost the response has come back for it.
+func (p *post) followed() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	kept := p.kept
+	p.mu.Unlock()
+	return kept != nil && kept.followers.Load() > 0
+}
+
 // run writes the stream. A client that is gone or does not read ends the
 // writing, not the request.
 func (p *post) run() {

@@ -31,8 +31,10 @@ type request struct {
 	emit func(frame []byte)
 	// tell is emit for a frame that must not be lost: a request to the client.
 	tell func(frame []byte)
-	held *claim          // what the body holds of the budget; nil for nothing
-	gone <-chan struct{} // closed when the client of this exchange has gone; nil where that ends its session
+	held *claim               // what the body holds of the budget; nil for nothing
+	gone <-chan struct{}      // closed when the client of this exchange has gone; nil on stdio
+	post *post                // the response that the answer belongs to; nil where answers share a stream
+	kept atomic.Pointer[kept] // the outcome that others may ask for; nil if nobody can
 
 	// Of calls; see everline.Client.
 	client  uint64

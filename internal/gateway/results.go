@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline"
@@ -40,8 +41,10 @@ type kept struct {
 	key  string
 	sum  [sha256.Size]byte // of the name and the arguments
 	keep time.Duration
-	done chan struct{} // closed when the call has ended; then the next three are final
 
+	waiters atomic.Int32 // requests of others that wait for it
+
+	done  chan struct{} // closed when the call has ended; then the next three are final
 	raw   []byte
 	fault *fault.Fault
 	until time.Time
@@ -175,6 +178,7 @@ func (g *Gateway) callKept(parent context.Context, rq *request, c *everline.Call
 		// come back for the outcome instead.
 		parent = context.WithoutCancel(parent)
 	}
+	rq.kept.Store(k)
 	raw, f := []byte(nil), fault.New(fault.Internal, methodCall, "the call panicked")
 	defer func() { g.results.end(k, raw, f) }()
 	var a answer
@@ -205,6 +209,8 @@ func (g *Gateway) await(parent context.Context, rq *request, k *kept) answer {
 		return rq.failure(fault.From(rq.msg.Method, err))
 	}
 	defer end()
+	k.waiters.Add(1)
+	defer k.waiters.Add(-1)
 	select {
 	case <-k.done:
 	case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ const (
 type response struct {
 	n    uint64 // tells it from the others of its session
 	sess *session
+
+	followers atomic.Int32 // clients that have come back for it
 
 	mu      sync.Mutex // guards the rest; nothing waits under it
 	frames  [][]byte
@@ -289,6 +292,8 @@ func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, l
 // follow writes a response from behind the frame with the number last on, until
 // its answer is out, or somebody else takes it over, or the client goes.
 func (g *Gateway) follow(ctx context.Context, res *response, out *eventStream, last int64) {
+	res.followers.Add(1)
+	defer res.followers.Add(-1)
 	me := res.takeOver()
 	idle := time.NewTicker(g.opts.KeepAlive)
 	defer idle.Stop()
@@ -308,8 +313,6 @@ func (g *Gateway) follow(ctx context.Context, res *response, out *eventStream, l
 				return
 			}
 		case <-ctx.Done():
-			return
-		case <-g.flights.drained:
 			return
 		}
 	}

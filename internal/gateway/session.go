@@ -40,6 +40,7 @@ type session struct {
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 
+	gone <-chan struct{}  // of /sse: closed when the client has gone; else nil
 	own  everline.Session // what servers have for this client alone
 	lane *lane            // what is in flight, where answers go out on the session's own stream; else nil
 

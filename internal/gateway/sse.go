@@ -23,17 +23,24 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if !g.mayStream(w, r) {
 		return
 	}
+	if g.closing() {
+		if r.Header.Get("Last-Event-ID") != "" {
+			panic(http.ErrAbortHandler) // an EventSource takes any answer but 200 for the end, and comes back after none
+		}
+		g.ending(w, &request{})
+		return
+	}
 	defer g.shared.sse.Add(-1)
 	if g.shared.sse.Add(1) > int64(g.opts.MaxSSE) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
 	s := g.newSession(firstVersion)
-	s.lane = &lane{limit: g.opts.MaxInFlight}
+	s.lane, s.gone = &lane{limit: g.opts.MaxInFlight}, r.Context().Done()
 	st := &standing{over: make(chan struct{})}
 	out := s.out()
-	if g.closing() || !s.attach(st) || !g.table.add(s) {
-		g.reject(w, http.StatusServiceUnavailable, codeOverloaded, "Too many sessions are in use, or everline is shutting down")
+	if !s.attach(st) || !g.table.add(s) {
+		g.busy(w, "Too many sessions are in use")
 		return
 	}
 	defer g.table.unpin(s)
@@ -113,7 +120,11 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := g.table.pin(r.URL.Query().Get("sessionId"))
-	if s == nil {
+	switch {
+	case s == nil && g.closing():
+		g.ending(w, &request{})
+		return
+	case s == nil:
 		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: open /sse again")
 		return
 	}
@@ -147,7 +158,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
 func (g *Gateway) takeMessage(ctx context.Context, rq *request, s *session) *answer {
-	rq.sess = s
+	rq.sess, rq.gone = s, s.gone
 	if rq.msg.IsRequest() {
 		return g.serveOn(ctx, rq, s.lane, s.out())
 	}

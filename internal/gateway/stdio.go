@@ -259,7 +259,7 @@ func (p *pipe) takeBatch(ctx context.Context, line []byte) {
 	if !p.lane.admit() {
 		return
 	}
-	wait := p.g.startBatch(ctx, p.sess, frames)
+	wait := p.g.startBatch(ctx, p.sess, nil, frames)
 	go func() { // ends with its requests; the lane's drain waits for it
 		defer p.lane.work.Done()
 		if answers := wait(); len(answers) > 0 {

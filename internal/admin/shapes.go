@@ -235,7 +235,7 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide), ConfigWarnings: []string{},
 		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
 	}
-	if st.Offered != st.Counts {
+	if more(st.Offered, st.Counts) {
 		s.Offered = &Offered{
 			Tools: st.Offered[everline.Tools], Prompts: st.Offered[everline.Prompts],
 			Resources: st.Offered[everline.Resources], Templates: st.Offered[everline.Templates],
@@ -257,6 +257,16 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		s.Stderr = hideAll(c.Stderr, hide)
 	}
 	return s
+}
+
+// more tells whether some number of all is larger than its counterpart of seen.
+func more(all, seen [4]int) bool {
+	for k := range all {
+		if all[k] > seen[k] {
+			return true
+		}
+	}
+	return false
 }
 
 func milliseconds(d time.Duration) *float64 { return known(float64(d.Microseconds()) / 1000) }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A keywordKind is what the value of a keyword of JSON Schema must be.
@@ -30,7 +31,8 @@ const (
 	positive                         // a number above 0
 	boolean                          // true or false
 	nameList                         // a list of names, each once
-	valueList                        // a list of values
+	valueList                        // a list of values, not empty
+	anyList                          // a list of values
 	noKeyword                        // means nothing in a schema of today, and stops compilers
 	nullability                      // OpenAPI's nullable
 )
@@ -58,7 +60,7 @@ var keywords = map[string]keywordKind{
 	"multipleOf":  positive,
 	"uniqueItems": boolean, "deprecated": boolean, "readOnly": boolean, "writeOnly": boolean, "$recursiveAnchor": boolean,
 	"required": nameList, "enum": valueList,
-	"id": noKeyword, "$async": noKeyword, "nullable": nullability,
+	"examples": anyList, "id": noKeyword, "$async": noKeyword, "$vocabulary": noKeyword, "nullable": nullability,
 }
 
 // optional tells whether a null of the keyword is as good as absent; of others
@@ -82,9 +84,13 @@ var dialects = []string{
 func (k keywordKind) wrong(raw []byte) string {
 	kind := kindOf(raw)
 	switch k {
-	case words, identity:
+	case words:
 		if kind != '"' {
 			return "is not a text"
+		}
+	case identity:
+		if name, fragment, _ := strings.Cut(text(raw), "#"); name == "" || fragment != "" {
+			return "names no schema"
 		}
 	case pattern:
 		if kind != '"' || !isPattern(text(raw)) {
@@ -104,11 +110,11 @@ func (k keywordKind) wrong(raw []byte) string {
 		}
 	case whole, number, positive:
 		return k.wrongNumber(raw)
-	case valueList:
+	case valueList, anyList:
 		if kind != '[' {
 			return "is not a list"
 		}
-		if raw[skipSpace(raw, 1)] == ']' {
+		if k == valueList && raw[skipSpace(raw, 1)] == ']' {
 			return "is empty"
 		}
 	}

@@ -166,9 +166,11 @@ func (r *itemReader) read(raw []byte) (item Item, said string, kept bool) {
 		}
 	}
 	r.original(&item, &o, raw)
-	if o.count(id) > 1 {
-		n.add("%s is given more than once; the last one counts", id)
-		o.set(id, quote(item.Name))
+	for _, key := range slices.Compact([]string{id, "name", "inputSchema"}) {
+		if o.count(key) > 1 {
+			n.add("%s is given more than once; the last one counts", key)
+			o.set(key, o.get(key))
+		}
 	}
 	if (r.kind == Resources || r.kind == Templates) && text(o.get("name")) == "" {
 		n.add("has no name; its URI is used")

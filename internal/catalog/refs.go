@@ -15,6 +15,7 @@ type refs struct {
 	ids     bool               // a reference by $id is found, too
 	anchors map[string][]byte  // by name; nil before the first reference
 	byID    map[string][]byte  // by $id
+	copies  map[string]int     // how many schemas have a $id
 	known   map[string]verdict // by reference
 	aside   map[string]bool    // references out of the places of schemas
 }
@@ -188,12 +189,24 @@ func point(raw []byte, pointer string) []byte {
 	return raw
 }
 
+// byName tells whether references may need the names of schemas.
+func (r *refs) byName() bool {
+	r.index()
+	return len(r.byID) > 0
+}
+
+// twice tells whether several schemas have this $id.
+func (r *refs) twice(id string) bool {
+	r.index()
+	return r.copies[id] > 1
+}
+
 // index finds the names of all schemas, once.
 func (r *refs) index() {
 	if r.anchors != nil {
 		return
 	}
-	r.anchors, r.byID = map[string][]byte{}, map[string][]byte{}
+	r.anchors, r.byID, r.copies = map[string][]byte{}, map[string][]byte{}, map[string]int{}
 	if bytes.Contains(r.root, []byte(`nchor"`)) || r.ids && bytes.Contains(r.root, []byte(`$id"`)) {
 		r.names(r.root, 0)
 	}
@@ -211,6 +224,7 @@ func (r *refs) names(raw []byte, depth int) {
 		case identity:
 			if r.ids {
 				r.byID[text(m.value)] = raw
+				r.copies[text(m.value)]++
 			}
 		default:
 			for _, sub := range k.schemas(m.value) {

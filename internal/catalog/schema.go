@@ -18,6 +18,14 @@ type schema struct {
 	broken   string // the first thing that was not right, beside nulls
 	loosened int    // how often something was taken away that may have refused values
 	refs     *refs  // nil if there are no references
+	tuples   bool   // the schema is of a draft in which items may be a list
+}
+
+// begin looks at what holds for the whole schema.
+func (s *schema) begin(root *object, ids bool) {
+	s.refs = newRefs(root.raw, ids)
+	named := text(root.get("$schema"))
+	s.tuples = slices.Contains(dialects[2:], named)
 }
 
 // fix notes something that is not right.
@@ -74,7 +82,10 @@ func (s *schema) input(raw []byte) (mended []byte, reason string) {
 		s.fix("inputSchema is too large or too deep to be checked; any object is taken")
 		return anyObject, ""
 	}
-	s.refs = newRefs(o.raw, true)
+	s.begin(&o, true)
+	if s.refs == nil || !s.refs.byName() {
+		s.anonymous(&o, "inputSchema")
+	}
 	s.mend(&o, "inputSchema")
 	s.complete(&o, "inputSchema", true)
 	if mended = o.bytes(); s.safe(mended) {
@@ -82,6 +93,15 @@ func (s *schema) input(raw []byte) (mended []byte, reason string) {
 	}
 	s.fix("inputSchema cannot be taken apart; any object is taken")
 	return anyObject, ""
+}
+
+// anonymous removes the name of the whole schema, which no reference needs:
+// compilers take schemas of one name, of whatever server, for the same.
+func (s *schema) anonymous(o *object, where string) {
+	if kindOf(o.get("$id")) == '"' {
+		s.notes.add("%s.$id removed", where)
+		o.remove("$id")
+	}
 }
 
 // safe tells whether a schema from which something was taken away still takes
@@ -94,7 +114,8 @@ func (s *schema) safe(mended []byte) bool {
 		return false
 	}
 	o, _ := parseObject(mended)
-	again := schema{notes: &notes{}, refs: newRefs(mended, true)}
+	again := schema{notes: &notes{}}
+	again.begin(&o, true)
 	again.mend(&o, "")
 	return again.loosened == 0
 }
@@ -148,21 +169,23 @@ func (s *schema) checkOutput(raw []byte) (mended []byte, reason string) {
 		return nil, "it does not say that results are of type \"object\""
 	}
 	s.output = true
-	s.refs = newRefs(o.raw, false)
-	if id := o.get("$id"); kindOf(id) == '"' { // compilers mix up schemas of one name
-		s.notes.add("outputSchema.$id removed")
-		o.remove("$id")
-	}
+	s.begin(&o, false)
+	s.anonymous(&o, "outputSchema")
 	s.mend(&o, "outputSchema")
 	return o.bytes(), s.broken
 }
 
 // mend mends one schema and all in it.
 func (s *schema) mend(o *object, where string) {
+	s.once(o, where)
 	for _, m := range o.members {
 		k := keywords[m.key]
-		if k == free || s.loosened > 0 && o.find(m.key) < 0 {
+		if k == free {
+			s.mendUnknown(o, m, where)
 			continue
+		}
+		if s.loosened > 0 && o.find(m.key) < 0 {
+			continue // taken away with another one
 		}
 		at := where + "." + m.key
 		if kindOf(m.value) == 'n' && k.optional() {
@@ -189,21 +212,48 @@ func (s *schema) mend(o *object, where string) {
 		case noKeyword:
 			s.notes.add("%s means nothing; removed", at)
 			o.remove(m.key)
-		case nullability:
-			s.mendNullable(o, at)
-		case identity:
-			if s.output {
-				s.fix("%s is not supported below the root", at)
-			}
-			fallthrough
+		case nullability: // when it is known what becomes of the type
 		default:
-			if wrong := k.wrong(m.value); wrong != "" {
+			if wrong := s.wrong(k, m.value); wrong != "" {
 				s.loosen("%s %s", at, wrong)
 				o.remove(m.key)
+			} else if k == valueList {
+				s.unique(o, m, at)
 			}
 		}
 	}
+	if o.find("nullable") >= 0 {
+		s.mendNullable(o, where+".nullable")
+	}
 	s.complete(o, where, false)
+}
+
+// wrong is keywordKind.wrong with what is known of the whole schema.
+func (s *schema) wrong(k keywordKind, raw []byte) string {
+	wrong := k.wrong(raw)
+	switch {
+	case wrong != "" || k != identity:
+		return wrong
+	case s.output:
+		return "is not supported below the root"
+	case s.refs != nil && s.refs.twice(text(raw)):
+		return "is the name of several schemas"
+	default:
+		return ""
+	}
+}
+
+// once leaves the last of keywords that are given more than once.
+func (s *schema) once(o *object, where string) {
+	again := func(i int, m member) bool { return keywords[m.key] != free && o.find(m.key) != i }
+	for i, m := range o.members {
+		if again(i, m) {
+			s.notes.add("%s.%s is given more than once; the last one counts", where, m.key)
+			o.set(m.key, o.get(m.key))
+			s.once(o, where)
+			return
+		}
+	}
 }
 
 // wrongReference says what is wrong with the value of $ref. What a reference
@@ -220,7 +270,7 @@ func (s *schema) wrongReference(raw []byte) string {
 		return wrong
 	}
 	if target := s.refs.unchecked(ref); target != nil {
-		aside := schema{notes: &notes{}, output: s.output, refs: s.refs}
+		aside := schema{notes: &notes{}, output: s.output, refs: s.refs, tuples: s.tuples}
 		if aside.one(target, ref); aside.broken != "" {
 			s.refs.known[ref] = verdict{wrong: "leads to " + aside.broken}
 		}
@@ -354,7 +404,7 @@ var objectFor = map[byte]string{'t': `{}`, 'f': `{"not":{}}`}
 // mendList mends the schemas of a list, such as anyOf.
 func (s *schema) mendList(o *object, m member, at string) {
 	all, ok := elements(m.value)
-	if !ok || len(all) == 0 && m.key != "items" {
+	if !ok || len(all) == 0 {
 		s.loosen("%s is not a list of schemas", at)
 		o.remove(m.key)
 		return
@@ -376,7 +426,7 @@ func (s *schema) mendList(o *object, m member, at string) {
 // mendOne mends the schema that is the value of a keyword.
 func (s *schema) mendOne(o *object, m member, at string, k keywordKind) {
 	if k == itemsValue && kindOf(m.value) == '[' {
-		s.mendList(o, m, at)
+		s.mendTuple(o, m, at)
 		return
 	}
 	before := s.loosened
@@ -389,24 +439,74 @@ func (s *schema) mendOne(o *object, m member, at string, k keywordKind) {
 	}
 }
 
+// mendTuple mends items that are a list, which they can be in old drafts alone:
+// since 2020-12 the list is called prefixItems.
+func (s *schema) mendTuple(o *object, m member, at string) {
+	all, _ := elements(m.value)
+	if s.tuples && len(all) > 0 {
+		s.mendList(o, m, at)
+		return
+	}
+	s.fix("%s is a list", at)
+	o.remove("items")
+	if len(all) > 0 && o.get("prefixItems") == nil {
+		m = newMember("prefixItems", m.value)
+		o.set(m.key, m.value)
+		s.mendList(o, m, at)
+	}
+}
+
+// mendUnknown removes a member that is no keyword if it has names of schemas in
+// it: compilers look for these everywhere.
+func (s *schema) mendUnknown(o *object, m member, where string) {
+	if kindOf(m.value) == '{' && m.key != "default" && m.key != "const" &&
+		(bytes.Contains(m.value, []byte(`$id"`)) || bytes.Contains(m.value, []byte(`nchor"`))) {
+		s.notes.add("%s.%s has $id or $anchor in it, and is no keyword; removed", where, m.key)
+		o.remove(m.key)
+	}
+}
+
 // mendNames removes names that a list has more than once.
 func (s *schema) mendNames(o *object, m member, at string) {
-	all, ok := elements(m.value)
-	if !ok || slices.ContainsFunc(all, func(e []byte) bool { return kindOf(e) != '"' }) {
+	if !isTexts(m.value) {
 		s.loosen("%s is not a list of names", at)
 		o.remove(m.key)
 		return
 	}
-	once := all[:0]
-	for _, e := range all {
-		if !slices.ContainsFunc(once, func(o []byte) bool { return bytes.Equal(o, e) }) {
-			once = append(once, e)
+	s.unique(o, m, at)
+}
+
+// unique removes values that a list has more than once.
+func (s *schema) unique(o *object, m member, at string) {
+	all, _ := elements(m.value)
+	if !anyTwice(all) {
+		return
+	}
+	n := len(all)
+	seen := make(map[string]bool, n)
+	all = slices.DeleteFunc(all, func(e []byte) bool {
+		twice := seen[string(e)]
+		seen[string(e)] = true
+		return twice
+	})
+	if len(seen) == n {
+		return
+	}
+	s.notes.add("%s has some more than once", at)
+	o.set(m.key, array(all))
+}
+
+// anyTwice needs no memory for short lists, which nearly all are.
+func anyTwice(all [][]byte) bool {
+	if len(all) > 32 {
+		return true // perhaps
+	}
+	for i, e := range all {
+		if slices.ContainsFunc(all[:i], func(o []byte) bool { return bytes.Equal(o, e) }) {
+			return true
 		}
 	}
-	if len(once) < len(all) {
-		s.notes.add("%s names some more than once", at)
-		o.set(m.key, array(once))
-	}
+	return false
 }
 
 // one mends one schema in another. ok is false if it can stay as it is.

@@ -55,6 +55,14 @@ var shapes = func() [len(Kinds)]shape {
 // mend removes optional members that are null, which is as good as absent, or
 // of a type that strict clients refuse.
 func (s shape) mend(o *object, where string, n *notes) {
+	for i, m := range o.members {
+		if _, known := s[m.key]; known && o.find(m.key) > i {
+			n.add("%s%s is given more than once; the last one counts", where, m.key)
+			o.set(m.key, o.get(m.key))
+			s.mend(o, where, n)
+			return
+		}
+	}
 	for _, m := range o.members {
 		w, known := s[m.key]
 		if !known {

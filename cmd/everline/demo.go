@@ -75,7 +75,7 @@ func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) (err error
 	}
 	defer endAdmin()
 	fmt.Fprintf(a.err, "A gateway at %s with two built-in servers.\nOne of them is killed or restarted every %s while clients call both.\n"+
-		"Watch from another terminal:\n  everline top --state-dir %s\n\n", d.URL(), opts.Every, d.StateDir())
+		"Watch from another terminal:\n  %s top --state-dir %s\n\n", d.URL(), opts.Every, show.Program, d.StateDir())
 	report, err := d.Run(ctx)
 	if err == nil {
 		err = a.demoReport(report)
@@ -128,12 +128,27 @@ func (a *app) demoLine(r demo.Report) {
 	if !isTerminal(a.err) {
 		return
 	}
-	line := fmt.Sprintf("%3.0f s  %d kills  %d calls, %d failed, %d twice  %d lists, %d short  back in %.0f ms",
-		r.Seconds, r.Restarts, r.Calls, r.Failed, r.ExecutedTwice, r.Lists, r.ShortLists, r.RecoveryMsP50)
-	if width := terminalWidth(a.err); width > 0 {
-		line = show.Cut(line, width-1) // a line that breaks could not be overwritten
+	fmt.Fprintf(a.live(), "\r%s\x1b[K", demoText(r, terminalWidth(a.err)))
+}
+
+// demoText is what the clients have seen, in less than width columns, because a
+// line that breaks could not be overwritten; 0 means any. Where there is no room
+// for all, what matters most stays.
+func demoText(r demo.Report, width int) string {
+	back := fmt.Sprintf("back in %.0f ms", r.RecoveryMsP50)
+	calls := fmt.Sprintf("%d calls, %d failed", r.Calls, r.Failed)
+	kills := fmt.Sprintf("%3.0f s  %d kills", r.Seconds, r.Restarts)
+	for _, text := range []string{
+		fmt.Sprintf("%s  %s, %d twice  %d lists, %d short  %s", kills, calls, r.ExecutedTwice, r.Lists, r.ShortLists, back),
+		fmt.Sprintf("%s  %s, %d twice  %d short lists  %s", kills, calls, r.ExecutedTwice, r.ShortLists, back),
+		kills + "  " + calls + "  " + back,
+		calls + "  " + back,
+	} {
+		if width <= 0 || show.Width(text) < width {
+			return text
+		}
 	}
-	fmt.Fprintf(a.live(), "\r%s\x1b[K", line)
+	return show.Cut(calls, width-1)
 }
 
 func (a *app) demoReport(r demo.Report) error {

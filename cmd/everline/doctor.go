@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/doctor"
+	"github.com/everline/everline/internal/show"
 )
 
 type doctorFlags struct {
@@ -122,7 +123,7 @@ func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
 			case "jsonl":
 				_ = writeLine(a.out, f) // a failure is told at the end
 			default:
-				fmt.Fprint(a.out, findingText(f, colour))
+				fmt.Fprint(a.out, findingText(f, colour, terminalWidth(a.out)))
 			}
 		})
 	})
@@ -142,17 +143,22 @@ var verdicts = map[doctor.Verdict]look{
 	doctor.OK: {"\u2713", "32"}, doctor.Warn: {"!", "33"}, doctor.Fail: {"\u2717", "31"},
 }
 
-func findingText(f doctor.Finding, colour bool) string {
+// findingText is a finding in lines of width columns; 0 means any. What there is
+// to type stays in one piece.
+func findingText(f doctor.Finding, colour bool, width int) string {
 	l := verdicts[f.Verdict]
 	about := f.Check
 	if f.Server != "" {
 		about = shownName(f.Server) + ": " + f.Check
 	}
-	line := paint(l.symbol, l.colour, colour) + " " + printable(about) + ": " + printable(strings.TrimSpace(f.Text))
+	text := printable(about) + ": " + printable(strings.TrimSpace(f.Text))
 	if f.TookMS > 0 {
-		line += fmt.Sprintf(" (%d ms)", f.TookMS)
+		text += fmt.Sprintf(" (%d ms)", f.TookMS)
 	}
-	line += "\n"
+	if width > 0 {
+		text = strings.Join(show.Wrap(text, max(width-4, 20)), "\n    ")
+	}
+	line := paint(l.symbol, l.colour, colour) + " " + text + "\n"
 	if f.Verdict != doctor.OK && f.Remedy != "" {
 		line += "    " + advice(f.Remedy) + "\n"
 	}

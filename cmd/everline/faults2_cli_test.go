@@ -16,6 +16,9 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/demo"
+	"github.com/everline/everline/internal/doctor"
+	"github.com/everline/everline/internal/show"
 )
 
 // denied VAR CHALLENGE serves nothing but 401 with the challenge until the
@@ -121,6 +124,41 @@ func TestFaultS12(t *testing.T) {
 func TestFaultS14(t *testing.T) { tell(t, "s14") }
 
 func TestFaultU15(t *testing.T) { tell(t, "u15") }
+
+// TestFaultU18 is a terminal of 80 columns, and a program that is not on PATH.
+func TestFaultU18(t *testing.T) {
+	r := demo.Report{Seconds: 120, Restarts: 80, Calls: 123_456, Lists: 12_345, RecoveryMsP50: 1234}
+	for width := 30; width <= 200; width++ {
+		got := demoText(r, width)
+		if show.Width(got) >= width || !strings.Contains(got, "123456 calls, 0 failed") || width >= 60 && !strings.HasSuffix(got, "back in 1234 ms") {
+			t.Errorf("in %d columns: %q", width, got)
+		}
+	}
+	long := doctor.Finding{Check: "server", Server: "a", Verdict: doctor.Fail, Text: strings.Repeat("it does not answer ", 20), Remedy: "everline logs a"}
+	for line := range strings.Lines(findingText(long, false, 80)) {
+		if show.Width(strings.TrimRight(line, "\n")) > 80 {
+			t.Errorf("the doctor writes %q", line)
+		}
+	}
+	was := show.Program
+	defer func() { show.Program = was }()
+	show.Program = "go run ./cmd/everline"
+	for remedy, want := range map[string]string{
+		"everline logs a":                    "try: go run ./cmd/everline logs a",
+		"run: everline enable a":             "run: go run ./cmd/everline enable a",
+		"look at it, then: everline trust x": "try: look at it, then: go run ./cmd/everline trust x",
+		"everline import, or everline add":   "try: go run ./cmd/everline import, or go run ./cmd/everline add",
+		"let everline write there":           "try: let everline write there",
+		"did you mean everline.json?":        "did you mean everline.json?",
+	} {
+		if got := advice(remedy); got != want {
+			t.Errorf("%s: %q, want %q", remedy, got, want)
+		}
+	}
+	if !isBuiltToRun("/tmp/go-build123/b001/exe/everline") || isBuiltToRun("/home/go-builder/bin/everline") || isBuiltToRun("/usr/bin/everline") {
+		t.Error("what go run has built is not told from what is installed")
+	}
+}
 
 func TestFaultU19(t *testing.T) { tell(t, "u19") }
 

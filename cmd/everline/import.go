@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/show"
 )
 
 // places are the files of clients that may be on this machine.
@@ -216,7 +217,7 @@ func (a *app) printFound(all []found) error {
 		}
 		fmt.Fprintf(a.out, "%s  %s  %s%s\n", pad(printable(f.Server), name), pad(f.Client, client), f.File, note)
 	}
-	fmt.Fprintln(a.out, "copy them: everline import --to everline.json")
+	fmt.Fprintln(a.out, show.AsStarted("copy them: everline import --to everline.json"))
 	return nil
 }
 

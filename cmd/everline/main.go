@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
 )
 
 // The exit codes, which scripts may rely on.
@@ -30,6 +31,7 @@ const (
 
 func main() {
 	everline.RunShim()
+	show.Program = startedAs(os.Args[0])
 	os.Exit(run())
 }
 

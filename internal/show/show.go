@@ -4,6 +4,7 @@ package show
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -62,9 +63,24 @@ func Line(s string) string {
 	return Printable(strings.Join(strings.Fields(s), " "))
 }
 
+// Program is how the user starts everline, for what there is to type. Whoever
+// sets it does so before anything is shown.
+var Program = "everline"
+
+var typed = regexp.MustCompile(`(^|: |, or )everline `)
+
+// AsStarted puts Program in the place of everline's name in a command to type.
+func AsStarted(text string) string {
+	if Program == "everline" {
+		return text
+	}
+	return typed.ReplaceAllStringFunc(text, func(m string) string { return strings.TrimSuffix(m, "everline ") + Program + " " })
+}
+
 // Advice words a remedy, which may be a command, a sentence, or say itself
 // that it is to be run.
 func Advice(remedy string) string {
+	remedy = AsStarted(remedy)
 	if strings.HasPrefix(remedy, "run: ") || strings.HasPrefix(remedy, "did you mean ") {
 		return Printable(remedy)
 	}

@@ -119,11 +119,11 @@ var table = []mutant{
 	},
 	{
 		"the predecessor is not ended", "rules.go",
-		"t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}", "t.s.Trying = 0",
+		"t.s.Trying, t.s.Brought = 0, false\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}", "t.s.Trying, t.s.Brought = 0, false",
 	},
 	{
 		"the predecessor is cut off", "rules.go",
-		"t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)", "t.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(false)",
+		"t.s.Trying, t.s.Brought = 0, false\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)", "t.s.Trying, t.s.Brought = 0, false\n\tif t.s.Serving != 0 {\n\t\tt.detach(false)",
 	},
 	{
 		"a handshake resets the attempts", "rules.go",
@@ -131,7 +131,7 @@ var table = []mutant{
 	},
 	{
 		"a failed successor ends the old life", "rules.go",
-		"func (t *turn) failed(e end) {\n\tt.s.Trying = 0\n", "func (t *turn) failed(e end) {\n\tt.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}\n",
+		"func (t *turn) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n", "func (t *turn) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}\n",
 	},
 	{
 		"a failed successor is forgotten", "rules.go",

@@ -1,7 +1,7 @@
 # Every target is one command that can be typed by hand.
 GO ?= go
 
-.PHONY: all build test race lint fuzz bench growth soak outages golden conformance interop mutants history parking crossing kill edits check stress sessions newcomer
+.PHONY: all build test race lint fuzz bench growth soak outages golden conformance interop check long newcomer
 
 all: build
 
@@ -41,29 +41,8 @@ conformance:    ## the official suite against everline
 interop:        ## real npm servers and clients through everline
 	./scripts/interop.sh
 
-stress:         ## a minute of lost sessions under load (STRESS=1m)
-	./scripts/stress.sh
-
-mutants:        ## plant bugs in the lifecycle core and see the tests fail
-	$(GO) run ./internal/lifecycle/mutants
-
-history:        ## 200 rounds of random faults, every call history checked (ROUNDS, SEED)
-	./scripts/history.sh
-
-parking:        ## the decision to wait for a server, over 100,000 schedules (CHECKS)
-	./scripts/parking.sh
-
-crossing:       ## 10,000 calls of many clients at once over restarts, checked by content (CALLS)
-	./scripts/crossing.sh
-
-kill:           ## kill -9 of everline and of random processes below it, 200 rounds each (ROUNDS)
-	./scripts/kill.sh
-
-edits:          ## 1,000 random changes of the configuration under load (EDITS, SEED)
-	./scripts/edits.sh
-
-sessions:       ## 10,000 sessions and 4,000 streams of clients, and the memory that they cost (SESSIONS)
-	./scripts/sessions.sh
+long:           ## a proof that takes minutes: NAME=crossing, edits, history, kill, mutants, parking, sessions or stress
+	./scripts/long.sh "$(NAME)"
 
 newcomer:       ## from a fresh clone to a call through a linked client, timed (FRESH=1)
 	./scripts/newcomer.sh

@@ -71,6 +71,7 @@ var mayImport = map[string][]string{
 	// The scripted servers and the built-in servers of the demo: peers of
 	// everline on the wire, and no part of a request's path.
 	"internal/mcptest": {"internal/wire"},
+	"internal/systest": {},
 	"internal/demo":    {".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
 

@@ -28,7 +28,7 @@ import (
 )
 
 // killRounds is how often something is killed: a few times in every test run,
-// and EVERLINE_KILL_ROUNDS times in "make kill", which also holds everline to
+// and EVERLINE_KILL_ROUNDS times in "make long NAME=kill", which also holds everline to
 // killList.
 func killRounds(t *testing.T) (rounds int, strict bool) {
 	text := os.Getenv("EVERLINE_KILL_ROUNDS")

@@ -20,7 +20,7 @@ import (
 )
 
 // sessionCount is how many idle sessions are opened: a few in every test run,
-// and EVERLINE_SESSIONS of them in "make sessions", which also holds everline
+// and EVERLINE_SESSIONS of them in "make long NAME=sessions", which also holds everline
 // to the numbers below.
 func sessionCount(t *testing.T) (n int, strict bool) {
 	text := os.Getenv("EVERLINE_SESSIONS")

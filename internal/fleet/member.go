@@ -29,6 +29,7 @@ type member struct {
 type memory struct {
 	saying chan struct{} // one slot: held while the server is told of the log level
 	era    atomic.Pointer[slot.Era]
+	late   atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
 	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
 	lack   atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
 	told   atomic.Uint64          // the newest life that was told of the clients' wishes
@@ -51,7 +52,7 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 	m := &member{name: s.Name, spec: s, memory: &memory{saying: make(chan struct{}, 1)}}
 	saved := f.load(s)
 	var era slot.Era
-	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil {
+	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Answered {
 		m.era.Store(&era)
 	}
 	var after <-chan struct{}
@@ -110,6 +111,8 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 			return nil, context.Cause(ctx)
 		}
 		h.Spawned = func(pid int) { f.spawned(m.key(), pid) }
+		heard := m.late.Load()
+		h.Modern = func() { m.late.Store(gen) }
 		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.seat(), uri, params) }
 		h.Log = func(params []byte) {
 			if f.opts.Log != nil {
@@ -126,6 +129,7 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		if err == nil {
 			era := up.Info().Era // at once: the next life may be due in a moment
 			m.era.Store(&era)
+			m.late.CompareAndSwap(heard, 0) // what was learned from an older generation has been tried
 			f.introduce(ctx, m, up)
 		}
 		return up, err
@@ -140,6 +144,8 @@ func (m *member) known() slot.Era {
 	switch {
 	case e == nil:
 		return slot.Era{}
+	case m.late.Load() != 0:
+		return slot.Era{Modern: true}
 	case m.doubt.Load():
 		return slot.Era{Modern: e.Modern} // no more than how long its silence means nothing
 	default:

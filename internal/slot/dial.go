@@ -48,6 +48,7 @@ func NewDial(name, version string, spares *Spares, era func() Era) Dial {
 			Updated: h.Updated,
 			Log:     h.Log,
 			Stderr:  h.Stderr,
+			Modern:  h.Modern,
 			Spawned: h.Spawned,
 			Linked:  h.Linked,
 			Spares:  spares,

@@ -85,10 +85,10 @@ func TestFaultA7RandomBalancerUnderLoad(t *testing.T) {
 				})
 			}
 			callers.Wait()
+			synctest.Wait() // no start and no view is on its way any more
 			if n := most(srv.dials, time.Minute); n > 70 {
 				t.Errorf("seed %d: %d starts within a minute", seed, n)
 			}
-			synctest.Wait() // no view is on its way any more
 			told := slices.ContainsFunc(b.views, func(v *View) bool { return v.Cause != nil && v.Cause.Remedy == affinity })
 			if !told {
 				t.Errorf("seed %d: nobody was told what is wrong", seed)

@@ -45,6 +45,7 @@ type Hooks struct {
 	Updated func(uri string, params []byte) // left nil by the slot, for whoever wraps the Dial
 	Log     func(params []byte)             // likewise
 	Stderr  func(line string)
+	Modern  func()                 // likewise; the server has turned out to be modern after it was taken for a legacy one
 	Spawned func(pid int)          // left nil by the slot; a process of this life has been started
 	Linked  func(info func() Link) // a link is open; info describes it as it is when it is called
 

@@ -79,7 +79,7 @@ func (u *Upstream) discover(ctx context.Context) finding {
 	for range 2 {
 		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
 		began := time.Now()
-		msg, f := u.ask(ctx, methodDiscover, append(member([]byte{'{'}, "_meta", selfMeta()), '}'))
+		msg, f := u.askProbe(ctx, append(member([]byte{'{'}, "_meta", selfMeta()), '}'))
 		u.phases.answer(PhaseEra, began, f)
 		switch {
 		case f != nil:
@@ -102,6 +102,55 @@ func (u *Upstream) discover(ctx context.Context) finding {
 		}
 	}
 	return finding{verdict: isModern, fault: u.noVersion(methodDiscover, modernVersions)}
+}
+
+// askProbe asks server/discover until ctx ends. On a pipe the request stays
+// open beyond that, as silence is no verdict: a modern server that was slow to
+// start answers late, and that is told to whoever starts the next generation.
+func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *fault.Fault) {
+	if u.era.Transport == transport.HTTP || u.era.Transport == transport.SSE {
+		return u.ask(ctx, methodDiscover, params)
+	}
+	req, f := u.encode(&Call{Method: methodDiscover, Params: params}, u.ids.Add(1))
+	if f != nil {
+		return wire.Message{}, f
+	}
+	type reply struct {
+		msg wire.Message
+		err error
+	}
+	open, cancel := context.WithCancel(u.life)
+	conn, answered := u.link.conn, make(chan reply, 1)
+	if !u.spawn(func() { // ends with the answer, the link, the upstream, or endProbe
+		defer cancel()
+		msg, err := conn.Call(open, req)
+		if answered <- (reply{msg, err}); err == nil && ctx.Err() != nil && saysModern(&msg) && u.opts.Modern != nil {
+			u.opts.Modern()
+		}
+	}) {
+		cancel()
+		return wire.Message{}, u.blame(methodDiscover, fault.New(fault.Closed, methodDiscover, "the start was given up"))
+	}
+	select {
+	case r := <-answered:
+		if r.err != nil {
+			return wire.Message{}, u.blame(methodDiscover, r.err)
+		}
+		u.hear()
+		return r.msg, nil
+	case <-ctx.Done():
+		u.endProbe = cancel
+		return wire.Message{}, u.blame(methodDiscover, ctx.Err())
+	}
+}
+
+// saysModern tells whether an answer to the probe is that of a modern server.
+func saysModern(msg *wire.Message) bool {
+	if msg.Error != nil {
+		code, _, _ := wire.StrictError(msg.Error)
+		return modernCode(code)
+	}
+	return newest(modernVersions, texts(wire.Get(msg.Result, "supportedVersions"))) != ""
 }
 
 // unsupported decides about a server that refused the modern version. One
@@ -147,6 +196,7 @@ func (u *Upstream) greet(result, serverInfo []byte) {
 
 func (u *Upstream) agree(version string, modern bool) {
 	u.era.Version, u.era.Modern = version, modern
+	u.era.Answered = u.era.Answered || modern
 	u.link.conn.Agree(version, modern)
 }
 

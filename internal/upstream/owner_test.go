@@ -347,6 +347,7 @@ func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
 			t.Fatalf("ann was asked %v", ann.asked)
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if len(ann.asked) != 2 || ann.ended != 1 || len(s.Answers()) != 0 {
 			t.Errorf("ann was asked %v, of which %d ended, and the server was told %s", ann.asked, ann.ended, s.Answers())
 		}

@@ -21,6 +21,10 @@ const (
 	// knownSilence is the same for a server that was modern in an earlier life,
 	// over any transport.
 	knownSilence = 10 * time.Second
+	// lateProbe is how long a pipe's probe that was not answered in time stays
+	// open once the handshake is over. A server reads in order: it has the
+	// probe, then, and answers soon if it ever does.
+	lateProbe = 5 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
 	abandonTimeout = 5 * time.Second
 	// sessionWait is how long the answer to initialize is waited for when the
@@ -41,6 +45,9 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 	if f := u.connect(ctx); f != nil {
 		u.abandon()
 		return nil, u.blame("start", f)
+	}
+	if u.endProbe != nil {
+		time.AfterFunc(lateProbe, u.endProbe) // of no effect if the upstream has ended before
 	}
 	method := "ping"
 	if u.era.Modern {
@@ -108,6 +115,7 @@ func (u *Upstream) retrace(ctx context.Context, e Era) *fault.Fault {
 		return f
 	}
 	if !e.Modern {
+		u.era.Answered = e.Answered
 		return u.legacy(ctx, e.Version)
 	}
 	found := u.probeFor(ctx, knownSilence)
@@ -225,6 +233,7 @@ func (u *Upstream) probeFor(ctx context.Context, d time.Duration) finding {
 func (u *Upstream) settle(ctx context.Context, found finding) *fault.Fault {
 	switch {
 	case found.verdict == legacyOffered:
+		u.era.Answered = true
 		return u.legacy(ctx, found.version)
 	case found.verdict == notModern && found.fault == nil:
 		return errNotModern()
@@ -236,6 +245,7 @@ func (u *Upstream) settle(ctx context.Context, found finding) *fault.Fault {
 // refuses and the probe was not answered, it is asked again: it may have been
 // slow to start.
 func (u *Upstream) legacyAfter(ctx context.Context, found finding) *fault.Fault {
+	u.era.Answered = !found.silent()
 	f := u.legacy(ctx, "")
 	if f == nil || f.Kind != fault.RPC {
 		return f
@@ -255,6 +265,7 @@ func (u *Upstream) openLegacy(ctx context.Context, k transport.Kind) *fault.Faul
 	if f := u.dial(ctx, k); f != nil {
 		return f
 	}
+	u.era.Answered = true // by the end of its process, or by the refusal of a URL
 	return u.legacy(ctx, "")
 }
 

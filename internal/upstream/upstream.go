@@ -28,6 +28,7 @@ type Options struct {
 	Updated func(uri string, params []byte) // notifications/resources/updated
 	Log     func(params []byte)             // notifications/message, the whole params
 	Stderr  func(line string)
+	Modern  func()                 // the probe was answered after the handshake went on without it: the next generation may be modern
 	Spawned func(pid int)          // a process was started; a handshake may use up two
 	Linked  func(info func() Link) // a link is open, likewise; info describes it as it is when it is called
 
@@ -72,6 +73,9 @@ type Era struct {
 	Transport transport.Kind
 	Version   string // the protocol version; "" if unknown
 	Modern    bool   // without a version: it was once
+	// Answered: the server has said so itself. A legacy era without it rests on
+	// silence, which is no verdict: it is not to be kept.
+	Answered bool
 }
 
 // A Call is one request to the server. Params are the client's; where they
@@ -155,6 +159,8 @@ type Upstream struct {
 	mute    atomic.Bool // requests of the server cannot be answered: modern Streamable HTTP
 
 	work sync.WaitGroup // what spawn started
+
+	endProbe context.CancelFunc // gives up a probe that was not answered in time; nil if there is none. The start's alone
 
 	// mu guards what follows. Nothing waits while it is held, no callback is
 	// called, and no other lock is taken.

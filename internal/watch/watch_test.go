@@ -70,16 +70,20 @@ func TestFaultS21OneWatchForAll(t *testing.T) {
 			})
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		n := len(w.looks)
 		if n < 100 || n > 200 {
 			t.Errorf("%d looks in ten seconds", n)
 		}
-		w.set(true)
+		mu.Lock()
 		opened = time.Now()
+		mu.Unlock()
+		w.set(true)
 		slots.Wait()
 		if late := slices.Max(heard); len(heard) != 100 || late > 150*time.Millisecond {
 			t.Errorf("%d heard of it, the last after %s", len(heard), late)
 		}
+		synctest.Wait()
 		if w.wrote {
 			t.Error("something was sent")
 		}
@@ -100,6 +104,7 @@ func TestFaultS21SlowerLater(t *testing.T) {
 		if p.Wait(ctx, Address{"tcp", "127.0.0.1:9"}, time.Now().Add(30*time.Second)) {
 			t.Error("it is not back")
 		}
+		synctest.Wait()
 		early := slices.IndexFunc(w.looks, func(at time.Time) bool { return at.Sub(w.looks[0]) > 30*time.Second })
 		if late := len(w.looks) - early; early < 300 || late < 100 || late > 200 {
 			t.Errorf("%d looks in the first 30 s, %d in the 100 s after that", early, late)

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -343,8 +344,11 @@ func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
 		synctest.Wait()
 		s.SendAll(question)
 		synctest.Wait()
-		if len(ann.asked) != 1 {
-			t.Fatalf("ann was asked %v", ann.asked)
+		ann.mu.Lock()
+		asked := slices.Clone(ann.asked)
+		ann.mu.Unlock()
+		if len(asked) != 1 {
+			t.Fatalf("ann was asked %v", asked)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

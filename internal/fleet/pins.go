@@ -312,6 +312,7 @@ func (f *Fleet) approve(ctx context.Context, r *roster, server, tool string) (in
 	}
 	r.pins.saved = lock
 	r.pins.set(lock)
+	f.problems.solve(pinsKey) // whoever asks at once is not to be told of the file from before
 	return n, nil
 }
 

@@ -207,6 +207,7 @@ func TestFaultS3_LaterListings(t *testing.T) {
 	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
 	tools := ready(t, hub, "a", 0).Counts[0]
 	events := hub.Watch(within(t))
+	s.Await(t, "the stream that the news goes over", func() bool { return s.Listeners() == 1 })
 	s.On("tools/list", nan)
 	s.Notify("notifications/tools/list_changed", "{}")
 	for e := range events {

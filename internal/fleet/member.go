@@ -52,7 +52,7 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 	m := &member{name: s.Name, spec: s, memory: &memory{saying: make(chan struct{}, 1)}}
 	saved := f.load(s)
 	var era slot.Era
-	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Answered {
+	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
 		m.era.Store(&era)
 	}
 	var after <-chan struct{}
@@ -112,7 +112,13 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 		}
 		h.Spawned = func(pid int) { f.spawned(m.key(), pid) }
 		heard := m.late.Load()
-		h.Modern = func() { m.late.Store(gen) }
+		h.Modern = func() {
+			m.late.Store(gen)
+			if m.of == nil {
+				f.touched.add(m.name) // it is kept on disk
+				f.poke()
+			}
+		}
 		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.seat(), uri, params) }
 		h.Log = func(params []byte) {
 			if f.opts.Log != nil {
@@ -140,14 +146,24 @@ func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
 // one that failed with it finds the era anew: the server may be another one. If
 // that fails too, it was not the era, and the next goes by it again.
 func (m *member) known() slot.Era {
-	e := m.era.Load()
+	e := m.learned()
 	switch {
-	case e == nil:
-		return slot.Era{}
-	case m.late.Load() != 0:
-		return slot.Era{Modern: true}
 	case m.doubt.Load():
 		return slot.Era{Modern: e.Modern} // no more than how long its silence means nothing
+	default:
+		return e
+	}
+}
+
+// learned is what is known of the era, zero if nothing is. An answer that came
+// late counts more than what was agreed to without it.
+func (m *member) learned() slot.Era {
+	e := m.era.Load()
+	switch {
+	case m.late.Load() != 0 && (e == nil || !e.Modern):
+		return slot.Era{Modern: true}
+	case e == nil:
+		return slot.Era{}
 	default:
 		return *e
 	}

@@ -260,7 +260,7 @@ func (f *Fleet) saveOne(written map[string]kept, m *member) {
 	if v.CatalogOf == now.key {
 		now.Catalog = v.Catalog
 	}
-	if e := m.era.Load(); e != nil && e.Answered { // silence is no verdict: it is not kept
+	if e := m.learned(); e.Proven() { // silence is no verdict: it is not kept
 		now.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
 	}
 	if last := written[m.name]; now.same(last) || now.Catalog == nil && now.Gen == 0 {

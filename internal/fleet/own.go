@@ -157,8 +157,8 @@ func (f *Fleet) rested(o *own) {
 // the server, and publishes nothing.
 func (f *Fleet) newOwn(shared *member, of *Session) *member {
 	m := &member{name: shared.name, of: of, memory: &memory{saying: make(chan struct{}, 1)}}
-	if e := shared.era.Load(); e != nil {
-		m.era.Store(e)
+	if e := shared.learned(); e != (slot.Era{}) {
+		m.era.Store(&e)
 	}
 	m.digest.Store(shared.digest.Load())
 	m.spec = ownSpec(shared.spec)

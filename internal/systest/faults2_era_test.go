@@ -1,7 +1,6 @@
 package systest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,32 +8,36 @@ import (
 	"github.com/everline/everline/internal/mcptest"
 )
 
-// W4: a process of both eras that is slow to start is spoken to in the old era
-// once, and in the new one from the next generation on. What rested on silence
-// is not remembered over a restart of everline either.
+// W4: a process of both eras that is slow to start, and writes to stderr first,
+// is spoken to in the old era once, and in the new one from the next generation
+// on, be that after a reconnect or after a restart of everline.
 func TestFaultW4SlowStart(t *testing.T) {
-	slow := child(mcptest.Config{Era: mcptest.Dual, StartDelay: 2500 * time.Millisecond})
+	t.Parallel()
+	slow := child(mcptest.Config{Era: mcptest.Dual, StartDelay: 2500 * time.Millisecond, StderrBytes: 1 << 10})
 	state := t.TempDir()
 	cfg := servers{"a": slow}.config(t)
 	hub, err := everline.Open(within(t), cfg, everline.Options{StateDir: state})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := ready(t, hub, "a", 0); st.Era != "legacy" {
-		t.Errorf("the first generation is %s", st.Era)
+	first := ready(t, hub, "a", 0)
+	if first.Era != "legacy" {
+		t.Errorf("the first generation is %s", first.Era)
+	}
+	mustCall(t, hub, "echo", `{}`)
+	if err := hub.Reconnect(within(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if st := ready(t, hub, "a", first.Generation); st.Era != "modern" {
+		t.Errorf("after a late answer the next generation is %s", st.Era)
 	}
 	mustCall(t, hub, "echo", `{}`)
 	if err := hub.Close(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	hub = open(t, servers{"a": slow}, everline.Options{StateDir: state})
-	first := ready(t, hub, "a", 0) // silence again: nothing was kept
-	mustCall(t, hub, "echo", `{}`)
-	if err := hub.Reconnect(context.Background(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	if st := ready(t, hub, "a", first.Generation); st.Era != "modern" {
-		t.Errorf("after a late answer the next generation is %s", st.Era)
+	if st := ready(t, hub, "a", 0); st.Era != "modern" {
+		t.Errorf("after a restart it is %s", st.Era)
 	}
 	mustCall(t, hub, "echo", `{}`)
 }

@@ -120,28 +120,42 @@ func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *
 		err error
 	}
 	open, cancel := context.WithCancel(u.life)
-	conn, answered := u.link.conn, make(chan reply, 1)
-	if !u.spawn(func() { // ends with the answer, the link, the upstream, or endProbe
+	late := &lateProbe{giveUp: cancel, over: make(chan struct{})}
+	conn, inTime, tooLate := u.link.conn, make(chan reply), make(chan struct{})
+	if !u.spawn(func() { // ends with the answer, the link, the upstream, or giveUp
+		defer close(late.over)
 		defer cancel()
 		msg, err := conn.Call(open, req)
-		if answered <- (reply{msg, err}); err == nil && ctx.Err() != nil && saysModern(&msg) && u.opts.Modern != nil {
-			u.opts.Modern()
+		select {
+		case inTime <- reply{msg, err}:
+		case <-tooLate:
+			if late.modern = err == nil && saysModern(&msg); late.modern && u.opts.Modern != nil {
+				u.opts.Modern()
+			}
 		}
 	}) {
 		cancel()
 		return wire.Message{}, u.blame(methodDiscover, fault.New(fault.Closed, methodDiscover, "the start was given up"))
 	}
 	select {
-	case r := <-answered:
+	case r := <-inTime:
 		if r.err != nil {
 			return wire.Message{}, u.blame(methodDiscover, r.err)
 		}
 		u.hear()
 		return r.msg, nil
 	case <-ctx.Done():
-		u.endProbe = cancel
+		close(tooLate)
+		u.late = late
 		return wire.Message{}, u.blame(methodDiscover, ctx.Err())
 	}
+}
+
+// A lateProbe is a probe that was not answered in time and is still open.
+type lateProbe struct {
+	giveUp context.CancelFunc
+	over   chan struct{} // closed when it is not open any more
+	modern bool          // it was answered, by a modern server; valid then
 }
 
 // saysModern tells whether an answer to the probe is that of a modern server.

@@ -21,10 +21,10 @@ const (
 	// knownSilence is the same for a server that was modern in an earlier life,
 	// over any transport.
 	knownSilence = 10 * time.Second
-	// lateProbe is how long a pipe's probe that was not answered in time stays
+	// lateAnswer is how long a pipe's probe that was not answered in time stays
 	// open once the handshake is over. A server reads in order: it has the
 	// probe, then, and answers soon if it ever does.
-	lateProbe = 5 * time.Second
+	lateAnswer = 5 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
 	abandonTimeout = 5 * time.Second
 	// sessionWait is how long the answer to initialize is waited for when the
@@ -46,8 +46,8 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 		u.abandon()
 		return nil, u.blame("start", f)
 	}
-	if u.endProbe != nil {
-		time.AfterFunc(lateProbe, u.endProbe) // of no effect if the upstream has ended before
+	if u.late != nil {
+		time.AfterFunc(lateAnswer, u.late.giveUp) // of no effect if the upstream has ended before
 	}
 	method := "ping"
 	if u.era.Modern {
@@ -140,7 +140,7 @@ func refuted(f *fault.Fault) bool {
 
 // findStdio probes a child. Whatever is no modern answer, silence too, means
 // legacy; a child that ends on the probe, or once it has answered it, is
-// started again and not probed.
+// started again and not probed, unless that answer came late and was modern.
 func (u *Upstream) findStdio(ctx context.Context) *fault.Fault {
 	if f := u.dial(ctx, u.kind()); f != nil {
 		return f
@@ -160,7 +160,30 @@ func (u *Upstream) findStdio(ctx context.Context) *fault.Fault {
 		}
 	}
 	u.drop()
-	return u.openLegacy(ctx, u.kind())
+	if u.provedModern() {
+		return u.modernAfterAll(ctx)
+	}
+	f := u.openLegacy(ctx, u.kind())
+	u.era.Answered = !found.silent() // an end after a silence may have been any crash
+	return f
+}
+
+// provedModern tells whether a server whose link has been dropped had answered
+// the probe late, as a modern one.
+func (u *Upstream) provedModern() bool {
+	if u.late == nil {
+		return false
+	}
+	<-u.late.over // ends with the link
+	return u.late.modern
+}
+
+// modernAfterAll starts a modern server again that has ended on initialize.
+func (u *Upstream) modernAfterAll(ctx context.Context) *fault.Fault {
+	if f := u.dial(ctx, u.kind()); f != nil {
+		return f
+	}
+	return u.settle(ctx, u.probeFor(ctx, knownSilence))
 }
 
 // linkEnded tells whether the link has ended, in particular with its process.

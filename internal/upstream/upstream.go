@@ -78,6 +78,11 @@ type Era struct {
 	Answered bool
 }
 
+// Proven tells whether the server itself has shown its era, so that it may be
+// kept. Earlier versions kept eras without Answered: of those only a modern one
+// is sure to have been answered.
+func (e Era) Proven() bool { return e.Modern || e.Answered }
+
 // A Call is one request to the server. Params are the client's; where they
 // name a tool or prompt (params.name, or params.ref.name of a completion) the
 // upstream puts Name there if it differs.
@@ -160,7 +165,7 @@ type Upstream struct {
 
 	work sync.WaitGroup // what spawn started
 
-	endProbe context.CancelFunc // gives up a probe that was not answered in time; nil if there is none. The start's alone
+	late *lateProbe // a probe that was not answered in time; nil if there is none. The start's alone
 
 	// mu guards what follows. Nothing waits while it is held, no callback is
 	// called, and no other lock is taken.

@@ -69,6 +69,7 @@ func TestFaultS12(t *testing.T) {
 		p.fail("a", false, mcptest.Config{Tools: []string{tool("send", "Sends.")}})
 		p.fail("b", false, mcptest.Config{Tools: []string{tool("take", "Takes.")}})
 		time.Sleep(time.Minute)
+		synctest.Wait() // the saver has done what was due at that moment
 		wantProblems(t, f,
 			"pins: the lock file cannot be used: ",
 			"state: the list of the servers' processes cannot be kept on disk: ",
@@ -76,6 +77,7 @@ func TestFaultS12(t *testing.T) {
 			"state a: the catalog cannot be kept on disk: ", "state b: the catalog cannot be kept on disk: ")
 		since := f.Problems()[0].Since
 		time.Sleep(10 * saveRetry)
+		synctest.Wait()
 		if p := f.Problems()[0]; !p.Since.Equal(since) || p.Remedy == "" {
 			t.Errorf("after a while the first is %+v, since %s", p, since)
 		}
@@ -88,6 +90,7 @@ func TestFaultS12(t *testing.T) {
 			}
 		}
 		time.Sleep(saveRetry + time.Second)
+		synctest.Wait()
 		wantProblems(t, f)
 	})
 	saved, err := (&catalog.Store{Dir: dir}).Load(configOf("a").Servers[0].Identity())

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -53,11 +54,12 @@ func TestFaultS12(t *testing.T) {
 		p := newPark()
 		p.add("a", mcptest.Config{Tools: []string{tool("send", "Sends.")}})
 		p.add("b", mcptest.Config{Tools: []string{tool("take", "Takes.")}})
-		o, warned := p.options(), 0
+		var warned atomic.Int64 // by the saver and by the starts
+		o := p.options()
 		o.StateDir = dir
 		o.Warn = func(_, text string) {
 			if strings.Contains(text, "cannot be kept") {
-				warned++
+				warned.Add(1)
 			}
 		}
 		cfg := configOf("a", "b")
@@ -81,8 +83,8 @@ func TestFaultS12(t *testing.T) {
 		if p := f.Problems()[0]; !p.Since.Equal(since) || p.Remedy == "" {
 			t.Errorf("after a while the first is %+v, since %s", p, since)
 		}
-		if warned != 4 { // the processes, the pins, two catalogs
-			t.Errorf("the log was told %d times", warned)
+		if n := warned.Load(); n != 4 { // the processes, the pins, two catalogs
+			t.Errorf("the log was told %d times", n)
 		}
 		for _, file := range []string{dir, pins} {
 			if err := os.Remove(file); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/transport"
@@ -92,7 +93,11 @@ func (u *Upstream) refuse(l *link, m *wire.Message, text string) {
 // background, and sends back what the client says.
 func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 	c, why := u.owner(of, m.Params)
-	if c == nil {
+	var listings []<-chan struct{}
+	if c == nil && why == errNotTold {
+		listings = u.listings()
+	}
+	if c == nil && len(listings) == 0 {
 		u.refuse(l, m, why)
 		return
 	}
@@ -106,13 +111,33 @@ func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 	msg := *m
 	started := u.spawn(func() { // ends with the client's answer, its calls, or the upstream
 		defer cancel()
-		frame := u.put(ctx, c, of, &msg)
+		if c == nil {
+			until(ctx, listings, listingWait)
+			c, why = u.owner(of, msg.Params)
+		}
+		frame := wire.AppendError(nil, msg.ID, codeMethodNotFound, why, nil)
+		if c != nil {
+			frame = u.put(ctx, c, of, &msg)
+		}
 		u.endAsk(key) // first: who reads the answer may use the id at once
 		u.answer(l, frame)
 	})
 	if !started {
 		cancel()
 		u.endAsk(key)
+	}
+}
+
+// until waits for all of these, at most for d.
+func until(ctx context.Context, all []<-chan struct{}, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for _, over := range all {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

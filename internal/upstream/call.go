@@ -238,7 +238,7 @@ func (u *Upstream) enter(ctx context.Context, id int64, c *Call) *fault.Fault {
 	if len(u.calls) == 0 {
 		u.asked = time.Since(u.born)
 	}
-	u.calls[id] = &flown{c, ctx}
+	u.calls[id] = newFlown(ctx, c)
 	u.clientSeenLocked(c)
 	u.armSilenceLocked()
 	return nil
@@ -247,6 +247,9 @@ func (u *Upstream) enter(ctx context.Context, id int64, c *Call) *fault.Fault {
 func (u *Upstream) leave(id int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if c := u.calls[id]; c != nil && c.over != nil {
+		close(c.over)
+	}
 	delete(u.calls, id)
 }
 

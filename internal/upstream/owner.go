@@ -23,6 +23,10 @@ const nobody uint64 = 0
 const (
 	maxAbandoned = 256  // calls that were given up and may go on at the server
 	maxTasks     = 1024 // of one server, whose clients are known
+
+	// listingWait is how long a question waits for everline's own listings to
+	// be over. A listing that has caused it is not answered before it is.
+	listingWait = 2 * time.Second
 )
 
 // Why a request of a server has no owner.
@@ -39,7 +43,8 @@ const (
 // flown is one call in flight.
 type flown struct {
 	*Call
-	ctx context.Context // of the caller
+	ctx  context.Context // of the caller
+	over chan struct{}   // closed once it is out no more; nil unless it is a listing of everline's own
 }
 
 // owners is what an Upstream knows of clients beside its calls in flight; its
@@ -52,6 +57,28 @@ type owners struct {
 	proving       bool                 // a ping is to prove that cancels were read
 	provenUntil   time.Duration        // until then calls might go on that were forgotten because their cancel was read
 	ignoresCancel bool                 // the server was seen to work on after it had read a cancel
+}
+
+// newFlown registers a call that is about to be sent.
+func newFlown(ctx context.Context, c *Call) *flown {
+	f := &flown{Call: c, ctx: ctx}
+	if c.Client == nil && strings.HasSuffix(c.Method, "/list") {
+		f.over = make(chan struct{})
+	}
+	return f
+}
+
+// listings are everline's own that are out, each as a channel that is closed
+// when it is over.
+func (u *Upstream) listings() (all []<-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.calls {
+		if c.over != nil {
+			all = append(all, c.over)
+		}
+	}
+	return all
 }
 
 // rank is how well a call can bring a request to its client.
@@ -124,7 +151,9 @@ func (u *Upstream) servedLocked(c *flown) (*flown, string) {
 }
 
 // ownersLocked stands for a call of the client that the connection is for.
-func (u *Upstream) ownersLocked() *flown { return &flown{&Call{Client: u.opts.Owner}, u.life} }
+func (u *Upstream) ownersLocked() *flown {
+	return &flown{Call: &Call{Client: u.opts.Owner}, ctx: u.life}
+}
 
 // taskOwnerLocked is the call that waits for the task, or else any call of the
 // task's client.

@@ -375,3 +375,34 @@ func TestFaultU12TheIDOfAQuestionIsFreeWithItsAnswer(t *testing.T) {
 		t.Errorf("%v, asked %d times", err, len(ann.asked))
 	}
 }
+
+// U1: a question that comes while everline lists by itself waits for the listing
+// to be over: then it was the client's call that caused it.
+func TestFaultU1AListingOfItsOwnIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mcptest.New(mcptest.Config{})
+		u, _ := inMemory(t, s)
+		ann := holdCall(t, u)
+		s.Next("tools/list", 1, mcptest.Reply{Run: true, Delay: time.Second})
+		listed := make(chan error, 1)
+		go func() { _, err := u.List(t.Context(), nil, catalog.Tools); listed <- err }() // ends with the answer
+		synctest.Wait()
+		s.SendAll(question)
+		synctest.Wait()
+		if n := len(s.Answers()); n != 0 {
+			t.Errorf("%d answers while the listing was out", n)
+		}
+		if err := <-listed; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a := onlyAnswer(t, s); !strings.Contains(a, "accept") {
+			t.Errorf("the server was told %s", a)
+		}
+		ann.mu.Lock()
+		defer ann.mu.Unlock()
+		if len(ann.asked) != 1 {
+			t.Errorf("ann was asked %v", ann.asked)
+		}
+	})
+}

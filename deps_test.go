@@ -19,23 +19,43 @@ var mayImport = map[string][]string{
 	"fault":              {},
 	"internal/lifecycle": {},
 	"internal/wire":      {},
-	"config":             {"fault"},
+	"config":             {"internal/conf/tree", "fault"},
 	"event":              {"fault"},
-	"internal/catalog":   {"internal/wire", "internal/visible", "config", "fault"},
-	"internal/transport": {"internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault"},
+	"internal/transport": {"internal/mcp", "internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/evidence":  {"fault"},
-	"internal/upstream":  {"internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
+	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
-	"internal/fleet":     {"internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
+	"internal/fleet":     {"internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/evidence", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
 	".":                  {"internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
-	"internal/gateway":   {"internal/rounds", ".", "internal/wire", "config", "fault"},
+	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault"},
 	"internal/admin":     {"internal/statelock", ".", "internal/owned", "event", "config", "fault"},
 	"internal/doctor":    {"internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
-	"internal/rounds":    {"internal/wire", "fault"},
+	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {"internal/visible"},
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
 	"internal/observe":   {"."},
+
+	// MCP's own words, and the connections that speak them.
+	"internal/mcp":             {"internal/wire"},
+	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
+
+	// The rooms of the endpoint, and what is a client of it.
+	"internal/gateway/stream": {"internal/mcp", "internal/wire", "config", "fault"},
+	"internal/gateway/task":   {".", "internal/mcp", "internal/wire", "config", "fault"},
+	"internal/bridge":         {"internal/mcp", "internal/wire", "fault"},
+
+	// What the binary is made of beside the library: its commands only read
+	// flags and write.
+	"internal/daemon":       {".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault"},
+	"internal/trust":        {"internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
+	"internal/fileedit":     {"internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
+	"internal/conf/tree":    {"fault"},
+	"internal/conf/edit":    {"internal/conf/tree", "config", "fault"},
+	"internal/conf/clients": {"internal/conf/tree", "internal/conf/edit", "config", "fault"},
+	"internal/conf/doc":     {"internal/conf/tree", "config", "fault"},
 
 	// What the operating system does for a server's processes. The shim imports
 	// nothing of ours, because a shim must be at work before anything else of
@@ -70,22 +90,27 @@ var mayImport = map[string][]string{
 
 	// The scripted servers and the built-in servers of the demo: peers of
 	// everline on the wire, and no part of a request's path.
-	"internal/mcptest": {"internal/wire"},
+	"internal/mcptest": {"internal/mcp", "internal/wire"},
 	"internal/systest": {},
-	"internal/demo":    {".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
+	"internal/demo":    {"internal/mcp", ".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
 
 // mayImportForeign names the packages outside the standard library that a
 // package may import.
 var mayImportForeign = map[string][]string{
-	"gosdk":              {"github.com/modelcontextprotocol/go-sdk"},
-	"config":             {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
-	"internal/transport": {"golang.org/x/sys"},
-	"internal/stray":     {"golang.org/x/sys"},
-	"internal/admin":     {"golang.org/x/sys"},
-	"internal/statelock": {"golang.org/x/sys"},
-	"internal/show":      {"github.com/clipperhouse/displaywidth"},
-	"internal/top":       {"github.com/gdamore/tcell/v3"},
+	"gosdk":                    {"github.com/modelcontextprotocol/go-sdk"},
+	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/conf/edit":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/transport/stdio": {"golang.org/x/sys"},
+	"internal/fileedit":        {"golang.org/x/sys"},
+	"internal/daemon":          {"golang.org/x/sys"},
+	"config":                   {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/transport":       {"golang.org/x/sys"},
+	"internal/stray":           {"golang.org/x/sys"},
+	"internal/admin":           {"golang.org/x/sys"},
+	"internal/statelock":       {"golang.org/x/sys"},
+	"internal/show":            {"github.com/clipperhouse/displaywidth"},
+	"internal/top":             {"github.com/gdamore/tcell/v3"},
 }
 
 // free are folders with their own rules: commands wire everything, and

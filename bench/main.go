@@ -9,7 +9,7 @@
 //	go run ./bench soak -for 1h                 # load and faults; fails if something grows
 //	go run ./bench outages                      # servers away for 5 to 400 s; 8 minutes
 //	go run ./bench quick                        # Go benchmarks and a short load, compared with the last run
-//	go run ./bench report -in results.jsonl -write docs/reference/performance.md
+//	go run ./bench report -in results.jsonl -write docs/reference/performance-measured.md
 //
 // All traffic is on loopback, every loop ends by itself, and only processes
 // that the driver started are stopped.

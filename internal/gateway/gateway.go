@@ -16,6 +16,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/task"
 )
 
 // Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
@@ -143,7 +144,7 @@ type Gateway struct {
 	listens   atomic.Int64 // open streams of subscriptions/listen over HTTP
 	sealer    sealer
 	results   results
-	tasks     tasks
+	tasks     task.Table
 	responses responses
 	offered   atomic.Pointer[offered]
 	groups    groups
@@ -196,7 +197,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	err := g.flights.drain(ctx)
 	g.parks.close()
 	g.table.close()
-	g.tasks.close()
+	g.tasks.Close()
 	g.responses.close()
 	return errors.Join(err, <-parts)
 }

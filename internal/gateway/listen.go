@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -27,7 +28,7 @@ type listener struct {
 	id     []byte // raw id of the request, which is the subscription's id
 	want   listChanged
 	uris   []string
-	tasks  []*task
+	tasks  []*task.Task
 	of     *everline.Session // whose lives are asked for updates; nil for those that are shared
 	feed   *feed
 	told   [kindCount]uint64
@@ -119,8 +120,9 @@ func (l *listener) run(ctx context.Context, out sink) error {
 }
 
 func (l *listener) close() {
-	callAll(l.cancel)
-	callAll(l.endings)
+	for _, cancel := range append(l.cancel, l.endings...) {
+		cancel()
+	}
 	l.feed.close()
 }
 
@@ -161,7 +163,7 @@ func (l *listener) ack() []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = wire.AppendString(b, t.id)
+			b = wire.AppendString(b, t.ID)
 		}
 		b = append(b, ']')
 	}

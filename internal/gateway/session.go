@@ -172,7 +172,7 @@ func (s *session) end() {
 	}
 	s.mu.Unlock()
 	s.leave()
-	s.g.tasks.forget(s.client)
+	s.g.tasks.Forget(s.client)
 	s.g.responses.forget(s)
 	s.own.End()
 	for _, sub := range subs {

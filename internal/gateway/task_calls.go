@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -23,7 +24,6 @@ const (
 	methodTaskUpdate = "tasks/update" // the extension alone
 
 	extensionTasks = "io.modelcontextprotocol/tasks"
-	metaRelated    = "io.modelcontextprotocol/related-task"
 
 	taskPage  = 50               // tasks on one page of a list
 	taskLook  = 10 * time.Second // how long a list waits for the state of a task
@@ -125,62 +125,45 @@ func (g *Gateway) begun(ctx context.Context, rq *request, c *everline.Call, st *
 	if !ok {
 		return result
 	}
-	t := &task{own: own, by: by, lives: c.Session}
+	t := &task.Task{Own: own, By: by, Session: c.Session}
+	var onDrop []func()
 	switch {
 	case st == nil:
 	case st.sess != nil:
-		t.owner = st.sess.client
+		t.Owner = st.sess.client
 	default:
-		t.ends, st.kept = append(t.ends, st.end), true
+		onDrop, st.kept = append(onDrop, st.end), true
 	}
-	g.tasks.add(t, timeToLive(state, ttlKey))
-	id := wire.AppendString(nil, t.id)
+	g.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
+	id := wire.AppendString(nil, t.ID)
 	if !rq.modern {
-		g.tasks.note(t, timeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
+		g.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
 		rq.late.Store(true)
 		g.followTask(ctx, t, st)
 	}
-	return relate(wire.Set(result, id, path...), t.own, t.id)
+	return task.Relate(wire.Set(result, id, path...), t.Own, t.ID)
 }
 
 // followTask hands the news of a task to the client that it is for.
-func (g *Gateway) followTask(ctx context.Context, t *task, st *stay) {
+func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
 	if st == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
-	end, err := g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
+	end, err := g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
 			return // a new life of the server has been told that we listen
 		}
-		params = relate(wire.Set(params, wire.AppendString(nil, t.id), "taskId"), t.own, t.id)
-		g.tasks.note(t, timeToLive(params, "ttl"), nil)
+		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
+		g.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
 		if emit := st.sess.logSink(); emit != nil {
 			emit(wire.AppendNotification(nil, "notifications/tasks/status", params))
 		}
 	})
 	if err == nil {
-		g.tasks.at(t, end)
+		g.tasks.OnDrop(t, end)
 	}
-}
-
-// timeToLive is how long a task is remembered from now on.
-func timeToLive(state []byte, key string) time.Duration {
-	ms, ok := wire.Int(wire.Get(state, key))
-	if !ok || ms < 0 {
-		return taskUnlimited
-	}
-	return min(time.Duration(min(ms, taskLongest.Milliseconds()))*time.Millisecond, taskLongest) + taskGrace
-}
-
-// relate puts the id to in place of from where _meta says which task something
-// belongs to.
-func relate(object []byte, from, to string) []byte {
-	if id, ok := wire.Text(wire.Get(object, "_meta", metaRelated, "taskId")); ok && id == from {
-		return wire.Set(object, wire.AppendString(nil, to), "_meta", metaRelated, "taskId")
-	}
-	return object
 }
 
 // taskRequest answers the requests about tasks.
@@ -204,7 +187,7 @@ func (g *Gateway) taskRequest(ctx context.Context, rq *request) answer {
 	if !ok {
 		return *rq.errorAnswer(codeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := g.tasks.find(id, g.clientOf(rq))
+	t := g.tasks.Find(id, g.clientOf(rq))
 	if t == nil {
 		return *rq.errorAnswer(codeInvalidParams, "Task not found: "+id, nil)
 	}
@@ -239,16 +222,16 @@ func (g *Gateway) clientOf(rq *request) uint64 {
 
 // askTask puts a request about a task to the server that has it. What the
 // server does not know any more is forgotten.
-func (g *Gateway) askTask(ctx context.Context, rq *request, t *task, method string, params []byte) ([]byte, error) {
+func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method string, params []byte) ([]byte, error) {
 	c := &everline.Call{
-		Method: method, Server: t.by.Server, Name: t.own, Session: t.lives,
-		Params:       wire.Set(wire.Delete(params, "_meta", metaSession), wire.AppendString(nil, t.own), "taskId"),
+		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
+		Params:       wire.Set(wire.Delete(params, "_meta", metaSession), wire.AppendString(nil, t.Own), "taskId"),
 		Client:       taskClient{rq, t},
 		Capabilities: rq.serves.declaration(),
 		LogLevel:     severities[rq.level],
 	}
-	if t.by.Mortal {
-		c.Generation = t.by.Generation
+	if t.By.Mortal {
+		c.Generation = t.By.Generation
 	}
 	if rq.fields.meta.progressToken != nil && rq.emit != nil {
 		c.Progress = rq.progress
@@ -256,18 +239,18 @@ func (g *Gateway) askTask(ctx context.Context, rq *request, t *task, method stri
 	result, err := g.backend.Call(ctx, c)
 	if f := fault.From(method, err); f != nil {
 		if f.Kind == fault.NotFound || method == methodTaskGet && f.RPC != nil && f.RPC.Code == codeInvalidParams {
-			g.tasks.drop(t)
+			g.tasks.Drop(t)
 		}
 		return nil, err
 	}
-	result = relate(result, t.own, t.id)
-	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.own && method != methodTaskResult {
-		result = wire.Set(result, wire.AppendString(nil, t.id), "taskId")
+	result = task.Relate(result, t.Own, t.ID)
+	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != methodTaskResult {
+		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result
 		if rq.modern {
 			key, seen = "ttlMs", nil
 		}
-		g.tasks.note(t, timeToLive(result, key), bytes.Clone(seen))
+		g.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
 	}
 	return result, nil
 }
@@ -289,7 +272,7 @@ func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
 		return rq.failure(fault.From(rq.msg.Method, err))
 	}
 	defer end()
-	all := g.tasks.of(rq.client, after)
+	all := g.tasks.After(rq.client, after)
 	page := all[:min(len(all), taskPage)]
 	states := g.taskStates(ctx, rq, page)
 	b := []byte(`{"tasks":[`)
@@ -304,25 +287,25 @@ func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
 	}
 	b = append(b, ']')
 	if len(all) > len(page) {
-		b = wire.AppendString(append(b, `,"nextCursor":`...), strconv.FormatUint(page[len(page)-1].serial, 10))
+		b = wire.AppendString(append(b, `,"nextCursor":`...), strconv.FormatUint(page[len(page)-1].Serial(), 10))
 	}
 	return rq.result(append(b, '}'))
 }
 
 // taskStates asks for the states of tasks, all at the same time. One whose
 // server does not say stands as it was seen last; nil for one that is lost.
-func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task) [][]byte {
+func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task.Task) [][]byte {
 	ctx, cancel := context.WithTimeout(ctx, taskLook)
 	defer cancel()
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
-	look := func(t *task) []byte {
+	look := func(t *task.Task) []byte {
 		state, err := g.askTask(ctx, rq, t, methodTaskGet, nil)
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case g.tasks.find(t.id, rq.client) != nil:
-			return g.tasks.state(t)
+		case g.tasks.Find(t.ID, rq.client) != nil:
+			return g.tasks.State(t)
 		default:
 			return nil
 		}
@@ -340,31 +323,31 @@ func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task) [][
 // and says meanwhile names the task by our id, and the answers by the server's.
 type taskClient struct {
 	*request
-	t *task
+	t *task.Task
 }
 
 // Ask is request.Ask.
 func (c taskClient) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	result, err := c.request.Ask(ctx, method, relate(params, c.t.own, c.t.id))
-	return relate(result, c.t.id, c.t.own), err
+	result, err := c.request.Ask(ctx, method, task.Relate(params, c.t.Own, c.t.ID))
+	return task.Relate(result, c.t.ID, c.t.Own), err
 }
 
 // Notify is request.Notify.
 func (c taskClient) Notify(method string, params []byte) {
-	c.request.Notify(method, relate(params, c.t.own, c.t.id))
+	c.request.Notify(method, task.Relate(params, c.t.Own, c.t.ID))
 }
 
 // listenedTasks are the tasks that a listen asks for and its client has.
-func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task {
+func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task.Task {
 	if !rq.declaresTasks() {
 		return nil
 	}
 	client := g.clientOf(rq)
 	seen := map[string]bool{}
-	var all []*task
+	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := g.tasks.find(id, client); t != nil && !seen[id] && len(all) < maxSubscribed {
+		if t := g.tasks.Find(id, client); t != nil && !seen[id] && len(all) < maxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}
@@ -377,11 +360,11 @@ func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task {
 func (l *listener) watchTasks(ctx context.Context) {
 	cancels := make([]func(), len(l.tasks))
 	var all sync.WaitGroup
-	watch := func(t *task) func() {
-		cancel, err := l.g.backend.WatchTask(ctx, t.lives, t.by.Server, t.own, func(params []byte) {
+	watch := func(t *task.Task) func() {
+		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 			if wire.Get(params, "taskId") != nil {
-				params = wire.Set(params, wire.AppendString(nil, t.id), "taskId")
-				l.feed.update("task "+t.id, l.tagged("notifications/tasks", params))
+				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
+				l.feed.update("task "+t.ID, l.tagged("notifications/tasks", params))
 			}
 		})
 		if err != nil {
@@ -395,7 +378,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	var kept []*task
+	var kept []*task.Task
 	for i, cancel := range cancels {
 		if cancel != nil {
 			l.endings = append(l.endings, cancel)

@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
@@ -77,7 +74,7 @@ func TestTasksOfTwoServersWithEqualIDs(t *testing.T) {
 	if s.do("DELETE", "/mcp", "", me).status != 204 {
 		t.Fatal("DELETE")
 	}
-	if n := len(s.g.tasks.byID); n != 0 {
+	if n := s.g.tasks.Len(); n != 0 {
 		t.Errorf("%d tasks of a session that ended are remembered", n)
 	}
 }
@@ -233,48 +230,7 @@ func TestTasksOfAProcessEndWithIt(t *testing.T) {
 	}
 	h.onCall = refuses(7)
 	want(t, s.post(rpc("3", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, `"code":-32602`, "generation 7")
-	if n := len(s.g.tasks.byID); n != 0 {
+	if n := s.g.tasks.Len(); n != 0 {
 		t.Errorf("%d tasks are remembered of a life that is over", n)
 	}
-}
-
-func TestTasksAreForgottenInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s tasks
-		defer s.close()
-		var ended atomic.Int32
-		add := func(owner uint64, ttl time.Duration) *task {
-			task := &task{owner: owner, ends: []func(){func() { ended.Add(1) }}}
-			s.add(task, ttl)
-			return task
-		}
-		short, long := add(1, time.Minute), add(1, time.Hour)
-		time.Sleep(90 * time.Second)
-		if s.find(short.id, 1) != nil || s.find(long.id, 1) != long || s.find(long.id, 2) != nil {
-			t.Error("what is found is not the task that is left, by its own client")
-		}
-		time.Sleep(time.Minute)
-		if ended.Load() != 1 || len(s.byID) != 1 {
-			t.Errorf("%d ended, %d left", ended.Load(), len(s.byID))
-		}
-		for range mostOfClient {
-			add(2, time.Hour)
-		}
-		first := s.byOwner[2][0]
-		add(2, time.Hour)
-		if s.find(first.id, 2) != nil || len(s.byOwner[2]) != mostOfClient || s.find(long.id, 1) == nil {
-			t.Error("one client's tasks are not bounded, or cost another client one")
-		}
-		s.forget(2)
-		if len(s.byID) != 1 || ended.Load() != mostOfClient+2 {
-			t.Errorf("%d left, %d ended", len(s.byID), ended.Load())
-		}
-		for len(s.byID) < mostTasks {
-			add(0, 2*time.Hour)
-		}
-		add(0, 2*time.Hour)
-		if len(s.byID) != mostTasks || s.find(long.id, 1) != nil {
-			t.Error("all tasks are not bounded, or it is not the one with the least time that goes")
-		}
-	})
 }

@@ -1,0 +1,230 @@
+// Package task remembers the tasks that servers have begun for clients. It asks
+// no server about one.
+package task
+
+import (
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+)
+
+// Bounds of what is remembered of tasks.
+const (
+	mostTasks    = 16_384 // over all clients
+	mostOfClient = 1024   // of one client; of all clients without a session together, the first bound alone
+	grace        = time.Minute
+	unlimited    = 24 * time.Hour      // for a task that its server keeps for ever, from its last use
+	longest      = 30 * 24 * time.Hour // for one with a time to live
+	sweepEvery   = time.Minute
+)
+
+// A Table has the tasks of all clients, each under an id of our own: two
+// servers, or two generations of one, may use the same one. An id of ours cannot
+// be guessed, and where the client has a session it is good there alone. The
+// zero value is ready.
+type Table struct {
+	mu      sync.Mutex // guards the rest, and what a Task says that it guards; nothing waits under it
+	byID    map[string]*Task
+	byOwner map[uint64][]*Task // in the order in which they were begun; 0: of clients without a session
+	serial  uint64
+	timer   *time.Timer // set while there are tasks
+	closed  bool
+}
+
+// A Task is one that a server has begun. Its exported fields do not change once
+// it is in a Table.
+type Task struct {
+	ID      string            // ours; Add makes it
+	Own     string            // the server's
+	By      everline.Answer   // who has it
+	Owner   uint64            // the client with a session that it is for; 0: whoever knows the id
+	Session *everline.Session // whose generation of the server has it; nil: the shared one
+
+	serial uint64 // in the order of Add
+
+	// Guarded by Table.mu.
+	until  time.Time // forgotten then
+	seen   []byte    // its newest state, as of 2025-11-25, raw, with our id; nil for the extension's
+	gone   bool
+	onDrop []func() // to be called when it is forgotten
+}
+
+// Serial orders the tasks of a client; see After.
+func (t *Task) Serial() uint64 { return t.serial }
+
+// Add puts a task in, with an id of its own. onDrop is called when it is
+// forgotten.
+func (s *Table) Add(t *Task, ttl time.Duration, onDrop ...func()) {
+	t.ID, t.onDrop = rand.Text(), onDrop
+	s.mu.Lock()
+	if s.byID == nil {
+		s.byID, s.byOwner = map[string]*Task{}, map[uint64][]*Task{}
+	}
+	s.serial++
+	t.serial = s.serial
+	t.until = time.Now().Add(ttl)
+	var out []func()
+	if theirs := s.byOwner[t.Owner]; t.Owner != 0 && len(theirs) >= mostOfClient {
+		out = s.dropLocked(theirs[0])
+	}
+	if len(s.byID) >= mostTasks {
+		out = append(out, s.dropLocked(s.soonestLocked())...)
+	}
+	if s.closed {
+		out = append(out, s.dropLocked(t)...)
+	} else {
+		s.byID[t.ID] = t
+		s.byOwner[t.Owner] = append(s.byOwner[t.Owner], t)
+	}
+	if s.timer == nil && !s.closed {
+		s.timer = time.AfterFunc(sweepEvery, s.sweep)
+	}
+	s.mu.Unlock()
+	callAll(out)
+}
+
+// OnDrop adds what is to be called when the task is forgotten; it is called now
+// if that has happened.
+func (s *Table) OnDrop(t *Task, fn func()) {
+	s.mu.Lock()
+	gone := t.gone
+	if !gone {
+		t.onDrop = append(t.onDrop, fn)
+	}
+	s.mu.Unlock()
+	if gone {
+		fn()
+	}
+}
+
+// Find returns a task of this client; nil if there is none.
+func (s *Table) Find(id string, client uint64) *Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.byID[id]
+	if t == nil || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
+		return nil
+	}
+	return t
+}
+
+// After returns the tasks of a client that were begun behind the one with this
+// serial number, the oldest first.
+func (s *Table) After(client, after uint64) []*Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.byOwner[client]
+	i, _ := slices.BinarySearchFunc(all, after+1, func(t *Task, n uint64) int { return int(int64(t.serial - n)) })
+	return slices.Clone(all[i:])
+}
+
+// Note takes what a server has said of a task.
+func (s *Table) Note(t *Task, ttl time.Duration, seen []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.until = time.Now().Add(ttl)
+	if seen != nil {
+		t.seen = seen
+	}
+}
+
+// State is the newest state that Note was given; nil if there is none.
+func (s *Table) State(t *Task) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.seen
+}
+
+// Drop forgets a task.
+func (s *Table) Drop(t *Task) {
+	s.mu.Lock()
+	out := s.dropLocked(t)
+	s.mu.Unlock()
+	callAll(out)
+}
+
+// Forget drops the tasks of a client whose session has ended.
+func (s *Table) Forget(client uint64) {
+	s.mu.Lock()
+	var out []func()
+	for _, t := range slices.Clone(s.byOwner[client]) {
+		out = append(out, s.dropLocked(t)...)
+	}
+	s.mu.Unlock()
+	callAll(out)
+}
+
+// dropLocked returns what is to be called without the lock.
+func (s *Table) dropLocked(t *Task) []func() {
+	if t.gone {
+		return nil
+	}
+	t.gone = true
+	delete(s.byID, t.ID)
+	left := slices.DeleteFunc(s.byOwner[t.Owner], func(o *Task) bool { return o == t })
+	if s.byOwner[t.Owner] = left; len(left) == 0 {
+		delete(s.byOwner, t.Owner)
+	}
+	out := t.onDrop
+	t.onDrop = nil
+	return out
+}
+
+func (s *Table) soonestLocked() *Task {
+	var first *Task
+	for _, t := range s.byID {
+		if first == nil || t.until.Before(first.until) {
+			first = t
+		}
+	}
+	return first
+}
+
+// sweep forgets the tasks whose time is over. It runs on the timer's goroutine.
+func (s *Table) sweep() {
+	s.mu.Lock()
+	now := time.Now()
+	var out []func()
+	for _, t := range s.byID {
+		if !now.Before(t.until) {
+			out = append(out, s.dropLocked(t)...)
+		}
+	}
+	s.timer = nil
+	if len(s.byID) > 0 && !s.closed {
+		s.timer = time.AfterFunc(sweepEvery, s.sweep)
+	}
+	s.mu.Unlock()
+	callAll(out)
+}
+
+// Close forgets all tasks and takes no more.
+func (s *Table) Close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	var out []func()
+	for _, t := range s.byID {
+		out = append(out, s.dropLocked(t)...)
+	}
+	s.mu.Unlock()
+	callAll(out)
+}
+
+// Len is how many tasks are remembered.
+func (s *Table) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID)
+}
+
+func callAll(fns []func()) {
+	for _, fn := range fns {
+		fn()
+	}
+}

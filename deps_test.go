@@ -19,18 +19,18 @@ var mayImport = map[string][]string{
 	"fault":              {},
 	"internal/lifecycle": {},
 	"internal/wire":      {},
-	"config":             {"internal/conf/tree", "fault"},
+	"config":             {"internal/typed", "internal/conf/tree", "fault"},
 	"event":              {"fault"},
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault"},
 	"internal/transport": {"internal/mcp", "internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/evidence":  {"fault"},
 	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
-	"internal/slot":      {"internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
-	"internal/fleet":     {"internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/evidence", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
-	".":                  {"internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
+	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
+	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/evidence", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
+	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
 	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault"},
-	"internal/admin":     {"internal/statelock", ".", "internal/owned", "event", "config", "fault"},
-	"internal/doctor":    {"internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
+	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault"},
+	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault"},
 	"internal/show":      {"internal/visible"},
@@ -49,9 +49,9 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon":       {".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault"},
-	"internal/trust":        {"internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
-	"internal/fileedit":     {"internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
+	"internal/daemon":       {"internal/typed", ".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault"},
+	"internal/trust":        {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
+	"internal/fileedit":     {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
 	"internal/conf/tree":    {"fault"},
 	"internal/conf/edit":    {"internal/conf/tree", "config", "fault"},
 	"internal/conf/clients": {"internal/conf/tree", "internal/conf/edit", "config", "fault"},
@@ -74,6 +74,8 @@ var mayImport = map[string][]string{
 	// in which nothing hides.
 	"internal/owned":   {"fault"},
 	"internal/visible": {},
+	// What people type: the word they meant, and a name as it is written there.
+	"internal/typed": {},
 	// What programs import beside the root: the endpoint within a program, the
 	// shim by an import alone, the official Go SDK's view of a hub, and a server
 	// for tests.
@@ -102,8 +104,8 @@ var mayImportForeign = map[string][]string{
 	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/conf/edit":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport/stdio": {"golang.org/x/sys"},
-	"internal/fileedit":        {"golang.org/x/sys"},
-	"internal/daemon":          {"golang.org/x/sys"},
+	"internal/fileedit":        {"internal/typed", "golang.org/x/sys"},
+	"internal/daemon":          {"internal/typed", "golang.org/x/sys"},
 	"config":                   {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"internal/stray":           {"golang.org/x/sys"},

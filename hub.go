@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
 	"github.com/everline/everline/internal/statelock"
+	"github.com/everline/everline/internal/typed"
 )
 
 // A Hub keeps one supervised connection to every configured server. All its
@@ -248,7 +249,7 @@ func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 	}
 	switch v := s.View(); {
 	case v.Seen() == "disabled" || v.Seen() == "disabling":
-		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+config.Argument(server)
+		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+typed.Argument(server)
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
 	case c.Method == "tools/call" && h.withholds(server):
@@ -444,7 +445,7 @@ func unsettled(st Status, err error) *fault.Fault {
 		f.RetryAfter = max(time.Until(st.Next), 0)
 	}
 	if f.Remedy == "" {
-		f.Remedy = "everline status " + config.Argument(st.Name)
+		f.Remedy = "everline status " + typed.Argument(st.Name)
 	}
 	return f
 }

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/typed"
 )
 
 // LogLine is one line that a server's process wrote to stderr.
@@ -197,9 +197,9 @@ func remedy(v *fleet.View) string {
 	name := v.Server.Name
 	switch seen := v.Seen(); seen {
 	case "disabled":
-		return "everline enable " + config.Argument(name)
+		return "everline enable " + typed.Argument(name)
 	case "auth_required", "misconfigured":
-		return cmp.Or(v.Remedy(), "everline reconnect "+config.Argument(name))
+		return cmp.Or(v.Remedy(), "everline reconnect "+typed.Argument(name))
 	case "failed", "disconnected", "connecting", "reconnecting":
 		if v.State.Attempt == 0 && strings.HasSuffix(seen, "connecting") {
 			return "" // no attempt of this outage has failed
@@ -208,9 +208,9 @@ func remedy(v *fleet.View) string {
 			return v.Cause.Remedy
 		}
 		if v.Server.Command != "" && (v.Cause == nil || len(v.Cause.Stderr) > 0) {
-			return "everline logs " + config.Argument(name)
+			return "everline logs " + typed.Argument(name)
 		}
-		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+config.Argument(name))
+		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+typed.Argument(name))
 	default:
 		return ""
 	}

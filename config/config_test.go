@@ -208,18 +208,6 @@ func TestInterpolation(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"command", "args", "startupTimeout", "env"}
-	for wrong, want := range map[string]string{
-		"comand": "command", "Command": "command", "startup_timeout": "startupTimeout", "ags": "args",
-		"evn": "env", "something": "", "": "", "startuptimeouts": "startupTimeout",
-	} {
-		if got := Nearest(wrong, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", wrong, got, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/golden/*")
 	for _, file := range files {

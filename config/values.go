@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/typed"
 )
 
 // A setter puts one value of a file into its place, or says what is wrong with it.
@@ -82,7 +83,7 @@ func word(to *string, known ...string) setter {
 
 // meant is the suggestion at the end of a message; "" if there is none.
 func meant(wrong string, known []string) string {
-	if near := Nearest(wrong, known); near != "" {
+	if near := typed.Nearest(wrong, known); near != "" {
 		return " (did you mean " + strconv.Quote(near) + "?)"
 	}
 	return ""

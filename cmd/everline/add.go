@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/typed"
 )
 
 type addFlags struct {
@@ -224,7 +225,7 @@ func suggestServer(err error, path string, data []byte, name string) error {
 	for _, s := range cfg.Servers {
 		names = append(names, s.Name)
 	}
-	if near := config.Nearest(name, names); near != "" {
+	if near := typed.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
 	}
 	return f

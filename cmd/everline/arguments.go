@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/typed"
 )
 
 // arguments are a tool's arguments as they were typed. What a word means is
@@ -126,7 +126,7 @@ func (a arguments) of(key string) []argument {
 }
 
 func unknownArgument(key string, names []string, about string) error {
-	if near := config.Nearest(key, names); near != "" {
+	if near := typed.Nearest(key, names); near != "" {
 		about = "did you mean " + near + "?"
 	}
 	return usage(about, "the tool has no argument %s", key)

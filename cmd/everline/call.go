@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -253,7 +253,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 func awayFault(s admin.Server) *fault.Fault {
 	f := &fault.Fault{
 		Kind: fault.Unavailable, Op: "call", Server: s.Name, Outcome: fault.NotSent, Stderr: s.Stderr,
-		Remedy: "everline status " + config.Argument(s.Name),
+		Remedy: "everline status " + typed.Argument(s.Name),
 	}
 	text := "the server is " + s.State
 	if s.Cause != nil {
@@ -281,7 +281,7 @@ func noTool(target, server string, servers []admin.Server, names []string) error
 	}
 	f := fault.New(fault.NotFound, "call", "no tool is called "+target)
 	f.Remedy = "everline tools"
-	if near := config.Nearest(target, names); near != "" {
+	if near := typed.Nearest(target, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
 	}
 	return f

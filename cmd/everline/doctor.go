@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/doctor"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/typed"
 )
 
 type doctorFlags struct {
@@ -92,7 +93,7 @@ func noConfigured(c *config.Config, name string) error {
 	}
 	f := fault.New(fault.NotFound, "doctor", "no server is called "+shownName(name))
 	f.Remedy = "everline validate"
-	if near := config.Nearest(name, names); near != "" {
+	if near := typed.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
 	}
 	return f

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/drill"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/typed"
 )
 
 // drillFlags are the flags of drill.
@@ -121,7 +121,7 @@ func (a *app) drill(ctx context.Context, args []string, f drillFlags) error {
 func (f *drillFlags) check() error {
 	known := everline.DrillFaults()
 	all := "--fault " + strings.Join(known, "|")
-	switch near := config.Nearest(f.fault, known); {
+	switch near := typed.Nearest(f.fault, known); {
 	case f.fault == "":
 		return usage(all, "--fault is missing")
 	case slices.Contains(known, f.fault):
@@ -288,7 +288,7 @@ func drillText(r drill.Report) string {
 	if r.Well {
 		line("recovery", "%s after the fault%s", show.Milliseconds(r.RecoveryMS), ifWoken(r.Woken))
 	} else {
-		line("recovery", "none yet%s; everline status %s", ifWoken(r.Woken), config.Argument(r.Server))
+		line("recovery", "none yet%s; everline status %s", ifWoken(r.Woken), typed.Argument(r.Server))
 	}
 	line("generation", "%d before, %d after", r.GenerationBefore, r.GenerationAfter)
 	return b.String()

@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/typed"
 )
 
 // places are the files of clients that may be on this machine.
@@ -380,7 +381,7 @@ func oneClient(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
-	if near := config.Nearest(args[0], clients); near != "" {
+	if near := typed.Nearest(args[0], clients); near != "" {
 		help = "\n  did you mean " + near + "?"
 	}
 	return fmt.Errorf("no client is called %q here%s", args[0], help)

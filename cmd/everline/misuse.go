@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/typed"
 )
 
 // A misuse is an error about how a command was called. It reads with how the
@@ -45,7 +45,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+	if near := typed.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 		err = fmt.Errorf("%w\n  did you mean --%s?", err, near)
 	}
 	if cmd.Name() == "add" {
@@ -64,7 +64,7 @@ func subcommandOnly(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	if near := config.Nearest(args[0], names); near != "" {
+	if near := typed.Nearest(args[0], names); near != "" {
 		err = fmt.Errorf("%w\n  did you mean %s %s?", err, cmd.CommandPath(), near)
 	}
 	return err

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -58,7 +58,7 @@ func typedName(name string) string {
 	if name == "" {
 		return ""
 	}
-	return config.Argument(name)
+	return typed.Argument(name)
 }
 
 // forMachines tells whether stdout is read by a program.

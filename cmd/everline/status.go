@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/top"
+	"github.com/everline/everline/internal/typed"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -194,7 +195,7 @@ func unknownState(state string) error {
 		states = append(states, s)
 	}
 	remedy := "everline status --help"
-	if near := config.Nearest(state, states); near != "" {
+	if near := typed.Nearest(state, states); near != "" {
 		remedy = "--wait " + near
 	}
 	return usage(remedy, "no state is called %q", state)
@@ -295,7 +296,7 @@ func noServer(name string, servers []admin.Server) error {
 	}
 	f := fault.New(fault.NotFound, "find the server", "no server is called "+shownName(name))
 	f.Remedy = "everline status"
-	if near := config.Nearest(name, names); near != "" {
+	if near := typed.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
 	}
 	return f

@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/typed"
 )
 
 // Hub is what the API needs; *everline.Hub is one.
@@ -282,7 +283,7 @@ func (a *API) noServer(op, name string) *fault.Fault {
 	}
 	f := fault.New(fault.NotFound, op, "no server is called "+name)
 	f.Remedy = "everline status"
-	if near := config.Nearest(name, names); near != "" {
+	if near := typed.Nearest(name, names); near != "" {
 		f.Remedy = "did you mean " + near + "?"
 	}
 	f.Outcome = fault.NotSent

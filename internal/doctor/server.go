@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/typed"
 )
 
 // server makes the checks of one server, from the bottom up: what is above a
@@ -82,7 +83,7 @@ func (e *examination) runs(server string) bool {
 
 // state reads what the everline that runs says of a server.
 func (e *examination) state(st admin.Server) {
-	remedy, cause := "everline logs "+config.Argument(st.Name), ""
+	remedy, cause := "everline logs "+typed.Argument(st.Name), ""
 	if st.Remedy != nil {
 		remedy = *st.Remedy
 	}
@@ -103,12 +104,12 @@ func (e *examination) state(st admin.Server) {
 			Text: fmt.Sprintf("connected%s, %d tools%s", version, st.Tools, phasesText(st.Handshake)),
 		})
 		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
-			e.say("server", st.Name, Warn, "everline logs "+config.Argument(st.Name), "it offers nothing at all")
+			e.say("server", st.Name, Warn, "everline logs "+typed.Argument(st.Name), "it offers nothing at all")
 		}
 	case "idle", "disabled", "disabling":
 		e.say("server", st.Name, OK, "", "%s", st.State)
 	case "connecting", "reconnecting":
-		e.say("server", st.Name, Warn, "everline status --wait connected "+config.Argument(st.Name), "%s%s", st.State, cause)
+		e.say("server", st.Name, Warn, "everline status --wait connected "+typed.Argument(st.Name), "%s%s", st.State, cause)
 	default:
 		e.say("server", st.Name, Fail, remedy, "%s%s", st.State, cause)
 	}

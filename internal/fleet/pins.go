@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/typed"
 )
 
 // A pinning is the lock of one configuration. It belongs to the roster: what is
@@ -302,7 +303,7 @@ func (f *Fleet) approve(ctx context.Context, r *roster, server, tool string) (in
 	case f.ownDiffer(lock, server, tool):
 		return 0, &fault.Fault{
 			Kind: fault.Conflict, Op: "approve", Server: server, Outcome: fault.NotSent, Err: errOwnDiffer,
-			Remedy: "everline restart " + config.Argument(server) + ", so that all of its lives are of one version",
+			Remedy: "everline restart " + typed.Argument(server) + ", so that all of its lives are of one version",
 		}
 	case tool != "":
 		return 0, fault.New(fault.NotFound, "approve", "nothing is to be approved of "+server+"."+tool)

@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -305,7 +306,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	v := s.view.Load()
 	if v.life == nil {
 		f := s.undrillable("a drill breaks a server that works, and this one is " + v.Seen())
-		f.Remedy = "everline status " + config.Argument(s.name)
+		f.Remedy = "everline status " + typed.Argument(s.name)
 		return "", f
 	}
 	var last error

@@ -7,6 +7,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/typed"
 )
 
 // The operations return once the view that shows what they did is out, or
@@ -71,7 +72,7 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 	return s.tell(ctx, "reconnect", func(s *Slot) error {
 		if !s.loop.state.Want {
 			f := fault.New(fault.Conflict, "reconnect", "the server is disabled")
-			f.Server, f.Remedy = s.name, "run: everline enable "+config.Argument(s.name)
+			f.Server, f.Remedy = s.name, "run: everline enable "+typed.Argument(s.name)
 			return f
 		}
 		s.step(lifecycle.Wake{Operator: true})

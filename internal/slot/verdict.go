@@ -7,6 +7,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/typed"
 )
 
 // policyOf is the lifecycle's numbers as configured; what is 0 is as usual.
@@ -99,13 +100,13 @@ func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
 	}
 	switch why {
 	case lifecycle.Auth:
-		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect ` + config.Argument(name)
+		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect ` + typed.Argument(name)
 	case lifecycle.Config:
-		return "run: everline doctor " + config.Argument(name)
+		return "run: everline doctor " + typed.Argument(name)
 	case lifecycle.Missing:
-		return "install the command, or run: everline doctor " + config.Argument(name)
+		return "install the command, or run: everline doctor " + typed.Argument(name)
 	case lifecycle.Ended:
-		return "run: everline reconnect " + config.Argument(name)
+		return "run: everline reconnect " + typed.Argument(name)
 	case lifecycle.Budget, lifecycle.None:
 	}
 	return ""

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/typed"
 )
 
 // prospects are what the view says about a life to come.
@@ -62,7 +62,7 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 		return f
 	case !v.State.Want:
 		f.Kind, f.Err = fault.Disabled, errors.New("the server is disabled")
-		f.Remedy = "run: everline enable " + config.Argument(name)
+		f.Remedy = "run: everline enable " + typed.Argument(name)
 		return f
 	}
 	f.Kind = fault.Unavailable

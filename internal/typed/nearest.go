@@ -1,4 +1,7 @@
-package config
+// Package typed is about words that people type: which of the known ones was
+// meant by a wrong one, and how a name is written behind a command. It reads no
+// command line.
+package typed
 
 import "strings"
 

@@ -1,4 +1,4 @@
-package config
+package typed
 
 import (
 	"fmt"

@@ -21,14 +21,14 @@ var mayImport = map[string][]string{
 	"internal/wire":      {},
 	"config":             {"internal/typed", "internal/conf/tree", "fault"},
 	"event":              {"fault"},
-	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault"},
+	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
 	"internal/transport": {"internal/mcp", "internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/evidence":  {"fault"},
 	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault"},
 	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/evidence", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault"},
-	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault"},
+	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault"},
 	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
@@ -42,6 +42,9 @@ var mayImport = map[string][]string{
 	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
 
+	// What outlives everline of a client's session.
+	"internal/sessions": {"internal/owned", "fault"},
+
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/gateway/stream": {"internal/mcp", "internal/wire", "config", "fault"},
 	"internal/gateway/task":   {".", "internal/mcp", "internal/wire", "config", "fault"},
@@ -49,7 +52,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon":       {"internal/typed", ".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault"},
+	"internal/daemon":       {"internal/typed", ".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault", "internal/sessions"},
 	"internal/trust":        {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
 	"internal/fileedit":     {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
 	"internal/conf/tree":    {"fault"},

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -256,7 +257,7 @@ func parseLock(data []byte) (*Lock, error) {
 func (l *Lock) Write(name string) error {
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = replace(name, l.encode(), 0o644)
+		err = owned.Replace(name, l.encode(), 0o644)
 	}
 	if err != nil {
 		return &fault.Fault{Kind: fault.Internal, Op: "write pins", Err: err}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -42,41 +43,10 @@ func (s *Store) Save(key string, saved Saved) error {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
 	}
-	if err := replace(name, next, 0o600); err != nil {
+	if err := owned.Replace(name, next, 0o600); err != nil {
 		return &fault.Fault{Kind: fault.Internal, Op: "save catalog", Err: err}
 	}
 	return nil
-}
-
-// replace writes a file beside the old one and renames it, so that a reader
-// and a crash see one or the other.
-func replace(name string, content []byte, mode fs.FileMode) (err error) {
-	dir := filepath.Dir(name)
-	f, err := os.CreateTemp(dir, filepath.Base(name)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the error that matters is the first one
-		}
-	}()
-	if _, err = f.Write(content); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Chmod(mode); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	return syncDir(dir)
 }
 
 // Load returns what is kept under key: nil without an error if there is

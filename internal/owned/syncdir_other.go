@@ -1,6 +1,6 @@
 //go:build !unix
 
-package catalog
+package owned
 
 // syncDir does nothing: a folder cannot be flushed here, and the file system
 // orders renames itself.

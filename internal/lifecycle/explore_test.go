@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// smallPolicy has small bounds, so that few lives reach every rule.
+// smallPolicy has small bounds, so that few generations reach every rule.
 func smallPolicy() Policy {
 	p := DefaultPolicy()
 	p.Strikes, p.Sessions = 2, 1
@@ -20,17 +20,17 @@ const (
 // place is what tells two worlds apart.
 type place struct {
 	s             State
-	lives         [6]fate
+	gens          [6]fate
 	retry, stable uint64
 }
 
 func (w *world) place() place {
 	p := place{s: w.s, retry: w.retry, stable: w.stable}
-	copy(p.lives[:], w.lives)
+	copy(p.gens[:], w.gens)
 	return p
 }
 
-// ends are the ways in which a life or an attempt can end.
+// ends are the ways in which a generation or an attempt can end.
 func ends() []end {
 	return []end{
 		{verdict: Retry},
@@ -45,16 +45,16 @@ func ends() []end {
 	}
 }
 
-// wishes are what config and people may ask for.
-func wishes() []Event {
-	evs := []Event{Want{}, Wake{}, Wake{Soon: true}, Wake{Operator: true}}
+// requests are what config and people may ask for.
+func requests() []Event {
+	evs := []Event{Want{}, Wake{}, Wake{TooSoon: true}, Wake{Operator: true}}
 	for i := range 8 {
 		evs = append(evs, Want{Want: true, Lazy: i&1 != 0, Overlap: i&2 != 0, Spec: 1 + uint64(i>>2)})
 	}
 	return evs
 }
 
-// about are all events that name life gen.
+// about are all events that name generation gen.
 func about(gen uint64) []Event {
 	evs := []Event{
 		Started{gen},
@@ -77,13 +77,13 @@ func about(gen uint64) []Event {
 }
 
 // TestExplore walks every state that a small world can reach, breadth first.
-// In each it delivers every event about every life that ever was or is yet to
-// be: what is due, and every stray that could still be in flight, in whatever
+// In each it delivers every event about every generation that ever was or is yet to
+// be: what is due, and every stale one that could still be in flight, in whatever
 // number. And from each, left alone, the slot must come to rest.
 func TestExplore(t *testing.T) {
 	for _, size := range []struct {
 		restart Restart
-		lives   uint64
+		gens    uint64
 		atLeast int
 	}{
 		{Always, 4, 25_000},
@@ -91,12 +91,12 @@ func TestExplore(t *testing.T) {
 		{Never, 3, 10_000},
 	} {
 		if testing.Short() {
-			size.lives, size.atLeast = size.lives-1, 2_000
+			size.gens, size.atLeast = size.gens-1, 2_000
 		}
 		p := smallPolicy()
 		p.Restart = size.restart
 		t.Run(size.restart.String(), func(t *testing.T) {
-			n, steps := explore(t, p, size.lives)
+			n, steps := explore(t, p, size.gens)
 			t.Logf("%d states, %d steps", n, steps)
 			if n < size.atLeast {
 				t.Errorf("only %d states; the world has shrunk below %d", n, size.atLeast)
@@ -105,12 +105,12 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-func explore(t *testing.T, p Policy, lives uint64) (states, steps int) {
+func explore(t *testing.T, p Policy, gens uint64) (states, steps int) {
 	first := newWorld(p)
 	seen := map[place]bool{first.place(): true}
 	queue := []*world{first}
-	events := wishes()
-	for gen := range lives + 2 {
+	events := requests()
+	for gen := range gens + 2 {
 		events = append(events, about(gen)...)
 	}
 	for len(queue) > 0 {
@@ -120,7 +120,7 @@ func explore(t *testing.T, p Policy, lives uint64) (states, steps int) {
 		for _, ev := range events {
 			next := visit(t, w, ev)
 			steps++
-			if next == nil || next.s.Gen > lives {
+			if next == nil || next.s.Gen > gens {
 				continue
 			}
 			if at := next.place(); !seen[at] {
@@ -138,7 +138,7 @@ func visit(t *testing.T, w *world, ev Event) *world {
 	if !w.meant(ev) { // spare the copy: nothing may change
 		after, fx := w.p.Step(w.s, ev)
 		if after != w.s || fx != nil {
-			t.Fatalf("%s is stray in %s, and changed it to %s", describeEvent(ev), describeState(w.s), describeState(after))
+			t.Fatalf("%s is stale in %s, and changed it to %s", describeEvent(ev), describeState(w.s), describeState(after))
 		}
 		return nil
 	}

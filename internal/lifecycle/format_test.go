@@ -64,16 +64,16 @@ func num[T int | uint64 | time.Duration](name string, v T) string {
 }
 
 func describeState(s State) string {
-	parked := ""
-	if s.Parked != None {
-		parked = "(" + s.Parked.String() + ")"
+	stopped := ""
+	if s.Stopped != None {
+		stopped = "(" + s.Stopped.String() + ")"
 	}
-	next := ifs(s.Next != NoNext, "next="+s.Next.String()+parked)
-	return words(fmt.Sprintf("%v: %s", s.Phase, s.Seen()),
+	next := ifs(s.Next != NoNext, "next="+s.Next.String()+stopped)
+	return words(fmt.Sprintf("%v: %s", s.Phase(), s.Seen()),
 		num("gen", s.Gen), num("trying", s.Trying), num("serving", s.Serving),
 		ifs(s.Serving != 0 && s.ServingSpec != s.Spec, fmt.Sprintf("old-spec=%d", s.ServingSpec)),
-		ifs(s.Proven, "proven"), num("closing", s.Closing), num("closing", s.ClosingToo),
-		next, ifs(s.Firm, "firm"), ifs(s.OnCall, "on-call"), num("attempt", s.Attempt), num("returns", s.Returns), ifs(s.Brought, "brought"), num("lost", s.Lost),
+		ifs(s.Proven, "proven"), num("closing", s.Closing[0]), num("closing", s.Closing[1]),
+		next, ifs(s.NoEarlyWake, "no-early-wake"), ifs(s.ResumeIdle, "resume-idle"), num("attempt", s.Attempt), num("returns", s.Returns), ifs(s.Brought, "brought"), num("last-lost", s.LastLost),
 		num("list-strikes", s.ListStrikes), num("call-strikes", s.CallStrikes))
 }
 
@@ -121,7 +121,7 @@ func describeEvent(ev Event) string {
 		}
 		return words("want on", ifs(ev.Lazy, "lazy"), ifs(ev.Overlap, "overlap"), num("spec", ev.Spec))
 	case Wake:
-		return words("wake", ifs(ev.Operator, "operator"), ifs(ev.Soon, "soon"))
+		return words("wake", ifs(ev.Operator, "operator"), ifs(ev.TooSoon, "too-soon"))
 	case Started:
 		return fmt.Sprintf("started %d", ev.Gen)
 	case Failed:

@@ -24,29 +24,29 @@ func (w *world) check() error {
 	return nil
 }
 
-// checkLives: each life is known in the one place that its fate says.
+// checkLives: each generation is known in the one place that its fate says.
 func (w *world) checkLives() error {
 	s := w.s
-	if s.Gen != uint64(len(w.lives)-1) {
-		return fmt.Errorf("generation %d after %d starts", s.Gen, len(w.lives)-1)
+	if s.Gen != uint64(len(w.gens)-1) {
+		return fmt.Errorf("generation %d after %d starts", s.Gen, len(w.gens)-1)
 	}
-	for i, f := range w.lives {
+	for i, f := range w.gens {
 		gen := uint64(i)
 		if gen == 0 {
 			continue
 		}
-		ending := s.Closing == gen || s.ClosingToo == gen
+		ending := gen == s.Closing[0] || gen == s.Closing[1]
 		switch {
 		case (s.Trying == gen) != (f.starting && !f.stopping):
-			return fmt.Errorf("life %d is wrongly known as starting, or not", gen)
+			return fmt.Errorf("generation %d is wrongly known as starting, or not", gen)
 		case (s.Serving == gen) != (f.up && !f.stopping):
-			return fmt.Errorf("life %d is wrongly known as serving, or not", gen)
+			return fmt.Errorf("generation %d is wrongly known as serving, or not", gen)
 		case ending != f.stopping:
-			return fmt.Errorf("life %d is wrongly known as closing, or not", gen)
+			return fmt.Errorf("generation %d is wrongly known as closing, or not", gen)
 		}
 	}
 	if w.alive() > 2 {
-		return fmt.Errorf("%d lives are alive", w.alive())
+		return fmt.Errorf("%d generations are alive", w.alive())
 	}
 	if s.Trying != 0 && (s.Trying != s.Gen || s.RunSpec != s.Spec) {
 		return fmt.Errorf("a start that is outdated goes on")
@@ -58,13 +58,13 @@ func (w *world) checkLives() error {
 func (w *world) checkTimers() error {
 	s := w.s
 	retry := false
-	switch s.Phase {
+	switch s.Phase() {
 	case Backoff:
 		retry = true
-	case Parked:
-		retry = s.Parked == Budget || s.Parked == Missing || s.Parked == Auth
-	case Ready: // a successor that failed is tried again beside the old life
-		retry = s.Next == NextTimer || s.Parked == Budget || s.Parked == Missing || s.Parked == Auth
+	case Stopped:
+		retry = s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth
+	case Ready: // a successor that failed is tried again beside the old generation
+		retry = s.Next == NextTimer || s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth
 	case Off, Idle, Starting, Draining:
 	}
 	switch {
@@ -72,7 +72,7 @@ func (w *world) checkTimers() error {
 		return fmt.Errorf("retry timer armed for %d", w.retry)
 	case retry && w.retry != s.Gen:
 		return fmt.Errorf("retry timer armed for %d, which is not the newest", w.retry)
-	case (s.Phase == Ready && !s.Proven) != (w.stable != 0):
+	case (s.Phase() == Ready && !s.Proven) != (w.stable != 0):
 		return fmt.Errorf("stable timer armed for %d", w.stable)
 	case w.stable != 0 && w.stable != s.Serving:
 		return fmt.Errorf("stable timer armed for %d, which does not serve", w.stable)
@@ -85,31 +85,31 @@ func (w *world) checkTimers() error {
 func (w *world) checkWanted() error {
 	s := w.s
 	if !s.Want {
-		if s.Serving != 0 || s.Trying != 0 || s.Next != NoNext || (s.Phase != Off && s.Phase != Draining) {
-			return fmt.Errorf("not wanted, and yet it lives or waits")
+		if s.Serving != 0 || s.Trying != 0 || s.Next != NoNext || (s.Phase() != Off && s.Phase() != Draining) {
+			return fmt.Errorf("not wanted, and yet it runs or waits")
 		}
-		if (s.Phase == Off) != (w.alive() == 0) {
-			return fmt.Errorf("off with %d lives", w.alive())
+		if (s.Phase() == Off) != (w.alive() == 0) {
+			return fmt.Errorf("off with %d generations", w.alive())
 		}
 		return nil
 	}
-	moves := s.Serving != 0 || s.Trying != 0 || w.retry != 0 || s.Next == NextRoom && s.Closing != 0
-	helpable := s.Next == NextCall || s.Next == NextParked
+	moves := s.Serving != 0 || s.Trying != 0 || w.retry != 0 || s.Next == NextSlotFree && s.Closing[0] != 0
+	helpable := s.Next == NextCall || s.Next == NextStopped
 	switch {
 	case !moves && !helpable:
 		return fmt.Errorf("stuck: nothing will ever happen")
 	case s.Next == NextCall && !s.Lazy:
 		return fmt.Errorf("waits for a call, and is not lazy")
-	case (s.Next == NextParked) != (s.Parked != None):
-		return fmt.Errorf("parked without a reason, or with a stale one")
-	case s.Firm && s.Next != NextTimer && s.Next != NextParked:
-		return fmt.Errorf("firm without a wait")
-	case s.OnCall && (!s.Lazy || w.retry == 0 || w.p.Restart == Always):
-		return fmt.Errorf("leaves the next life to a call, for no reason")
+	case (s.Next == NextStopped) != (s.Stopped != None):
+		return fmt.Errorf("stopped without a reason, or with a stale one")
+	case s.NoEarlyWake && s.Next != NextTimer && s.Next != NextStopped:
+		return fmt.Errorf("a wait that no call may shorten, and none is")
+	case s.ResumeIdle && (!s.Lazy || w.retry == 0 || w.p.Restart == Always):
+		return fmt.Errorf("leaves the next generation to a call, for no reason")
 	case s.Next != NoNext && s.Trying != 0:
-		return fmt.Errorf("waits for a life while one is being started")
-	case (s.Phase == Ready) != (s.Serving != 0):
-		return fmt.Errorf("ready without a serving life, or the reverse")
+		return fmt.Errorf("waits for a generation while one is being started")
+	case (s.Phase() == Ready) != (s.Serving != 0):
+		return fmt.Errorf("ready without a serving generation, or the reverse")
 	}
 	return nil
 }
@@ -120,19 +120,19 @@ func (w *world) checkFacts() error {
 	outdated := s.Serving != 0 && s.ServingSpec != s.Spec
 	switch {
 	case outdated && s.Trying == 0 && s.Next == NoNext:
-		return fmt.Errorf("an outdated life serves and no successor is on its way")
+		return fmt.Errorf("an outdated generation serves and no successor is on its way")
 	case s.Serving != 0 && !outdated && s.Proven && s.Attempt != 0:
 		return fmt.Errorf("proven health with %d attempts", s.Attempt)
 	case s.ListStrikes >= w.p.Strikes || s.CallStrikes >= w.p.Strikes:
 		return fmt.Errorf("too many strikes without a recycle")
 	case s.Serving == 0 && (s.ListStrikes != 0 || s.CallStrikes != 0 || s.Proven || s.ServingSpec != 0):
-		return fmt.Errorf("facts of a serving life, and none serves")
-	case s.Brought && s.Trying == 0 && s.Next != NextRoom:
+		return fmt.Errorf("facts of a serving generation, and none serves")
+	case s.Brought && s.Trying == 0 && s.Next != NextSlotFree:
 		return fmt.Errorf("a start was brought forward, and there is none")
-	case s.Closing == 0 && s.ClosingToo != 0:
-		return fmt.Errorf("a second life closes, and no first")
-	case s.Lost != 0 && (s.Attempt == 0 || s.Lost == s.Serving || s.Lost == s.Trying):
-		return fmt.Errorf("life %d is wrongly known as the last that was lost", s.Lost)
+	case s.Closing[0] == 0 && s.Closing[1] != 0:
+		return fmt.Errorf("a second generation closes, and no first")
+	case s.LastLost != 0 && (s.Attempt == 0 || s.LastLost == s.Serving || s.LastLost == s.Trying):
+		return fmt.Errorf("generation %d is wrongly known as the last that was lost", s.LastLost)
 	}
 	return nil
 }
@@ -140,10 +140,10 @@ func (w *world) checkFacts() error {
 // settled tells whether nothing more happens without a call, an operator, a
 // timer or the server itself.
 func (w *world) settled() bool {
-	if w.s.Closing != 0 || w.s.Trying != 0 {
+	if w.s.Closing[0] != 0 || w.s.Trying != 0 {
 		return false
 	}
-	return w.s.Next != NextRoom
+	return w.s.Next != NextSlotFree
 }
 
 // complete delivers the one outcome of some effect that is under way: starts
@@ -151,8 +151,8 @@ func (w *world) settled() bool {
 func (w *world) complete(ok bool) (bool, error) {
 	var ev Event
 	switch s := w.s; {
-	case s.Closing != 0:
-		ev = Closed{Gen: s.Closing, Err: !ok}
+	case s.Closing[0] != 0:
+		ev = Closed{Gen: s.Closing[0], Err: !ok}
 	case s.Trying != 0 && ok:
 		ev = Started{Gen: s.Trying}
 	case s.Trying != 0:
@@ -190,7 +190,7 @@ func (w *world) settle(ok, due bool) error {
 
 func (w *world) checkRest(recovers bool) error {
 	s := w.s
-	helpless := s.Parked == Auth || s.Parked == Config || s.Parked == Ended || s.Next == NextCall
+	helpless := s.Stopped == Auth || s.Stopped == Config || s.Stopped == Ended || s.Next == NextCall
 	switch {
 	case !w.settled():
 		return fmt.Errorf("at rest in the middle: %s", describeState(s))

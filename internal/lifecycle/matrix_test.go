@@ -18,9 +18,9 @@ func callRows() []row {
 	lazy := Want{Want: true, Lazy: true, Spec: 1}
 	return []row{
 		{"never: backoff before a call", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}}},
-		{"never: backoff before a call, firm", []Event{lazy, Wake{}, Failed{Gen: 1, After: time.Minute}}},
-		{"never: parked: budget", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}, RetryDue{2}, Wake{}, Failed{Gen: 3, Down: longDown}}},
-		{"never: parked: missing", []Event{lazy, Wake{}, Failed{Gen: 1, Verdict: NotThere}}},
+		{"never: backoff before a call, no early wake", []Event{lazy, Wake{}, Failed{Gen: 1, After: time.Minute}}},
+		{"never: stopped: budget", []Event{lazy, Wake{}, Failed{Gen: 1}, Wake{}, Failed{Gen: 2}, RetryDue{2}, Wake{}, Failed{Gen: 3, Down: longDown}}},
+		{"never: stopped: missing", []Event{lazy, Wake{}, Failed{Gen: 1, Verdict: NotThere}}},
 		{"never: ready", []Event{lazy, Wake{}, Started{1}}},
 	}
 }
@@ -31,7 +31,7 @@ func rows() []row {
 	both := Want{Want: true, Overlap: true, Spec: 1}
 	newer := Want{Want: true, Overlap: true, Spec: 2}
 	lazy := Want{Want: true, Lazy: true, Spec: 1}
-	park := func(v Verdict) []Event { return []Event{on, Failed{Gen: 1, Verdict: v}} }
+	halt := func(v Verdict) []Event { return []Event{on, Failed{Gen: 1, Verdict: v}} }
 	return []row{
 		{"off", nil},
 		{"idle", []Event{lazy}},
@@ -44,23 +44,23 @@ func rows() []row {
 		{"ready, overlap", []Event{both, Started{1}}},
 		{"ready, successor starting", []Event{both, Started{1}, newer}},
 		{"ready, successor waiting", []Event{both, Started{1}, newer, Failed{Gen: 2}, Failed{Gen: 3}}},
-		{"ready, successor parked", []Event{both, Started{1}, newer, Failed{Gen: 2, Verdict: BadConfig}}},
+		{"ready, successor stopped", []Event{both, Started{1}, newer, Failed{Gen: 2, Verdict: BadConfig}}},
 		{"ready, predecessor closing", []Event{both, Started{1}, newer, Started{2}}},
 		{"disabling", []Event{on, Started{1}, Want{Spec: 1}}},
 		{"disabling two", []Event{both, Started{1}, newer, Want{Spec: 2}}},
 		{"draining before the next", []Event{on, Started{1}, Exited{Gen: 1}}},
 		{"backoff", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}}},
 		{"backoff, returned before", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, Returned{2}, Failed{Gen: 3}}},
-		{"backoff, firm", []Event{on, Failed{Gen: 1, After: time.Minute}}},
+		{"backoff, no early wake", []Event{on, Failed{Gen: 1, After: time.Minute}}},
 		{"backoff, closing", []Event{on, Failed{Gen: 1}, Started{2}, Exited{Gen: 2}}},
-		{"parked: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3, Down: longDown}}},
-		{"parked: auth", park(NeedAuth)},
-		{"parked: config", park(BadConfig)},
-		{"parked: missing", park(NotThere)},
+		{"stopped: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3, Down: longDown}}},
+		{"stopped: auth", halt(NeedAuth)},
+		{"stopped: config", halt(BadConfig)},
+		{"stopped: missing", halt(NotThere)},
 	}
 }
 
-// columns are all events, about the newest life n and the one that serves or
+// columns are all events, about the newest generation n and the one that serves or
 // closes beside it, m.
 func columns(n, m uint64) []Event {
 	evs := []Event{
@@ -70,14 +70,14 @@ func columns(n, m uint64) []Event {
 		Want{Want: true, Overlap: true, Spec: 3},
 		Want{Want: true, Lazy: true, Spec: 1},
 		Wake{},
-		Wake{Soon: true},
+		Wake{TooSoon: true},
 		Wake{Operator: true},
 	}
-	lives := []uint64{n}
+	gens := []uint64{n}
 	if m != n && m != 0 {
-		lives = append(lives, m)
+		gens = append(gens, m)
 	}
-	for _, gen := range lives {
+	for _, gen := range gens {
 		evs = append(evs, about(gen)...)
 	}
 	return evs
@@ -99,7 +99,7 @@ func TestMatrix(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "== %s\n   %s\n", row.name, describeState(w.s))
 		var nothing []string
-		for _, ev := range columns(w.s.Gen, max(w.s.Serving, w.s.Closing)) {
+		for _, ev := range columns(w.s.Gen, max(w.s.Serving, w.s.Closing[0])) {
 			next := w.clone()
 			fx, err := next.step(ev)
 			if err != nil {

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestModel drives long random lives with noise: spurious events about the
-// current life, stale ones, and ones about lives that do not exist yet. The
+// TestModel drives long random runs with noise: spurious events about the
+// current generation, stale ones, and ones about generations that do not exist yet. The
 // invariants are those of world.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -19,8 +19,10 @@ func TestModel(t *testing.T) {
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"want":    func(t *rapid.T) { step(drawWant(t)) },
-			"wake":    func(t *rapid.T) { step(Wake{Operator: rapid.Bool().Draw(t, "op"), Soon: rapid.Bool().Draw(t, "soon")}) },
+			"want": func(t *rapid.T) { step(drawWant(t)) },
+			"wake": func(t *rapid.T) {
+				step(Wake{Operator: rapid.Bool().Draw(t, "op"), TooSoon: rapid.Bool().Draw(t, "soon")})
+			},
 			"noise":   func(t *rapid.T) { step(drawAbout(t, rapid.Uint64Range(0, w.s.Gen+1).Draw(t, "gen"))) },
 			"newest":  func(t *rapid.T) { step(drawAbout(t, w.s.Gen)) },
 			"serving": func(t *rapid.T) { step(drawAbout(t, w.s.Serving)) },
@@ -82,20 +84,20 @@ func drawAbout(t *rapid.T, gen uint64) Event {
 	}).Draw(t, "event")
 }
 
-// FuzzStep turns bytes into events, two each: what, and about which life.
+// FuzzStep turns bytes into events, two each: what, and about which generation.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte{1, 0, 20, 1, 33, 1, 28, 1})
 	f.Add([]byte{6, 0, 20, 1, 7, 0, 20, 2, 0, 0, 28, 1, 28, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w := newWorld(smallPolicy())
-		events := wishes()
+		events := requests()
 		data = data[:min(len(data), 600)] // what is longer only costs time
 		for ; len(data) >= 2; data = data[2:] {
 			what := int(data[0])
 			ev := events[what%len(events)]
 			if what >= len(events) {
-				lives := about(w.s.Gen + 1 - min(uint64(data[1]), w.s.Gen+1))
-				ev = lives[(what-len(events))%len(lives)]
+				named := about(w.s.Gen + 1 - min(uint64(data[1]), w.s.Gen+1))
+				ev = named[(what-len(events))%len(named)]
 			}
 			if _, err := w.step(ev); err != nil {
 				t.Fatal(err)

@@ -6,22 +6,22 @@ import "time"
 // nothing.
 func DefaultPolicy() Policy {
 	return Policy{
-		Strikes:     3,
-		FastFor:     10 * time.Minute,
-		FirstDelay:  time.Second,
-		MaxDelay:    30 * time.Second,
-		Sessions:    5,
-		SlowProbe:   2 * time.Minute,
-		LoginProbe:  5 * time.Minute,
-		StableAfter: 30 * time.Second,
-		MaxStarts:   60,
-		MaxWish:     time.Hour,
-		WakeEvery:   10 * time.Second,
-		Restart:     Always,
+		Strikes:       3,
+		FastFor:       10 * time.Minute,
+		FirstDelay:    time.Second,
+		MaxDelay:      30 * time.Second,
+		Sessions:      5,
+		SlowProbe:     2 * time.Minute,
+		LoginProbe:    5 * time.Minute,
+		StableAfter:   30 * time.Second,
+		MaxStarts:     60,
+		MaxRetryAfter: time.Hour,
+		WakeEvery:     10 * time.Second,
+		Restart:       Always,
 	}
 }
 
-// An end is how a life, or the attempt to start one, ended.
+// An end is how a generation, or the attempt to start one, ended.
 type end struct {
 	verdict Verdict
 	after   time.Duration
@@ -29,7 +29,7 @@ type end struct {
 	down    time.Duration
 }
 
-// follows tells whether a new life follows by itself.
+// follows tells whether a new generation follows by itself.
 func (p Policy) follows(v Verdict) bool {
 	switch p.Restart {
 	case Never:
@@ -62,12 +62,12 @@ func (p Policy) delay(n int) time.Duration {
 func (p Policy) fastArm(attempt int, e end) Arm {
 	if e.verdict == SessionEnd {
 		if attempt <= p.Sessions {
-			return p.wish(p.paced(e), e)
+			return p.retryAfter(p.paced(e), e)
 		}
 		attempt -= p.Sessions - 1
 	}
 	n := max(attempt, 1+p.excess(e))
-	return p.wish(halfJitter(p.delay(n)), e)
+	return p.retryAfter(halfJitter(p.delay(n)), e)
 }
 
 // paced is the wait before the next session of a server that forgot one. That
@@ -82,11 +82,11 @@ func (p Policy) paced(e end) Arm {
 }
 
 // slowArm is the wait before a slow retry.
-func (p Policy) slowArm(e end) Arm { return p.wish(halfJitter(p.SlowProbe), e) }
+func (p Policy) slowArm(e end) Arm { return p.retryAfter(halfJitter(p.SlowProbe), e) }
 
 // loginArm is the wait before a server that asked for a login is asked whether
 // it still does: its credentials may not be ours to judge.
-func (p Policy) loginArm(e end) Arm { return p.wish(halfJitter(p.LoginProbe), e) }
+func (p Policy) loginArm(e end) Arm { return p.retryAfter(halfJitter(p.LoginProbe), e) }
 
 // halfJitter is a wait of which half is certain: with full jitter a few short
 // draws in a row would spend attempts in no time.
@@ -95,15 +95,15 @@ func halfJitter(d time.Duration) Arm { return Arm{After: d, Jitter: true, Least:
 // used tells whether the time for fast retries is over.
 func (p Policy) used(e end) bool { return e.down >= p.FastFor }
 
-// wish lengthens a wait to what the server asked for. Such a wait has no
+// retryAfter lengthens a wait to what the server asked for. Such a wait has no
 // jitter, which could only shorten it.
-func (p Policy) wish(a Arm, e end) Arm {
+func (p Policy) retryAfter(a Arm, e end) Arm {
 	if e.after <= 0 {
 		return a
 	}
 	w := e.after
-	if p.MaxWish > 0 {
-		w = min(w, p.MaxWish)
+	if p.MaxRetryAfter > 0 {
+		w = min(w, p.MaxRetryAfter)
 	}
 	return Arm{After: max(a.After, w)}
 }
@@ -116,5 +116,5 @@ func (p Policy) excess(e end) int {
 	return max(0, e.recent-p.MaxStarts)
 }
 
-// firm tells that the wait after e has an owner whom no call may overrule.
-func (p Policy) firm(e end) bool { return e.after > 0 || p.excess(e) > 0 }
+// noEarlyWake tells that the wait after e has an owner whom no call may overrule.
+func (p Policy) noEarlyWake(e end) bool { return e.after > 0 || p.excess(e) > 0 }

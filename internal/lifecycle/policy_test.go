@@ -77,16 +77,16 @@ func startsInAnHour(t *testing.T, draw func(Arm) time.Duration) int {
 // TestSeen fixes the words against the table of the documentation.
 func TestSeen(t *testing.T) {
 	for word, states := range map[string][]State{
-		"disabled":      {{}, {Phase: Off, WasReady: true}},
-		"idle":          {{Phase: Idle, Want: true}},
-		"connecting":    {{Phase: Starting, Want: true}, {Phase: Draining, Want: true}},
-		"connected":     {{Phase: Ready, Want: true}},
-		"reconnecting":  {{Phase: Starting, Want: true, WasReady: true}, {Phase: Draining, Want: true, WasReady: true}},
-		"disconnected":  {{Phase: Backoff, Want: true}, {Phase: Parked, Want: true, Parked: Ended}},
-		"disabling":     {{Phase: Draining}, {Phase: Draining, WasReady: true}},
-		"auth_required": {{Phase: Parked, Want: true, Parked: Auth}},
-		"misconfigured": {{Phase: Parked, Want: true, Parked: Config}, {Phase: Parked, Want: true, Parked: Missing}},
-		"failed":        {{Phase: Parked, Want: true, Parked: Budget}},
+		"disabled":      {{}, {WasReady: true}},
+		"idle":          {{Want: true, Next: NextCall}},
+		"connecting":    {{Want: true, Trying: 1}, {Want: true, Next: NextSlotFree}},
+		"connected":     {{Want: true, Serving: 1}},
+		"reconnecting":  {{Want: true, Trying: 1, WasReady: true}, {Want: true, Next: NextSlotFree, WasReady: true}},
+		"disconnected":  {{Want: true, Next: NextTimer}, {Want: true, Next: NextStopped, Stopped: Ended}},
+		"disabling":     {{Closing: [2]uint64{1}}, {Closing: [2]uint64{1}, WasReady: true}},
+		"auth_required": {{Want: true, Next: NextStopped, Stopped: Auth}},
+		"misconfigured": {{Want: true, Next: NextStopped, Stopped: Config}, {Want: true, Next: NextStopped, Stopped: Missing}},
+		"failed":        {{Want: true, Next: NextStopped, Stopped: Budget}},
 	} {
 		for _, s := range states {
 			if got := s.Seen(); got != word {
@@ -99,7 +99,7 @@ func TestSeen(t *testing.T) {
 func TestNames(t *testing.T) {
 	for want, got := range map[string]string{
 		"Draining": Draining.String(), "ended": Ended.String(), "session": SessionEnd.String(),
-		"parked": NextParked.String(), "stable": StableTimer.String(), "on-failure": OnFailure.String(),
+		"stopped": NextStopped.String(), "stable": StableTimer.String(), "on-failure": OnFailure.String(),
 		"unknown": Phase(200).String(),
 	} {
 		if got != want {

@@ -3,7 +3,7 @@ package lifecycle
 // Seen is the word that people read for the state. It is derived and never
 // stored.
 func (s State) Seen() string {
-	switch s.Phase {
+	switch s.Phase() {
 	case Off:
 		return "disabled"
 	case Idle:
@@ -12,8 +12,8 @@ func (s State) Seen() string {
 		return "connected"
 	case Backoff:
 		return "disconnected"
-	case Parked:
-		return s.Parked.seen()
+	case Stopped:
+		return s.Stopped.seen()
 	case Starting, Draining:
 	}
 	switch {
@@ -39,8 +39,8 @@ func (r Reason) seen() string {
 	return "failed"
 }
 
-// phase derives the phase from the other facts.
-func (s State) phase() Phase {
+// Phase is where the slot stands; it follows from the other facts.
+func (s State) Phase() Phase {
 	switch {
 	case !s.Want && s.alive() > 0:
 		return Draining
@@ -52,23 +52,23 @@ func (s State) phase() Phase {
 		return Starting
 	}
 	switch s.Next {
-	case NextRoom: // settle would have started it if there were room
+	case NextSlotFree: // settle would have started it if there were room
 		return Draining
 	case NextCall:
 		return Idle
 	case NextTimer:
 		return Backoff
-	case NextParked:
-		return Parked
+	case NextStopped:
+		return Stopped
 	case NoNext:
 	}
-	panic("bug: a wanted slot has no life and waits for none")
+	panic("bug: a wanted slot has no generation and waits for none")
 }
 
-// alive counts the lives that may still hold a process or a session.
+// alive counts the generations that may still hold a process or a session.
 func (s State) alive() int {
 	n := 0
-	for _, gen := range [...]uint64{s.Trying, s.Serving, s.Closing, s.ClosingToo} {
+	for _, gen := range [...]uint64{s.Trying, s.Serving, s.Closing[0], s.Closing[1]} {
 		if gen != 0 {
 			n++
 		}
@@ -76,7 +76,7 @@ func (s State) alive() int {
 	return n
 }
 
-// room tells whether one more life may be alive.
+// room tells whether one more generation may be alive.
 func (s State) room() bool {
 	limit := 1
 	if s.Overlap {
@@ -87,17 +87,17 @@ func (s State) room() bool {
 
 // RetryArmed tells whether RetryTimer is set.
 func (s State) RetryArmed() bool {
-	return s.Next == NextTimer || s.Next == NextParked && (s.Parked == Budget || s.Parked == Missing || s.Parked == Auth)
+	return s.Next == NextTimer || s.Next == NextStopped && (s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth)
 }
 
 // StableArmed tells whether StableTimer is set.
 func (s State) StableArmed() bool { return s.Serving != 0 && !s.Proven }
 
 var (
-	phaseNames   = [...]string{"Off", "Idle", "Starting", "Ready", "Draining", "Backoff", "Parked"}
+	phaseNames   = [...]string{"Off", "Idle", "Starting", "Ready", "Draining", "Backoff", "Stopped"}
 	reasonNames  = [...]string{"none", "budget", "auth", "config", "missing", "ended"}
 	verdictNames = [...]string{"retry", "auth", "config", "missing", "clean", "session"}
-	nextNames    = [...]string{"none", "room", "call", "timer", "parked"}
+	nextNames    = [...]string{"none", "slot-free", "call", "timer", "stopped"}
 	timerNames   = [...]string{"retry", "stable"}
 	restartNames = [...]string{"always", "on-failure", "never"}
 )

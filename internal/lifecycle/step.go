@@ -4,12 +4,12 @@ package lifecycle
 // be done about it, in order. It reads and changes nothing else. An event that
 // changes nothing has no effects.
 func (p Policy) Step(s State, ev Event) (State, []Effect) {
-	if !s.means(ev) {
+	if !s.concerns(ev) {
 		return s, nil
 	}
-	t := turn{p: p, s: s}
+	t := transition{p: p, s: s}
 	t.apply(ev)
-	t.settle()
+	t.finish()
 	if t.s == s {
 		return s, nil
 	}
@@ -17,11 +17,11 @@ func (p Policy) Step(s State, ev Event) (State, []Effect) {
 	return t.s, append(t.fx, Publish{})
 }
 
-// means is the first guard: it drops every event of another life than the one
-// that the event can be about. Life 0 does not exist.
-func (s State) means(ev Event) bool {
-	is := func(gen uint64, lives ...uint64) bool {
-		for _, l := range lives {
+// concerns is the first guard: it drops every event of another generation than
+// the one that the event can be about. Generation 0 does not exist.
+func (s State) concerns(ev Event) bool {
+	oneOf := func(gen uint64, among ...uint64) bool {
+		for _, l := range among {
 			if gen != 0 && gen == l {
 				return true
 			}
@@ -32,39 +32,39 @@ func (s State) means(ev Event) bool {
 	case Want, Wake:
 		return true
 	case Started:
-		return is(ev.Gen, s.Trying)
+		return oneOf(ev.Gen, s.Trying)
 	case Failed:
-		return is(ev.Gen, s.Trying)
+		return oneOf(ev.Gen, s.Trying)
 	case Exited:
-		return is(ev.Gen, s.Serving)
+		return oneOf(ev.Gen, s.Serving)
 	case Struck:
-		return is(ev.Gen, s.Serving)
+		return oneOf(ev.Gen, s.Serving)
 	case Healthy:
-		return is(ev.Gen, s.Serving) || !ev.List && is(ev.Gen, s.Lost)
+		return oneOf(ev.Gen, s.Serving) || !ev.List && oneOf(ev.Gen, s.LastLost)
 	case Stable:
-		return is(ev.Gen, s.Serving)
+		return oneOf(ev.Gen, s.Serving)
 	case Idled:
-		return is(ev.Gen, s.Serving)
+		return oneOf(ev.Gen, s.Serving)
 	case Closed:
-		return is(ev.Gen, s.Closing, s.ClosingToo)
+		return oneOf(ev.Gen, s.Closing[:]...)
 	case RetryDue:
-		return is(ev.Gen, s.Gen) && s.RetryArmed()
+		return oneOf(ev.Gen, s.Gen) && s.RetryArmed()
 	case Returned:
-		return is(ev.Gen, s.Gen) && s.RetryArmed() && !s.Firm
+		return oneOf(ev.Gen, s.Gen) && s.RetryArmed() && !s.NoEarlyWake
 	}
 	panic("bug: an event of an unknown type")
 }
 
-// A turn is one step in the making.
-type turn struct {
+// A transition is one step in the making.
+type transition struct {
 	p  Policy
 	s  State
 	fx []Effect
 }
 
-func (t *turn) do(fx Effect) { t.fx = append(t.fx, fx) }
+func (t *transition) do(fx Effect) { t.fx = append(t.fx, fx) }
 
-func (t *turn) apply(ev Event) {
+func (t *transition) apply(ev Event) {
 	switch ev := ev.(type) {
 	case Want:
 		t.want(ev)
@@ -87,30 +87,29 @@ func (t *turn) apply(ev Event) {
 	case Closed:
 		t.closed(ev.Gen)
 	case RetryDue:
-		t.goOn()
+		t.resume()
 	case Returned:
 		t.returned()
 	}
 }
 
-// settle starts the next life if it waits for nothing but room and there is
-// room, and derives the phase. Where lives may overlap a serving life goes on
-// until its successor serves, make before break; else it makes room first.
-func (t *turn) settle() {
-	if t.s.Next == NextRoom && t.s.Serving != 0 && !t.s.Overlap {
+// finish starts the next generation if it waits for nothing but room and there is
+// room. Where generations may overlap, the serving one goes on until its successor
+// serves, make before break; else it makes room first.
+func (t *transition) finish() {
+	if t.s.Next == NextSlotFree && t.s.Serving != 0 && !t.s.Overlap {
 		t.detach(true)
 	}
-	if t.s.Next == NextRoom && t.s.room() {
+	if t.s.Next == NextSlotFree && t.s.room() {
 		t.await(NoNext)
 		t.s.Gen++
 		t.s.Trying, t.s.RunSpec = t.s.Gen, t.s.Spec
 		t.do(Start{Gen: t.s.Gen, Spec: t.s.Spec})
 	}
-	t.s.Phase = t.s.phase()
 }
 
 // disarm stops the timers that old had set and the new state has no use for.
-func (t *turn) disarm(old State) {
+func (t *transition) disarm(old State) {
 	if old.RetryArmed() && !t.s.RetryArmed() {
 		t.do(Disarm{RetryTimer})
 	}
@@ -119,39 +118,41 @@ func (t *turn) disarm(old State) {
 	}
 }
 
-// await says what the next life waits for, for waits without a timer.
-func (t *turn) await(n Next) { t.s.Next, t.s.Parked, t.s.Firm, t.s.OnCall = n, None, false, false }
-
-// park waits for what why says.
-func (t *turn) park(why Reason) {
-	t.await(NextParked)
-	t.s.Parked = why
+// await says what the next generation waits for, for waits without a timer.
+func (t *transition) await(n Next) {
+	t.s.Next, t.s.Stopped, t.s.NoEarlyWake, t.s.ResumeIdle = n, None, false, false
 }
 
-// goOn ends the wait for the next life.
-func (t *turn) goOn() {
-	if t.s.OnCall {
+// halt waits for what why says.
+func (t *transition) halt(why Reason) {
+	t.await(NextStopped)
+	t.s.Stopped = why
+}
+
+// resume ends the wait for the next generation.
+func (t *transition) resume() {
+	if t.s.ResumeIdle {
 		t.await(NextCall)
 		return
 	}
-	t.await(NextRoom)
+	t.await(NextSlotFree)
 }
 
 // arm sets the retry timer for the wait that was just begun.
-func (t *turn) arm(a Arm, e end) {
-	t.s.Firm = t.p.firm(e)
+func (t *transition) arm(a Arm, e end) {
+	t.s.NoEarlyWake = t.p.noEarlyWake(e)
 	a.Timer, a.Gen = RetryTimer, t.s.Gen
-	a.Keep, a.Heed = t.s.Brought && !t.s.Firm, t.p.delay(t.s.Returns+1)
+	a.Keep, a.Heed = t.s.Brought && !t.s.NoEarlyWake, t.p.delay(t.s.Returns+1)
 	t.do(a)
 }
 
 // armStable gives Serving its time to prove itself.
-func (t *turn) armStable() {
+func (t *transition) armStable() {
 	t.do(Arm{Timer: StableTimer, Gen: t.s.Serving, After: t.p.StableAfter})
 }
 
-// detach takes the serving life out of the slot and ends it.
-func (t *turn) detach(drain bool) {
+// detach takes the serving generation out of the slot and ends it.
+func (t *transition) detach(drain bool) {
 	gen := t.s.Serving
 	t.s.Serving, t.s.ServingSpec, t.s.Proven = 0, 0, false
 	t.s.ListStrikes, t.s.CallStrikes = 0, 0
@@ -159,7 +160,7 @@ func (t *turn) detach(drain bool) {
 }
 
 // abort ends the start that is running, if one is.
-func (t *turn) abort() {
+func (t *transition) abort() {
 	t.s.Brought = false
 	if gen := t.s.Trying; gen != 0 {
 		t.s.Trying = 0
@@ -167,15 +168,15 @@ func (t *turn) abort() {
 	}
 }
 
-// stop ends a life that was just taken out of its place.
-func (t *turn) stop(gen uint64, drain bool) {
-	switch {
-	case t.s.Closing == 0:
-		t.s.Closing = gen
-	case t.s.ClosingToo == 0:
-		t.s.ClosingToo = gen
+// stop ends a generation that was just taken out of its place.
+func (t *transition) stop(gen uint64, drain bool) {
+	switch c := &t.s.Closing; {
+	case c[0] == 0:
+		c[0] = gen
+	case c[1] == 0:
+		c[1] = gen
 	default:
-		panic("bug: a third life is to be ended")
+		panic("bug: a third generation is to be ended")
 	}
 	t.do(Stop{Gen: gen, Drain: drain})
 }

@@ -131,7 +131,7 @@ func (c command) event() (Event, error) {
 	case "want":
 		return Want{Want: c.has("on"), Lazy: c.has("lazy"), Overlap: c.has("overlap"), Spec: uint64(c.num("spec"))}, nil
 	case "wake":
-		return Wake{Operator: c.has("operator"), Soon: c.has("soon")}, nil
+		return Wake{Operator: c.has("operator"), TooSoon: c.has("too-soon")}, nil
 	case "started":
 		return Started{gen}, nil
 	case "failed":

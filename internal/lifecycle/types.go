@@ -12,14 +12,14 @@ type Phase uint8
 const (
 	Off      Phase = iota // not wanted, and nothing is alive
 	Idle                  // wanted, lazy: not started, or stopped after idling
-	Starting              // a life is being started
-	Ready                 // a life serves
-	Draining              // a life is being ended, and the next one, if any is wanted, waits for that
+	Starting              // a generation is being started
+	Ready                 // a generation serves
+	Draining              // a generation is being ended, and the next one, if any is wanted, waits for that
 	Backoff               // waiting for the next fast attempt
-	Parked                // no fast attempt is due; Parked says why
+	Stopped               // no fast attempt is due; State.Stopped says why
 )
 
-// Reason says why a slot is Parked.
+// Reason says why a slot is Stopped.
 type Reason uint8
 
 const (
@@ -28,21 +28,21 @@ const (
 	Auth           // a login is needed; a look whether it still is, is due
 	Config         // the configuration is wrong; only a new spec or an operator helps
 	Missing        // the command does not exist; a slow retry is due, it may be installed
-	Ended          // it ended, and Restart lets no other life follow; only a new spec or an operator helps
+	Ended          // it ended, and Restart lets no other generation follow; only a new spec or an operator helps
 )
 
-// Next says what the next life waits for.
+// Next says what the next generation waits for.
 type Next uint8
 
 const (
-	NoNext     Next = iota // no further life is wanted now
-	NextRoom               // nothing but room: it starts as soon as few enough lives are alive
-	NextCall               // a call: the server is lazy
-	NextTimer              // RetryDue
-	NextParked             // what State.Parked says
+	NoNext       Next = iota // no further generation is wanted now
+	NextSlotFree             // nothing but room: it starts as soon as few enough generations are alive
+	NextCall                 // a call: the server is lazy
+	NextTimer                // RetryDue
+	NextStopped              // what State.Stopped says
 )
 
-// Verdict is what an attempt's or a life's end means for the next attempt.
+// Verdict is what an attempt's or a generation's end means for the next attempt.
 type Verdict uint8
 
 const (
@@ -58,33 +58,31 @@ const (
 // returns a new one. The zero State, or one with only Gen set, is a slot that
 // nobody has wanted yet.
 //
-// At most one of the lives Trying, Serving, Closing and ClosingToo is alive
-// where Overlap is off, at most two where it is on.
+// At most one of the generations Trying, Serving and Closing is alive where Overlap
+// is off, at most two where it is on.
 type State struct {
-	Phase       Phase  // follows from the other facts; set by Step alone
-	Gen         uint64 // newest life ever started; never goes down
-	Want        bool   // enabled, wanted by the config, owned by this replica
-	Lazy        bool   // start on the first call only
-	Overlap     bool   // a successor may start while the old life still serves
-	Spec        uint64 // wanted config revision
-	RunSpec     uint64 // the revision that Gen was started with
-	Trying      uint64 // the life that is being started: Gen, or 0 if none
-	Serving     uint64 // the life that takes leases; 0 if none. Below Gen while a successor starts beside it, or failed to
-	ServingSpec uint64 // the revision that Serving was started with; valid if Serving is not 0
-	Proven      bool   // Serving has proven its health; valid if Serving is not 0
-	Closing     uint64 // the life that is being ended and has not reported Closed; 0 if none
-	ClosingToo  uint64 // a second one, where lives overlap; 0 if Closing is 0
-	Lost        uint64 // the life whose loss Attempt counted last, if it had served and no later life served or failed; else 0
-	Attempt     int    // lives lost in a row since health was last proven
-	Returns     int    // starts since then that Returned has brought forward
-	Brought     bool   // the next start, or that of Trying, is one of those
-	ListStrikes int    // failed discoveries in a row on Serving
-	CallStrikes int    // failed calls in a row on Serving that blame the link
-	Next        Next   // what the next life waits for; beside Serving: the successor
-	Parked      Reason // why; valid in NextParked, None otherwise
-	Firm        bool   // the wait is the server's own wish or the start limit: no call shortens it; valid in NextTimer and NextParked
-	OnCall      bool   // NextCall follows the wait, as Restart lets no life follow by itself and the server is lazy; false where no wait has an end
-	WasReady    bool   // was ready at least once since it was enabled
+	Gen         uint64    // newest generation ever started; never goes down
+	Want        bool      // enabled, wanted by the config, owned by this replica
+	Lazy        bool      // start on the first call only
+	Overlap     bool      // a successor may start while the old generation still serves
+	Spec        uint64    // wanted config revision
+	RunSpec     uint64    // the revision that Gen was started with
+	Trying      uint64    // the generation that is being started: Gen, or 0 if none
+	Serving     uint64    // the generation that takes leases; 0 if none. Below Gen while a successor starts beside it, or failed to
+	ServingSpec uint64    // the revision that Serving was started with; valid if Serving is not 0
+	Proven      bool      // Serving has proven its health; valid if Serving is not 0
+	Closing     [2]uint64 // those that are being ended and have not reported Closed, the first one first; 0 where there is none
+	LastLost    uint64    // the generation whose loss Attempt counted last, if it had served and no later generation served or failed; else 0
+	Attempt     int       // generations lost in a row since health was last proven
+	Returns     int       // starts since then that Returned has brought forward
+	Brought     bool      // the next start, or that of Trying, is one of those
+	ListStrikes int       // failed discoveries in a row on Serving
+	CallStrikes int       // failed calls in a row on Serving that blame the link
+	Next        Next      // what the next generation waits for; beside Serving: the successor
+	Stopped     Reason    // why; valid in NextStopped, None otherwise
+	NoEarlyWake bool      // the wait is the server's own Retry-After or the start limit: no call shortens it; valid in NextTimer and NextStopped
+	ResumeIdle  bool      // NextCall follows the wait, as Restart lets no generation follow by itself and the server is lazy; false where no wait has an end
+	WasReady    bool      // was ready at least once since it was enabled
 }
 
 // An Event is something that happened. The set is closed.
@@ -99,24 +97,24 @@ type (
 		Overlap bool
 		Spec    uint64
 	}
-	// Wake: a call, or an operator, asks for a life now.
+	// Wake: a call, or an operator, asks for a generation now.
 	Wake struct {
 		Operator bool // an operator may wake any wanted slot at any time, and recycles one that is Ready or Starting
-		// Soon: a call's wake brought a slow retry forward less than
+		// TooSoon: a call's wake brought a slow retry forward less than
 		// Policy.WakeEvery ago; this one then brings none forward.
-		Soon bool
+		TooSoon bool
 	}
-	// Started: life Gen finished its handshake and its first complete listing.
+	// Started: generation Gen finished its handshake and its first complete listing.
 	Started struct{ Gen uint64 }
-	// Failed: life Gen did not get that far. Nothing of it is alive any more.
+	// Failed: generation Gen did not get that far. Nothing of it is alive any more.
 	Failed struct {
 		Gen     uint64
 		Verdict Verdict
-		After   time.Duration // the server's own wish (Retry-After); 0 if none
+		After   time.Duration // the server's own Retry-After; 0 if none
 		Recent  int           // starts in the last minute, this one included
 		Down    time.Duration // since the first of the losses in a row; 0 if this is the first
 	}
-	// Exited: life Gen, which had Started, lost its link. What is left of it
+	// Exited: generation Gen, which had Started, lost its link. What is left of it
 	// must still be closed.
 	Exited struct {
 		Gen     uint64
@@ -125,24 +123,24 @@ type (
 		Recent  int
 		Down    time.Duration
 	}
-	// Struck: a discovery or a call on life Gen failed in a way that blames the link.
+	// Struck: a discovery or a call on generation Gen failed in a way that blames the link.
 	Struck struct {
 		Gen    uint64
 		List   bool
 		Recent int // starts in the last minute
 		Down   time.Duration
 	}
-	// Healthy: a discovery or a call on life Gen got a good answer. That of a
-	// call may arrive after the Exited of its life and still counts.
+	// Healthy: a discovery or a call on generation Gen got a good answer. That of a
+	// call may arrive after the Exited of its generation and still counts.
 	Healthy struct {
 		Gen  uint64
 		List bool
 	}
-	// Stable: life Gen has been ready for Policy.StableAfter without a strike.
+	// Stable: generation Gen has been ready for Policy.StableAfter without a strike.
 	Stable struct{ Gen uint64 }
-	// Idled: life Gen of a lazy server has had no lease for its idle timeout.
+	// Idled: generation Gen of a lazy server has had no lease for its idle timeout.
 	Idled struct{ Gen uint64 }
-	// Closed: the Stop of life Gen has finished. Err tells that something
+	// Closed: the Stop of generation Gen has finished. Err tells that something
 	// would not stop in order; it is shown, and changes nothing here.
 	Closed struct {
 		Gen uint64
@@ -180,17 +178,17 @@ const (
 )
 
 type (
-	// Start begins life Gen with config revision Spec, in a worker, which ends
+	// Start begins generation Gen with config revision Spec, in a worker, which ends
 	// in exactly one Started or Failed.
 	Start struct{ Gen, Spec uint64 }
-	// Stop ends life Gen in a worker: no new leases; with Drain the leases that
+	// Stop ends generation Gen in a worker: no new leases; with Drain the leases that
 	// are out are waited for up to the drain deadline; then the upstream, or
 	// the start that is still running, is ended. It ends in exactly one Closed.
 	Stop struct {
 		Gen   uint64
 		Drain bool
 	}
-	// Arm sets a timer for life Gen; one that is set already is set anew. The
+	// Arm sets a timer for generation Gen; one that is set already is set anew. The
 	// loop draws the actual delay between Least and After when Jitter is set
 	// ("full jitter" where Least is 0), and reports it in the view.
 	Arm struct {
@@ -221,21 +219,21 @@ func (Publish) effect() {}
 
 // Policy holds every number of the lifecycle.
 type Policy struct {
-	Strikes     int           // failures in a row that recycle a life; 3
-	FastFor     time.Duration // how long after the loss retries are fast; 10 min
-	FirstDelay  time.Duration // delay before the second retry; the first is at once; 1 s
-	MaxDelay    time.Duration // where doubling stops; 30 s, and 10 s for a URL
-	Sessions    int           // sessions lost in a row that are replaced without a delay; 5
-	SlowProbe   time.Duration // delay of the slow retry; 2 min
-	LoginProbe  time.Duration // the same where a login is needed; 5 min
-	StableAfter time.Duration // ready time that proves health; 30 s
-	MaxStarts   int           // starts in a minute beyond which the growing delay applies whatever the health; 60; 0: no limit
-	MaxWish     time.Duration // the longest wish of a server (Retry-After) that is kept; 1 h; 0: any
-	WakeEvery   time.Duration // how often calls may bring a slow retry forward; 10 s; measured by the loop, see Wake.Soon
-	Restart     Restart
+	Strikes       int           // failures in a row that recycle a generation; 3
+	FastFor       time.Duration // how long after the loss retries are fast; 10 min
+	FirstDelay    time.Duration // delay before the second retry; the first is at once; 1 s
+	MaxDelay      time.Duration // where doubling stops; 30 s, and 10 s for a URL
+	Sessions      int           // sessions lost in a row that are replaced without a delay; 5
+	SlowProbe     time.Duration // delay of the slow retry; 2 min
+	LoginProbe    time.Duration // the same where a login is needed; 5 min
+	StableAfter   time.Duration // ready time that proves health; 30 s
+	MaxStarts     int           // starts in a minute beyond which the growing delay applies whatever the health; 60; 0: no limit
+	MaxRetryAfter time.Duration // the longest Retry-After of a server that is kept; 1 h; 0: any
+	WakeEvery     time.Duration // how often calls may bring a slow retry forward; 10 s; measured by the loop, see Wake.TooSoon
+	Restart       Restart
 }
 
-// Restart says what ends are followed by a new life.
+// Restart says what ends are followed by a new generation.
 type Restart uint8
 
 const (

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A fate is what a life really is, whatever the State believes.
+// A fate is what a generation really is, whatever the State believes.
 type fate struct {
 	starting bool // its start has reported nothing yet
 	up       bool // it serves; its link has not been lost
@@ -22,29 +22,29 @@ func (f fate) alive() bool { return !f.dead }
 type world struct {
 	p      Policy
 	s      State
-	lives  []fate // by generation; lives[0] is nobody
+	gens   []fate // by generation; gens[0] is nobody
 	retry  uint64 // the generation that the retry timer is armed for; 0: not armed
 	stable uint64
 }
 
-func newWorld(p Policy) *world { return &world{p: p, lives: []fate{{dead: true}}} }
+func newWorld(p Policy) *world { return &world{p: p, gens: []fate{{dead: true}}} }
 
 func (w *world) clone() *world {
 	c := *w
-	c.lives = slices.Clone(w.lives)
+	c.gens = slices.Clone(w.gens)
 	return &c
 }
 
-func (w *world) life(gen uint64) fate {
-	if gen < uint64(len(w.lives)) {
-		return w.lives[gen]
+func (w *world) fate(gen uint64) fate {
+	if gen < uint64(len(w.gens)) {
+		return w.gens[gen]
 	}
 	return fate{dead: true}
 }
 
 func (w *world) alive() int {
 	n := 0
-	for _, f := range w.lives {
+	for _, f := range w.gens {
 		if f.alive() {
 			n++
 		}
@@ -52,11 +52,11 @@ func (w *world) alive() int {
 	return n
 }
 
-// meant tells from the lives' fates whether ev can be about anything: the
-// independent twin of State.means.
+// meant tells from the generations' fates whether ev can be about anything: the
+// independent twin of State.concerns.
 func (w *world) meant(ev Event) bool {
-	up := func(gen uint64) bool { f := w.life(gen); return f.up && !f.stopping }
-	starting := func(gen uint64) bool { f := w.life(gen); return f.starting && !f.stopping }
+	up := func(gen uint64) bool { f := w.fate(gen); return f.up && !f.stopping }
+	starting := func(gen uint64) bool { f := w.fate(gen); return f.starting && !f.stopping }
 	switch ev := ev.(type) {
 	case Started:
 		return starting(ev.Gen)
@@ -67,17 +67,17 @@ func (w *world) meant(ev Event) bool {
 	case Struck:
 		return up(ev.Gen)
 	case Healthy:
-		return up(ev.Gen) || !ev.List && ev.Gen != 0 && ev.Gen == w.s.Lost
+		return up(ev.Gen) || !ev.List && ev.Gen != 0 && ev.Gen == w.s.LastLost
 	case Stable:
 		return up(ev.Gen)
 	case Idled:
 		return up(ev.Gen)
 	case Closed:
-		return w.life(ev.Gen).stopping
+		return w.fate(ev.Gen).stopping
 	case RetryDue:
 		return ev.Gen != 0 && ev.Gen == w.retry
 	case Returned:
-		return ev.Gen != 0 && ev.Gen == w.retry && !w.s.Firm
+		return ev.Gen != 0 && ev.Gen == w.retry && !w.s.NoEarlyWake
 	}
 	return true
 }
@@ -111,17 +111,17 @@ func explain(before, after State, ev Event, fx []Effect, err error) error {
 		err, describeState(before), describeEvent(ev), describeState(after), describeEffects(fx))
 }
 
-// happen changes the fate of the life that ev tells of.
+// happen changes the fate of the generation that ev tells of.
 func (w *world) happen(ev Event) {
 	switch ev := ev.(type) {
 	case Started:
-		w.lives[ev.Gen] = fate{up: true}
+		w.gens[ev.Gen] = fate{up: true}
 	case Failed:
-		w.lives[ev.Gen] = fate{dead: true}
+		w.gens[ev.Gen] = fate{dead: true}
 	case Exited:
-		w.lives[ev.Gen].up = false
+		w.gens[ev.Gen].up = false
 	case Closed:
-		w.lives[ev.Gen] = fate{dead: true}
+		w.gens[ev.Gen] = fate{dead: true}
 	case Stable:
 		w.stable = 0
 	case RetryDue:
@@ -135,9 +135,9 @@ func (w *world) run(f Effect) error {
 	case Start:
 		return w.start(f)
 	case Stop:
-		l := &w.lives[f.Gen]
+		l := &w.gens[f.Gen]
 		if l.dead || l.stopping {
-			return fmt.Errorf("life %d is stopped twice, or after its death", f.Gen)
+			return fmt.Errorf("generation %d is stopped twice, or after its death", f.Gen)
 		}
 		l.stopping = true
 	case Arm:
@@ -162,14 +162,14 @@ func (w *world) start(f Start) error {
 		limit = 2
 	}
 	switch {
-	case f.Gen != uint64(len(w.lives)):
-		return fmt.Errorf("life %d is started after %d", f.Gen, len(w.lives)-1)
+	case f.Gen != uint64(len(w.gens)):
+		return fmt.Errorf("generation %d is started after %d", f.Gen, len(w.gens)-1)
 	case w.alive() >= limit:
-		return fmt.Errorf("life %d is started while %d are alive", f.Gen, w.alive())
+		return fmt.Errorf("generation %d is started while %d are alive", f.Gen, w.alive())
 	case f.Spec != w.s.Spec:
-		return fmt.Errorf("life %d is started with spec %d", f.Gen, f.Spec)
+		return fmt.Errorf("generation %d is started with spec %d", f.Gen, f.Spec)
 	}
-	w.lives = append(w.lives, fate{starting: true})
+	w.gens = append(w.gens, fate{starting: true})
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (w *world) checkStep(before, after State, ev Event, fx []Effect, meant bool
 	}
 	switch {
 	case !meant && (after != before || len(fx) > 0):
-		return fmt.Errorf("a stray event changed something")
+		return fmt.Errorf("a stale event changed something")
 	case after == before && len(fx) > 0:
 		return fmt.Errorf("effects without a change")
 	case after != before && (published != 1 || fx[len(fx)-1] != Publish{}):
@@ -251,13 +251,13 @@ func checkWake(before, after State, ev Event) error {
 	if !ok || wake.Operator || after == before {
 		return nil
 	}
-	probe := before.Parked == Budget || before.Parked == Missing || before.Parked == Auth
+	probe := before.Stopped == Budget || before.Stopped == Missing || before.Stopped == Auth
 	switch {
 	case before.Serving != 0:
-		return fmt.Errorf("a call woke something beside a life that serves")
+		return fmt.Errorf("a call woke something beside a generation that serves")
 	case before.Next != NextCall && !probe:
 		return fmt.Errorf("a call shortened a wait that it may not")
-	case probe && (wake.Soon || before.Firm):
+	case probe && (wake.TooSoon || before.NoEarlyWake):
 		return fmt.Errorf("a call brought a probe forward that it may not")
 	}
 	return nil
@@ -274,13 +274,13 @@ func checkReturned(before, after State, ev Event) error {
 		return fmt.Errorf("the returns were reset without the attempts")
 	case after.Brought && !before.Brought && !returned:
 		return fmt.Errorf("a start was brought forward by nothing")
-	case returned && after != before && (after.Next == NextTimer || after.Next == NextParked):
+	case returned && after != before && (after.Next == NextTimer || after.Next == NextStopped):
 		return fmt.Errorf("what is back is waited for all the same")
 	}
 	return nil
 }
 
-// checkServing: where lives may overlap, nothing takes the serving life away
+// checkServing: where generations may overlap, nothing takes the serving generation away
 // before its successor serves, except its own end and a disable.
 func checkServing(before, after State, ev Event) error {
 	if before.Serving == 0 || after.Serving == before.Serving || !after.Want {
@@ -290,17 +290,17 @@ func checkServing(before, after State, ev Event) error {
 	case Started, Exited, Struck, Idled:
 		return nil
 	case Closed, Healthy, Stable:
-		return fmt.Errorf("a serving life was given up for nothing")
+		return fmt.Errorf("a serving generation was given up for nothing")
 	case Want, Wake, RetryDue, Returned, Failed:
 		if after.Overlap {
-			return fmt.Errorf("a serving life was given up before its successor served")
+			return fmt.Errorf("a serving generation was given up before its successor served")
 		}
 	}
 	return nil
 }
 
-// checkHealth: the two counters of strikes know nothing of each other, a life
-// speaks for its own revision only, and no answer shortens a firm wait.
+// checkHealth: the two counters of strikes know nothing of each other, a generation
+// speaks for its own revision only, and no answer shortens a wait that none may shorten.
 func checkHealth(before, after State, ev Event) error {
 	list, call := false, false
 	switch ev := ev.(type) {
@@ -308,11 +308,11 @@ func checkHealth(before, after State, ev Event) error {
 		list, call = ev.List, !ev.List
 	case Healthy:
 		list, call = ev.List, !ev.List
-		if before.Firm && after.Next != before.Next {
-			return fmt.Errorf("an answer shortened a firm wait")
+		if before.NoEarlyWake && after.Next != before.Next {
+			return fmt.Errorf("an answer shortened a wait that none may shorten")
 		}
 		if call && ev.Gen == before.Serving && before.ServingSpec != before.Spec && after.Attempt != before.Attempt {
-			return fmt.Errorf("the old life spoke for the new revision")
+			return fmt.Errorf("the old generation spoke for the new revision")
 		}
 	}
 	same := before.Serving != 0 && after.Serving == before.Serving
@@ -325,7 +325,7 @@ func checkHealth(before, after State, ev Event) error {
 	return nil
 }
 
-// checkPace: after a loss that counted, the next life starts no sooner than
+// checkPace: after a loss that counted, the next generation starts no sooner than
 // the numbers allow. The bounds are written out again here, from the design.
 func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	var e end
@@ -340,7 +340,7 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	if after.Attempt != before.Attempt+1 {
 		return nil
 	}
-	atOnce := after.Next == NextRoom || after.Next == NextCall || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
+	atOnce := after.Next == NextSlotFree || after.Next == NextCall || slices.ContainsFunc(fx, func(f Effect) bool { _, ok := f.(Start); return ok })
 	over := p.MaxStarts > 0 && e.recent > p.MaxStarts
 	timed := after.Attempt - after.Returns // what was brought forward makes no wait longer
 	session := e.verdict == SessionEnd && timed <= p.Sessions
@@ -367,13 +367,13 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 	if after.Next == NextTimer && timed <= 1 && !over {
 		floor = 0
 	}
-	if after.Next == NextParked {
+	if after.Next == NextStopped {
 		floor = p.SlowProbe
-		if after.Parked == Auth {
+		if after.Stopped == Auth {
 			floor = p.LoginProbe
 		}
 	}
-	wish := min(e.after, p.MaxWish)
+	wish := min(e.after, p.MaxRetryAfter)
 	heed := time.Duration(0)
 	for n := range before.Returns {
 		heed = p.FirstDelay
@@ -386,7 +386,7 @@ func checkPace(p Policy, before, after State, ev Event, fx []Effect) error {
 		return fmt.Errorf("the wait %v is below its bound %v", a.After, max(floor, wish))
 	case floor > 0 && wish == 0 && a.Least < floor/2:
 		return fmt.Errorf("less than half of the wait %v is certain", floor)
-	case a.Keep != (before.Brought && !after.Firm):
+	case a.Keep != (before.Brought && !after.NoEarlyWake):
 		return fmt.Errorf("a wait is cut that was not, or the reverse")
 	case a.Heed < heed:
 		return fmt.Errorf("what comes and goes is heeded after %v, before %v", a.Heed, heed)

@@ -174,7 +174,7 @@ func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 	until, ok := mayWait(v.prospects(), now, w.limit, w.deadline)
 	if ok {
-		if v.State.Phase == lifecycle.Idle {
+		if v.State.Phase() == lifecycle.Idle {
 			w.slot.ask() // what comes of it is a new view
 		}
 		return Lease{}, hold{until: until}, nil
@@ -202,7 +202,7 @@ func (w *waiter) mayProbe(v *View, now time.Time) bool {
 
 // probeable tells whether a slow retry is due that nobody but its timer owns.
 func probeable(st lifecycle.State) bool {
-	return st.Want && st.Phase == lifecycle.Parked && st.RetryArmed() && !st.Firm
+	return st.Want && st.Phase() == lifecycle.Stopped && st.RetryArmed() && !st.NoEarlyWake
 }
 
 // gaveUp is the fault of a call whose ctx ended while it waited.

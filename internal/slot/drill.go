@@ -389,8 +389,8 @@ func (s *Slot) restore(trouble *upstream.Trouble) {
 
 // wakeAfterDrill ends the wait for the next attempt.
 func (s *Slot) wakeAfterDrill() error {
-	switch s.loop.state.Phase {
-	case lifecycle.Backoff, lifecycle.Parked:
+	switch s.loop.state.Phase() {
+	case lifecycle.Backoff, lifecycle.Stopped:
 		s.step(lifecycle.Wake{Operator: true})
 	default:
 	}

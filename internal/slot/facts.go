@@ -9,7 +9,7 @@ func (v *View) Published() bool { return v.State.Want && v.Catalog != nil }
 // Away tells whether a call that comes now finds no life to take it: the
 // server is down, coming up, or parked. An idle server is not away.
 func (v *View) Away() bool {
-	return v.State.Serving == 0 && v.State.Phase != lifecycle.Idle
+	return v.State.Serving == 0 && v.State.Phase() != lifecycle.Idle
 }
 
 // Pending tells whether the server has never had a catalog and may still get
@@ -18,7 +18,7 @@ func (v *View) Pending() bool {
 	if v.Catalog != nil || !v.State.Want {
 		return false
 	}
-	switch v.State.Phase {
+	switch v.State.Phase() {
 	case lifecycle.Starting, lifecycle.Ready, lifecycle.Draining, lifecycle.Backoff:
 		return true
 	default:
@@ -29,10 +29,10 @@ func (v *View) Pending() bool {
 // Settled tells whether nothing more happens by itself to bring up a life
 // newer than gen: it serves, or the server is off, idle or parked.
 func (v *View) Settled(gen uint64) bool {
-	switch v.State.Phase {
+	switch v.State.Phase() {
 	case lifecycle.Ready:
 		return v.State.Serving > gen
-	case lifecycle.Off, lifecycle.Idle, lifecycle.Parked:
+	case lifecycle.Off, lifecycle.Idle, lifecycle.Stopped:
 		return true
 	default:
 		return false

@@ -205,7 +205,7 @@ func (s *Slot) arm(e lifecycle.Arm) {
 // miss keeps since when the server has been away, over all attempts.
 func (s *Slot) miss(before, after lifecycle.State) {
 	lp := &s.loop
-	switch away := after.Want && after.Serving == 0 && after.Phase != lifecycle.Idle; {
+	switch away := after.Want && after.Serving == 0 && after.Phase() != lifecycle.Idle; {
 	case !away:
 		lp.awayAt = time.Time{}
 	case lp.awayAt.IsZero():
@@ -329,9 +329,9 @@ func (s *Slot) called() {
 	lp := &s.loop
 	now := time.Now()
 	soon := s.since(now) < s.probeAt.Load()
-	probe := lp.state.Phase == lifecycle.Parked && !soon
+	probe := lp.state.Phase() == lifecycle.Stopped && !soon
 	before := lp.state
-	s.step(lifecycle.Wake{Soon: soon})
+	s.step(lifecycle.Wake{TooSoon: soon})
 	if probe && before != lp.state {
 		s.settle() // the view comes before the mark; see waiter.probe
 		s.probeAt.Store(s.since(now.Add(lp.policy.WakeEvery)))

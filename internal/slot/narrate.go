@@ -43,10 +43,10 @@ func (s *Slot) narrate(before, after lifecycle.State) {
 			s.emit(s.unwanted(head))
 		}
 	}
-	if after.Phase == lifecycle.Parked && (before.Phase != lifecycle.Parked || before.Parked != after.Parked) {
+	if after.Phase() == lifecycle.Stopped && (before.Phase() != lifecycle.Stopped || before.Stopped != after.Stopped) {
 		s.emit(event.Stopped{
-			Head: head, Reason: event.Reason(after.Parked.String()), Cause: s.loop.cause, Next: s.loop.next,
-			Remedy: remedyOf(s.name, after.Parked, s.loop.cause),
+			Head: head, Reason: event.Reason(after.Stopped.String()), Cause: s.loop.cause, Next: s.loop.next,
+			Remedy: remedyOf(s.name, after.Stopped, s.loop.cause),
 		})
 	}
 }

@@ -53,7 +53,7 @@ func withNoise(f *fault.Fault, l *life) *fault.Fault {
 // noiseForgiven: l has come up, and what it wrote meanwhile is no cause of
 // anything.
 func (s *Slot) noiseForgiven(l *life) {
-	if c := s.loop.cause; l.noise != nil && c != nil && c.Gen == l.gen && s.loop.state.Phase == lifecycle.Ready {
+	if c := s.loop.cause; l.noise != nil && c != nil && c.Gen == l.gen && s.loop.state.Phase() == lifecycle.Ready {
 		s.loop.cause = nil
 	}
 }

@@ -99,7 +99,7 @@ func (s *Slot) want() {
 	// Of a lazy server that has never listed anything nothing could be called,
 	// and so no call would ever start it. It is started once, to learn what it
 	// offers.
-	if lp.catalog == nil && lp.state.Phase == lifecycle.Idle {
+	if lp.catalog == nil && lp.state.Phase() == lifecycle.Idle {
 		s.step(lifecycle.Wake{})
 	}
 }

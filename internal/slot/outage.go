@@ -17,7 +17,7 @@ type lossClock struct {
 
 // follow takes a step of the lifecycle.
 func (c *lossClock) follow(before, after lifecycle.State, now time.Time) {
-	stands := after.Phase == lifecycle.Idle || after.Phase == lifecycle.Parked && after.Parked != lifecycle.Budget
+	stands := after.Phase() == lifecycle.Idle || after.Phase() == lifecycle.Stopped && after.Stopped != lifecycle.Budget
 	switch {
 	case !stands && !c.still.IsZero():
 		if !c.began.IsZero() {
@@ -48,7 +48,7 @@ func (s *Slot) down() time.Duration {
 func (s *Slot) watch(gen uint64, heed time.Duration) {
 	lp := &s.loop
 	lp.unwatch()
-	if s.opts.Watch == nil || lp.state.Firm {
+	if s.opts.Watch == nil || lp.state.NoEarlyWake {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.hard)

@@ -45,7 +45,7 @@ func schedule(t *rapid.T, t0 time.Time) []stretch {
 		}
 		add(delay, prospects{phase: lifecycle.Backoff, next: due})
 	}
-	last := prospects{want: true, phase: lifecycle.Parked}
+	last := prospects{want: true, phase: lifecycle.Stopped}
 	switch rapid.IntRange(0, 2).Draw(t, "end") {
 	case 0:
 		last.next = now.Add(5 * time.Minute)
@@ -120,7 +120,7 @@ func TestParkingOverSchedules(t *testing.T) {
 				}
 				return
 			}
-			if p := s.p; p.phase == lifecycle.Backoff && p.next.After(limit) || p.phase == lifecycle.Parked && p.next.IsZero() {
+			if p := s.p; p.phase == lifecycle.Backoff && p.next.After(limit) || p.phase == lifecycle.Stopped && p.next.IsZero() {
 				t.Fatalf("waits at %s although nothing is due in time", now.Sub(t0))
 			}
 			next := until

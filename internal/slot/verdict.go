@@ -87,10 +87,10 @@ func (s *Slot) explain(f *fault.Fault, l *life) *fault.Fault {
 // Remedy is what a person can do about the server, as a sentence with a
 // command; "" if nothing needs doing.
 func (v *View) Remedy() string {
-	if v.State.Phase != lifecycle.Parked {
+	if v.State.Phase() != lifecycle.Stopped {
 		return ""
 	}
-	return remedyOf(v.Server.Name, v.State.Parked, v.Cause)
+	return remedyOf(v.Server.Name, v.State.Stopped, v.Cause)
 }
 
 // remedyOf is what a person can do about a parked server.

@@ -19,7 +19,7 @@ type prospects struct {
 }
 
 func (v *View) prospects() prospects {
-	return prospects{want: v.State.Want && !v.closed, phase: v.State.Phase, next: v.Next, began: v.began}
+	return prospects{want: v.State.Want && !v.closed, phase: v.State.Phase(), next: v.Next, began: v.began}
 }
 
 // mayWait decides whether a call that found no life may wait, and until when
@@ -42,7 +42,7 @@ func mayWait(p prospects, now, limit, deadline time.Time) (until time.Time, ok b
 	case lifecycle.Idle, lifecycle.Ready, lifecycle.Draining:
 		// An attempt follows at once, by itself or by this call's wish.
 		until, ok = bound, now.Before(bound)
-	case lifecycle.Backoff, lifecycle.Parked:
+	case lifecycle.Backoff, lifecycle.Stopped:
 		until, ok = bound, !p.next.IsZero() && !p.next.After(bound) && now.Before(bound)
 	case lifecycle.Off:
 	}
@@ -67,8 +67,8 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 	}
 	f.Kind = fault.Unavailable
 	f.Gen = v.State.Gen
-	if v.State.Phase == lifecycle.Parked {
-		f.Remedy = remedyOf(name, v.State.Parked, v.Cause)
+	if v.State.Phase() == lifecycle.Stopped {
+		f.Remedy = remedyOf(name, v.State.Stopped, v.Cause)
 	}
 	if !v.Next.IsZero() {
 		f.RetryAfter = max(v.Next.Sub(now), time.Millisecond)
@@ -84,7 +84,7 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 // sent again is for RetryAfter alone, or there would be two times to choose from.
 func (v *View) away() error {
 	text := "the server is " + v.Seen()
-	if v.State.Phase == lifecycle.Ready {
+	if v.State.Phase() == lifecycle.Ready {
 		text = "the link was lost, and no new one came in time"
 	}
 	if v.Cause == nil {

@@ -21,7 +21,7 @@ func TestMayWait(t *testing.T) {
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * second) }
 	var none time.Time
 	const off, idle, starting, ready = lifecycle.Off, lifecycle.Idle, lifecycle.Starting, lifecycle.Ready
-	const draining, backoff, parked = lifecycle.Draining, lifecycle.Backoff, lifecycle.Parked
+	const draining, backoff, parked = lifecycle.Draining, lifecycle.Backoff, lifecycle.Stopped
 	for _, c := range []struct {
 		name                 string
 		p                    prospects
@@ -70,7 +70,7 @@ func TestMayWaitProperties(t *testing.T) {
 		}
 		p := prospects{
 			want:  rapid.Bool().Draw(t, "want"),
-			phase: lifecycle.Phase(rapid.IntRange(0, int(lifecycle.Parked)).Draw(t, "phase")),
+			phase: lifecycle.Phase(rapid.IntRange(0, int(lifecycle.Stopped)).Draw(t, "phase")),
 			next:  at("next"), began: at("began"),
 		}
 		now, limit, deadline := t0, at("limit"), at("deadline")
@@ -87,7 +87,7 @@ func TestMayWaitProperties(t *testing.T) {
 			t.Fatal("waits beyond the deadline")
 		case ok && p.phase != lifecycle.Starting && (until.IsZero() || until.After(limit)):
 			t.Fatal("waits beyond parkFor with no attempt running")
-		case ok && (p.phase == lifecycle.Backoff || p.phase == lifecycle.Parked) && (p.next.IsZero() || p.next.After(until)):
+		case ok && (p.phase == lifecycle.Backoff || p.phase == lifecycle.Stopped) && (p.next.IsZero() || p.next.After(until)):
 			t.Fatal("waits for an attempt that comes too late")
 		case !ok && p.want && !over && p.phase == lifecycle.Starting && !p.began.After(limit):
 			t.Fatal("gives up a moment before success")

@@ -7,27 +7,27 @@ type mutant struct{ name, file, old, new string }
 var table = []mutant{
 	{
 		"any start's success counts", "step.go",
-		"case Started:\n\t\treturn is(ev.Gen, s.Trying)", "case Started:\n\t\treturn s.Trying != 0",
+		"case Started:\n\t\treturn oneOf(ev.Gen, s.Trying)", "case Started:\n\t\treturn s.Trying != 0",
 	},
 	{
-		"an old exit ends the new life", "step.go",
-		"case Exited:\n\t\treturn is(ev.Gen, s.Serving)", "case Exited:\n\t\treturn s.Serving != 0",
+		"an old exit ends the new generation", "step.go",
+		"case Exited:\n\t\treturn oneOf(ev.Gen, s.Serving)", "case Exited:\n\t\treturn s.Serving != 0",
 	},
 	{
 		"an old strike counts", "step.go",
-		"case Struck:\n\t\treturn is(ev.Gen, s.Serving)", "case Struck:\n\t\treturn s.Serving != 0",
+		"case Struck:\n\t\treturn oneOf(ev.Gen, s.Serving)", "case Struck:\n\t\treturn s.Serving != 0",
 	},
 	{
 		"an old timer fires", "step.go",
-		"case RetryDue:\n\t\treturn is(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn s.RetryArmed()",
+		"case RetryDue:\n\t\treturn oneOf(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn s.RetryArmed()",
 	},
 	{
 		"a timer fires that was disarmed", "step.go",
-		"case RetryDue:\n\t\treturn is(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn is(ev.Gen, s.Gen)",
+		"case RetryDue:\n\t\treturn oneOf(ev.Gen, s.Gen) && s.RetryArmed()", "case RetryDue:\n\t\treturn oneOf(ev.Gen, s.Gen)",
 	},
 	{
 		"a late listing proves health", "step.go",
-		"!ev.List && is(ev.Gen, s.Lost)", "is(ev.Gen, s.Lost)",
+		"!ev.List && oneOf(ev.Gen, s.LastLost)", "oneOf(ev.Gen, s.LastLost)",
 	},
 	{
 		"a timer stays armed", "step.go",
@@ -39,7 +39,7 @@ var table = []mutant{
 	},
 	{
 		"no room is made without overlap", "step.go",
-		"if t.s.Next == NextRoom && t.s.Serving != 0 && !t.s.Overlap {", "if false {",
+		"if t.s.Next == NextSlotFree && t.s.Serving != 0 && !t.s.Overlap {", "if false {",
 	},
 	{
 		"break before make", "step.go",
@@ -47,7 +47,7 @@ var table = []mutant{
 	},
 	{
 		"a start before there is room", "step.go",
-		"if t.s.Next == NextRoom && t.s.room() {", "if t.s.Next == NextRoom && t.s.Trying == 0 && t.s.ClosingToo == 0 {",
+		"if t.s.Next == NextSlotFree && t.s.room() {", "if t.s.Next == NextSlotFree && t.s.Trying == 0 && t.s.Closing[1] == 0 {",
 	},
 	{
 		"the generation is reused", "step.go",
@@ -62,7 +62,7 @@ var table = []mutant{
 		"t.s.Trying = 0\n\t\tt.stop(gen, false)", "t.s.Trying = 0\n\t\t_ = gen",
 	},
 	{
-		"strikes outlive their life", "step.go",
+		"strikes outlive their generation", "step.go",
 		"t.s.ListStrikes, t.s.CallStrikes = 0, 0\n", "",
 	},
 	{
@@ -71,7 +71,7 @@ var table = []mutant{
 	},
 	{
 		"disable waits for the close", "rules.go",
-		"t.abort()\n\tif t.s.Serving != 0 {", "t.abort()\n\tif t.s.Serving != 0 && t.s.Closing != 0 {",
+		"t.abort()\n\tif t.s.Serving != 0 {", "t.abort()\n\tif t.s.Serving != 0 && t.s.Closing[0] != 0 {",
 	},
 	{
 		"disable leaves the retry due", "rules.go",
@@ -82,12 +82,12 @@ var table = []mutant{
 		"t.await(NoNext)\n\tt.abort()\n", "t.await(NoNext)\n",
 	},
 	{
-		"lives stay ready in people's eyes", "rules.go",
+		"what was ready once looks ready for ever", "rules.go",
 		"t.s.WasReady = false\n", "",
 	},
 	{
 		"a new revision inherits the losses", "rules.go",
-		"func (t *turn) respec() {\n\tt.forget()\n", "func (t *turn) respec() {\n",
+		"func (t *transition) respec() {\n\tt.forget()\n", "func (t *transition) respec() {\n",
 	},
 	{
 		"an outdated start goes on", "rules.go",
@@ -98,20 +98,20 @@ var table = []mutant{
 		"case t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec:\n\t\tt.await", "case false:\n\t\tt.await",
 	},
 	{
-		"a call shortens any parking", "rules.go",
-		"t.s.Next == NextParked && t.s.RetryArmed() &&", "t.s.Next == NextParked &&",
+		"a call shortens any wait", "rules.go",
+		"t.s.Next == NextStopped && t.s.RetryArmed() &&", "t.s.Next == NextStopped &&",
 	},
 	{
 		"a call shortens a backoff", "rules.go",
-		"t.s.Next == NextParked && t.s.RetryArmed() &&", "t.s.RetryArmed() &&",
+		"t.s.Next == NextStopped && t.s.RetryArmed() &&", "t.s.RetryArmed() &&",
 	},
 	{
 		"a call overrules the server's wish", "rules.go",
-		"t.s.RetryArmed() && !t.s.Firm && !ev.Soon", "t.s.RetryArmed() && !ev.Soon",
+		"t.s.RetryArmed() && !t.s.NoEarlyWake && !ev.TooSoon", "t.s.RetryArmed() && !ev.TooSoon",
 	},
 	{
 		"calls wake the probe all the time", "rules.go",
-		"!t.s.Firm && !ev.Soon", "!t.s.Firm",
+		"!t.s.NoEarlyWake && !ev.TooSoon", "!t.s.NoEarlyWake",
 	},
 	{
 		"an operator wakes what is disabled", "rules.go",
@@ -130,32 +130,32 @@ var table = []mutant{
 		"t.s.WasReady = true\n", "t.s.WasReady, t.s.Attempt = true, 0\n",
 	},
 	{
-		"a failed successor ends the old life", "rules.go",
-		"func (t *turn) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n", "func (t *turn) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}\n",
+		"a failed successor ends the old generation", "rules.go",
+		"func (t *transition) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n", "func (t *transition) failed(e end) {\n\tdefer func() { t.s.Brought = false }()\n\tt.s.Trying = 0\n\tif t.s.Serving != 0 {\n\t\tt.detach(true)\n\t}\n",
 	},
 	{
 		"a failed successor is forgotten", "rules.go",
 		"if t.s.Serving != 0 && t.s.ServingSpec == t.s.Spec {\n\t\treturn", "if t.s.Serving != 0 {\n\t\treturn",
 	},
 	{
-		"the old life's end disturbs the successor", "rules.go",
+		"the old generation's end disturbs the successor", "rules.go",
 		"t.detach(drain)\n\tif t.succession() {\n\t\treturn\n\t}", "t.detach(drain)",
 	},
 	{
 		"calls know no pace", "rules.go",
-		"t.s.OnCall = true", "t.await(NextCall)",
+		"t.s.ResumeIdle = true", "t.await(NextCall)",
 	},
 	{
-		"a life follows that restart forbids", "rules.go",
+		"a generation follows that restart forbids", "rules.go",
 		"if !follows && t.s.Lazy {", "if false {",
 	},
 	{
-		"a wait ends in a life that nobody asked for", "step.go",
-		"if t.s.OnCall {\n\t\tt.await(NextCall)\n\t\treturn\n\t}\n", "",
+		"a wait ends in a generation that nobody asked for", "step.go",
+		"if t.s.ResumeIdle {\n\t\tt.await(NextCall)\n\t\treturn\n\t}\n", "",
 	},
 	{
 		"a server that is not lazy waits for a call", "rules.go",
-		"case !t.s.Lazy:\n\t\tt.s.OnCall = false\n", "",
+		"case !t.s.Lazy:\n\t\tt.s.ResumeIdle = false\n", "",
 	},
 	{
 		"losses are not counted", "rules.go",
@@ -163,15 +163,15 @@ var table = []mutant{
 	},
 	{
 		"a missing login is retried", "rules.go",
-		"case e.verdict == NeedAuth:\n\t\tt.park(Auth)", "case false:\n\t\tt.park(Auth)",
+		"case e.verdict == NeedAuth:\n\t\tt.halt(Auth)", "case false:\n\t\tt.halt(Auth)",
 	},
 	{
 		"a missing command is never probed", "rules.go",
-		"t.park(Missing)\n\t\tt.arm(t.p.slowArm(e), e)", "t.park(Missing)",
+		"t.halt(Missing)\n\t\tt.arm(t.p.slowArm(e), e)", "t.halt(Missing)",
 	},
 	{
 		"the budget gives up for ever", "rules.go",
-		"t.park(Budget)\n\t\tt.arm(t.p.slowArm(e), e)", "t.park(Budget)",
+		"t.halt(Budget)\n\t\tt.arm(t.p.slowArm(e), e)", "t.halt(Budget)",
 	},
 	{
 		"one retry too many", "policy.go",
@@ -195,11 +195,11 @@ var table = []mutant{
 	},
 	{
 		"what is back overrules the server's wish", "step.go",
-		"s.RetryArmed() && !s.Firm", "s.RetryArmed()",
+		"s.RetryArmed() && !s.NoEarlyWake", "s.RetryArmed()",
 	},
 	{
 		"another attempt's port is back", "step.go",
-		"case Returned:\n\t\treturn is(ev.Gen, s.Gen) &&", "case Returned:\n\t\treturn",
+		"case Returned:\n\t\treturn oneOf(ev.Gen, s.Gen) &&", "case Returned:\n\t\treturn",
 	},
 	{
 		"what comes and goes is always heeded", "rules.go",
@@ -215,7 +215,7 @@ var table = []mutant{
 	},
 	{
 		"the wait that was cut is forgotten", "step.go",
-		"t.s.Brought && !t.s.Firm, t.p", "false, t.p",
+		"t.s.Brought && !t.s.NoEarlyWake, t.p", "false, t.p",
 	},
 	{
 		"a failed start stays brought forward", "rules.go",
@@ -246,16 +246,16 @@ var table = []mutant{
 		"t.s.ListStrikes = 0\n", "t.s.ListStrikes = 0\n\t\tt.prove()\n",
 	},
 	{
-		"the old life speaks for the new revision", "rules.go",
+		"the old generation speaks for the new revision", "rules.go",
 		"if t.s.ServingSpec == t.s.Spec {\n\t\tt.s.Attempt, t.s.Returns = 0, 0", "if true {\n\t\tt.s.Attempt, t.s.Returns = 0, 0",
 	},
 	{
 		"a late answer overrules the start limit", "rules.go",
-		"(t.s.Next == NextTimer || budget) && !t.s.Firm", "t.s.Next == NextTimer || budget",
+		"(t.s.Next == NextTimer || budget) && !t.s.NoEarlyWake", "t.s.Next == NextTimer || budget",
 	},
 	{
 		"an overtaken answer is lost", "rules.go",
-		"if (t.s.Next == NextTimer || budget) && !t.s.Firm {\n\t\tt.goOn()\n\t}", "_ = budget",
+		"if (t.s.Next == NextTimer || budget) && !t.s.NoEarlyWake {\n\t\tt.resume()\n\t}", "_ = budget",
 	},
 	{
 		"a busy server idles", "rules.go",
@@ -263,7 +263,7 @@ var table = []mutant{
 	},
 	{
 		"the wrong close is taken", "rules.go",
-		"if gen == t.s.Closing {\n\t\tt.s.Closing = t.s.ClosingToo\n\t}", "t.s.Closing = t.s.ClosingToo",
+		"if gen == c[0] {\n\t\tc[0] = c[1]\n\t}", "c[0] = c[1]",
 	},
 	{
 		"never means always", "policy.go",
@@ -303,6 +303,6 @@ var table = []mutant{
 	},
 	{
 		"disabled looks failed", "seen.go",
-		"case !s.Want:\n\t\treturn Off", "case !s.Want:\n\t\treturn Parked",
+		"case !s.Want:\n\t\treturn Off", "case !s.Want:\n\t\treturn Stopped",
 	},
 }

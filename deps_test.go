@@ -109,7 +109,7 @@ var mayImportForeign = map[string][]string{
 	"internal/transport/stdio": {"golang.org/x/sys"},
 	"internal/fileedit":        {"internal/typed", "golang.org/x/sys"},
 	"internal/daemon":          {"internal/typed", "golang.org/x/sys"},
-	"config":                   {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"config":                   {"github.com/tailscale/hujson"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"internal/stray":           {"golang.org/x/sys"},
 	"internal/admin":           {"golang.org/x/sys"},

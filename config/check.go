@@ -10,24 +10,25 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
-func (r *reader) serverMap(n *node) *fault.Fault {
-	if n.kind == nullNode {
+func (r *reader) serverMap(n *tree.Node) *fault.Fault {
+	if n.Kind == tree.Null {
 		return nil
 	}
-	if n.kind != objectNode {
+	if n.Kind != tree.Object {
 		return r.wrongKind(n, "an object of servers")
 	}
-	for _, f := range n.fields {
-		if ignored(f.name) && !isEntry(f.value) {
+	for _, f := range n.Fields {
+		if ignored(f.Name) && !isEntry(f.Value) {
 			continue
 		}
-		if first, twice := r.servers[f.name]; twice {
-			r.warn(f.at, "the server %q is in %s already; that one counts", f.name, first)
+		if first, twice := r.servers[f.Name]; twice {
+			r.warn(f.Pos, "the server %q is in %s already; that one counts", f.Name, first)
 			continue
 		}
-		r.servers[f.name] = Origin{r.file, f.at.line}
+		r.servers[f.Name] = Origin{r.file, f.Pos.Line}
 		r.cfg.Servers = append(r.cfg.Servers, r.readServer(f))
 	}
 	return nil
@@ -35,9 +36,9 @@ func (r *reader) serverMap(n *node) *fault.Fault {
 
 // isEntry tells whether a value says how a server is reached. The key of such a
 // value is a server's name even where it looks like a comment.
-func isEntry(n *node) bool {
-	return n.kind == objectNode && slices.ContainsFunc([]string{"command", "cmd", "url", "serverUrl", "httpUrl", "uri"}, func(key string) bool {
-		return n.get(key) != nil
+func isEntry(n *tree.Node) bool {
+	return n.Kind == tree.Object && slices.ContainsFunc([]string{"command", "cmd", "url", "serverUrl", "httpUrl", "uri"}, func(key string) bool {
+		return n.Get(key) != nil
 	})
 }
 
@@ -58,12 +59,12 @@ func nameProblem(name string) string {
 }
 
 // readServer reads one server. What is wrong with it is in its Err.
-func (r *reader) readServer(f field) Server {
-	r.server = f.name
+func (r *reader) readServer(f tree.Field) Server {
+	r.server = f.Name
 	defer func() { r.server = "" }()
-	d := &draft{Server: NewServer(f.name), enabled: true, at: f.at}
-	d.Origin = Origin{r.file, f.at.line}
-	err := r.members(d, f.value)
+	d := &draft{Server: NewServer(f.Name), enabled: true, at: f.Pos}
+	d.Origin = Origin{r.file, f.Pos.Line}
+	err := r.members(d, f.Value)
 	if !d.enabled {
 		d.Disabled = true
 	}
@@ -71,13 +72,13 @@ func (r *reader) readServer(f field) Server {
 		err = problem
 	}
 	if err != nil {
-		err.Server = f.name
+		err.Server = f.Name
 		d.Err = err
 	}
 	return d.Server
 }
 
-func (r *reader) members(d *draft, n *node) *fault.Fault {
+func (r *reader) members(d *draft, n *tree.Node) *fault.Fault {
 	if r.client == nil {
 		return r.standardMembers(d, n)
 	}
@@ -91,10 +92,10 @@ func (r *reader) members(d *draft, n *node) *fault.Fault {
 	return problem
 }
 
-func (r *reader) standardMembers(d *draft, n *node) *fault.Fault {
+func (r *reader) standardMembers(d *draft, n *tree.Node) *fault.Fault {
 	own := ours(d)
 	var inner *fault.Fault
-	keys := append(standard(d), key{"everline", func(r *reader, n *node) *fault.Fault {
+	keys := append(standard(d), key{"everline", func(r *reader, n *tree.Node) *fault.Fault {
 		inner = r.object(n, `the server's "everline"`, own, misplaced(standard(d), `beside "everline", not in it`))
 		return nil
 	}})
@@ -124,7 +125,7 @@ var transports = map[string]string{
 // decide settles the transport and checks what belongs to it.
 func (r *reader) decide(d *draft) *fault.Fault {
 	fail := func(remedy, format string, args ...any) *fault.Fault {
-		return invalid(r.file, d.at, remedy, format, args...)
+		return tree.Invalid(r.file, d.at, remedy, format, args...)
 	}
 	d.addFileEnv()
 	kind, known := transports[d.kind]

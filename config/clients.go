@@ -3,6 +3,8 @@ package config
 import (
 	"path/filepath"
 	"slices"
+
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // remote are the words for remote transports that several clients share. What
@@ -26,15 +28,15 @@ func init() { // not in the variable, whose functions read it
 }
 
 // underKeys gives the maps that stand under these keys, one of them inside the other.
-func underKeys(path ...string) func(*reader, *node) []*node {
-	return func(_ *reader, root *node) []*node {
+func underKeys(path ...string) func(*reader, *tree.Node) []*tree.Node {
+	return func(_ *reader, root *tree.Node) []*tree.Node {
 		n := root
 		for _, name := range path {
-			if n = n.get(name); n == nil {
+			if n = n.Get(name); n == nil {
 				return nil
 			}
 		}
-		return []*node{n}
+		return []*tree.Node{n}
 	}
 }
 
@@ -68,33 +70,33 @@ func claudeCode() client {
 
 // claudeScopes gives the servers of the project that the reader stands in
 // before those of the user, since the narrower scope wins.
-func claudeScopes(r *reader, root *node) []*node {
-	var maps []*node
+func claudeScopes(r *reader, root *tree.Node) []*tree.Node {
+	var maps []*tree.Node
 	others := 0
-	for _, f := range fieldsOf(root.get("projects")) {
-		servers := f.value.get("mcpServers")
+	for _, f := range fieldsOf(root.Get("projects")) {
+		servers := f.Value.Get("mcpServers")
 		switch {
-		case servers == nil || len(servers.fields) == 0:
-		case filepath.Clean(f.name) == r.workspace:
+		case servers == nil || len(servers.Fields) == 0:
+		case filepath.Clean(f.Name) == r.workspace:
 			maps = append(maps, servers)
 		default:
 			others++
 		}
 	}
 	if others > 0 {
-		r.warn(root.get("projects").at, "the servers of %d other projects are not read", others)
+		r.warn(root.Get("projects").Pos, "the servers of %d other projects are not read", others)
 	}
-	if user := root.get("mcpServers"); user != nil {
+	if user := root.Get("mcpServers"); user != nil {
 		maps = append(maps, user)
 	}
 	return maps
 }
 
-func fieldsOf(n *node) []field {
+func fieldsOf(n *tree.Node) []tree.Field {
 	if n == nil {
 		return nil
 	}
-	return n.fields
+	return n.Fields
 }
 
 func cursor() client {
@@ -133,16 +135,16 @@ func windsurf() client {
 }
 
 // onlyOneURL keeps the first of several addresses.
-func onlyOneURL(t *translation, _ *node) {
-	kept := t.std.fields[:0:0]
-	for _, f := range t.std.fields {
-		if f.name == "url" && slices.ContainsFunc(kept, func(k field) bool { return k.name == "url" }) {
-			t.r.warn(f.at, "the server has two URLs; the first one counts")
+func onlyOneURL(t *translation, _ *tree.Node) {
+	kept := t.std.Fields[:0:0]
+	for _, f := range t.std.Fields {
+		if f.Name == "url" && slices.ContainsFunc(kept, func(k tree.Field) bool { return k.Name == "url" }) {
+			t.r.warn(f.Pos, "the server has two URLs; the first one counts")
 			continue
 		}
 		kept = append(kept, f)
 	}
-	t.std.fields = kept
+	t.std.Fields = kept
 }
 
 func zed() client {
@@ -153,8 +155,8 @@ func zed() client {
 			"enabled": as("enabled"), "source": meaningless, "settings": unused("it belongs to an extension of Zed"),
 			"timeout": seconds("callTimeout"), "oauth": unused(noOAuth), "remote": meaningless,
 		},
-		skip: func(n *node) string {
-			if n.kind == objectNode && n.get("command") == nil && n.get("url") == nil {
+		skip: func(n *tree.Node) string {
+			if n.Kind == tree.Object && n.Get("command") == nil && n.Get("url") == nil {
 				return "an extension of Zed starts it"
 			}
 			return ""
@@ -163,18 +165,18 @@ func zed() client {
 }
 
 // zedCommand takes the text of today, and the object of older versions.
-func zedCommand(t *translation, f field) {
-	if f.value.kind != objectNode {
-		t.put(t.std, "command", f.value)
+func zedCommand(t *translation, f tree.Field) {
+	if f.Value.Kind != tree.Object {
+		t.put(t.std, "command", f.Value)
 		return
 	}
-	for _, m := range f.value.fields {
-		switch m.name {
+	for _, m := range f.Value.Fields {
+		switch m.Name {
 		case "path":
-			t.put(t.std, "command", m.value)
+			t.put(t.std, "command", m.Value)
 		case "args", "env":
-			if m.value.kind != nullNode {
-				t.put(t.std, m.name, m.value)
+			if m.Value.Kind != tree.Null {
+				t.put(t.std, m.Name, m.Value)
 			}
 		default:
 			t.r.unknown(m, `in Zed's "command"`, []string{"path", "args", "env"}, nil)
@@ -200,24 +202,24 @@ func codex() client {
 	}
 }
 
-func codexVariables(t *translation, n *node) {
-	if names := n.given("env_vars"); names != nil {
+func codexVariables(t *translation, n *tree.Node) {
+	if names := n.Given("env_vars"); names != nil {
 		for _, e := range t.list(names) {
-			if v, ok := t.r.envOrEmpty(e.text); ok {
-				t.add("env", e.at, e.text, v)
+			if v, ok := t.r.envOrEmpty(e.Text); ok {
+				t.add("env", e.Pos, e.Text, v)
 			} else {
-				t.r.warn(e.at, "the variable %s is not set; as in Codex, the server does not get it", e.text)
+				t.r.warn(e.Pos, "the variable %s is not set; as in Codex, the server does not get it", e.Text)
 			}
 		}
 	}
-	for _, f := range fieldsOf(n.get("env_http_headers")) {
-		if v, ok := t.fromEnv(f.at, f.value.text); ok {
-			t.add("headers", f.at, f.name, v)
+	for _, f := range fieldsOf(n.Get("env_http_headers")) {
+		if v, ok := t.fromEnv(f.Pos, f.Value.Text); ok {
+			t.add("headers", f.Pos, f.Name, v)
 		}
 	}
-	if name := n.given("bearer_token_env_var"); name != nil {
-		if v, ok := t.fromEnv(name.at, name.text); ok {
-			t.add("headers", name.at, "Authorization", "Bearer "+v)
+	if name := n.Given("bearer_token_env_var"); name != nil {
+		if v, ok := t.fromEnv(name.Pos, name.Text); ok {
+			t.add("headers", name.Pos, "Authorization", "Bearer "+v)
 		}
 	}
 }
@@ -239,52 +241,52 @@ func gemini() client {
 
 // geminiAddress settles that "httpUrl" goes before "url", and that a written
 // "type" goes before what the key of the URL says.
-func geminiAddress(t *translation, n *node) {
-	target, kind := n.given("httpUrl"), "http"
+func geminiAddress(t *translation, n *tree.Node) {
+	target, kind := n.Given("httpUrl"), "http"
 	switch {
 	case target == nil:
-		target, kind = n.given("url"), "sse"
-	case n.given("url") != nil:
-		t.r.warn(n.get("url").at, `"url" is not read beside "httpUrl"`)
+		target, kind = n.Given("url"), "sse"
+	case n.Given("url") != nil:
+		t.r.warn(n.Get("url").Pos, `"url" is not read beside "httpUrl"`)
 	}
 	if target == nil {
 		return
 	}
 	t.put(t.std, "url", target)
-	if t.std.get("type") == nil {
-		t.put(t.std, "type", literal(target.at, kind))
+	if t.std.Get("type") == nil {
+		t.put(t.std, "type", literal(target.Pos, kind))
 	}
 }
 
 // geminiServers also obeys "mcp": {"allowed", "excluded"}, which name servers.
-func geminiServers(r *reader, root *node) []*node {
-	servers := root.get("mcpServers")
-	if servers == nil || servers.kind != objectNode {
+func geminiServers(r *reader, root *tree.Node) []*tree.Node {
+	servers := root.Get("mcpServers")
+	if servers == nil || servers.Kind != tree.Object {
 		return underKeys("mcpServers")(r, root)
 	}
 	listed := func(key string) ([]string, bool) {
-		mcp := root.get("mcp")
-		if mcp == nil || mcp.get(key) == nil {
+		mcp := root.Get("mcp")
+		if mcp == nil || mcp.Get(key) == nil {
 			return nil, false
 		}
 		var names []string
-		for _, e := range mcp.get(key).list {
-			names = append(names, e.text)
+		for _, e := range mcp.Get(key).List {
+			names = append(names, e.Text)
 		}
 		return names, true
 	}
 	allowed, limited := listed("allowed")
 	excluded, _ := listed("excluded")
 	kept := *servers
-	kept.fields = nil
-	for _, f := range servers.fields {
-		if limited && !slices.Contains(allowed, f.name) || slices.Contains(excluded, f.name) {
-			r.warn(f.at, `the server %q is not read: "mcp" leaves it out`, f.name)
+	kept.Fields = nil
+	for _, f := range servers.Fields {
+		if limited && !slices.Contains(allowed, f.Name) || slices.Contains(excluded, f.Name) {
+			r.warn(f.Pos, `the server %q is not read: "mcp" leaves it out`, f.Name)
 			continue
 		}
-		kept.fields = append(kept.fields, f)
+		kept.Fields = append(kept.Fields, f)
 	}
-	return []*node{&kept}
+	return []*tree.Node{&kept}
 }
 
 func opencode() client {
@@ -315,30 +317,30 @@ func findOpencode(r *reader, ref string) (reference, error) {
 }
 
 // opencodeServers takes the map of version 1, and the one inside it of version 2.
-func opencodeServers(r *reader, root *node) []*node {
-	mcp := root.get("mcp")
+func opencodeServers(r *reader, root *tree.Node) []*tree.Node {
+	mcp := root.Get("mcp")
 	if mcp == nil {
 		return nil
 	}
-	if inner := mcp.get("servers"); inner != nil && inner.kind == objectNode && inner.get("type") == nil {
-		return []*node{inner}
+	if inner := mcp.Get("servers"); inner != nil && inner.Kind == tree.Object && inner.Get("type") == nil {
+		return []*tree.Node{inner}
 	}
-	return []*node{mcp}
+	return []*tree.Node{mcp}
 }
 
 // opencodeCommand takes the program and its arguments in one list.
-func opencodeCommand(t *translation, f field) {
-	if f.value.kind != listNode {
-		t.put(t.std, "command", f.value)
+func opencodeCommand(t *translation, f tree.Field) {
+	if f.Value.Kind != tree.List {
+		t.put(t.std, "command", f.Value)
 		return
 	}
-	words := t.list(f.value)
+	words := t.list(f.Value)
 	if len(words) == 0 {
-		t.fail(invalid(t.r.file, f.at, "write the program and its arguments in the list", "the command is empty"))
+		t.fail(tree.Invalid(t.r.file, f.Pos, "write the program and its arguments in the list", "the command is empty"))
 		return
 	}
 	t.put(t.std, "command", words[0])
-	t.put(t.std, "args", &node{kind: listNode, at: f.value.at, list: words[1:]})
+	t.put(t.std, "args", &tree.Node{Kind: tree.List, Pos: f.Value.Pos, List: words[1:]})
 }
 
 func goose() client {
@@ -351,36 +353,36 @@ func goose() client {
 			"available_tools": gooseTools,
 		},
 		finish: gooseVariables,
-		skip: func(n *node) string {
-			kind := n.get("type")
-			if kind == nil || remote[kind.text] != "" {
+		skip: func(n *tree.Node) string {
+			kind := n.Get("type")
+			if kind == nil || remote[kind.Text] != "" {
 				return ""
 			}
-			return "an extension of type " + kind.text + " lives inside goose"
+			return "an extension of type " + kind.Text + " lives inside goose"
 		},
 	}
 }
 
 // gooseTools is like "allow", but empty means all.
-func gooseTools(t *translation, f field) {
-	if len(f.value.list) > 0 {
+func gooseTools(t *translation, f tree.Field) {
+	if len(f.Value.List) > 0 {
 		toolNames("allow")(t, f)
 	}
 }
 
 // gooseVariables adds what "env_keys" names; goose keeps those in its keyring,
 // and everline looks in its own environment.
-func gooseVariables(t *translation, n *node) {
-	names := n.given("env_keys")
+func gooseVariables(t *translation, n *tree.Node) {
+	names := n.Given("env_keys")
 	if names == nil {
 		return
 	}
 	for _, e := range t.list(names) {
-		if plain := n.given("envs"); plain != nil && plain.get(e.text) != nil {
+		if plain := n.Given("envs"); plain != nil && plain.Get(e.Text) != nil {
 			continue
 		}
-		if v, ok := t.fromEnv(e.at, e.text); ok {
-			t.add("env", e.at, e.text, v)
+		if v, ok := t.fromEnv(e.Pos, e.Text); ok {
+			t.add("env", e.Pos, e.Text, v)
 		}
 	}
 }

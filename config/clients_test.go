@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 func clientEnv(name string) (string, bool) {
@@ -218,7 +219,7 @@ func FuzzDialects(f *testing.F) {
 			}
 			r := &reader{builder: clientBuilder(), file: "/home/u/f.json", client: c}
 			r.builder.readFile = func(string, string) (string, error) { return "", errors.New("no files here") }
-			got, err := c.dialect.expand(r, &node{kind: stringNode, text: text}, nil)
+			got, err := c.dialect.expand(r, &tree.Node{Kind: tree.String, Text: text}, nil)
 			if err == nil && !strings.ContainsAny(text, "${") && got != text {
 				t.Fatalf("%s: %q became %q", c.name, text, got)
 			}

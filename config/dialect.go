@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // A reference is what one found in a text means.
@@ -29,9 +31,9 @@ type dialect struct {
 // client leaves alone stays, and is told in a warning where it looks like a
 // reference that came to nothing. put gets every value that may be secret, and
 // gives what is put in.
-func (d *dialect) expand(r *reader, n *node, put func(string) string) (string, error) {
+func (d *dialect) expand(r *reader, n *tree.Node, put func(string) string) (string, error) {
 	var b strings.Builder
-	text := n.text
+	text := n.Text
 	for {
 		whole, name := d.next(text)
 		if whole < 0 {
@@ -59,7 +61,7 @@ func (d *dialect) expand(r *reader, n *node, put func(string) string) (string, e
 				become = "the text " + written
 				b.WriteString(written)
 			}
-			r.warn(n.at, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
+			r.warn(n.Pos, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
 		default:
 			if put != nil && !ref.plain && !ref.given {
 				ref.value = put(ref.value)
@@ -70,14 +72,14 @@ func (d *dialect) expand(r *reader, n *node, put func(string) string) (string, e
 }
 
 // expand replaces the references in a scalar by the rules of the file's format.
-func (r *reader) expand(p *interpolator, n *node) (string, error) {
+func (r *reader) expand(p *interpolator, n *tree.Node) (string, error) {
 	switch {
-	case n.literal, r.written, r.client != nil && r.client.dialect == nil:
-		return n.text, nil
+	case n.Literal, r.written, r.client != nil && r.client.dialect == nil:
+		return n.Text, nil
 	case r.client != nil:
 		return r.client.dialect.expand(r, n, p.value)
 	default:
-		return p.expand(n.text)
+		return p.expand(n.Text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // A Member is one key of an Entry. Its value is a string, a bool, an int, a
@@ -35,11 +36,11 @@ func SetServer(format, file string, data []byte, name string, e Entry) ([]byte, 
 // RemoveServer returns the text of a file without one server; the same promise
 // as SetServer. A server that is not there is an error of kind fault.NotFound.
 func RemoveServer(format, file string, data []byte, name string) ([]byte, error) {
-	root, f := parseTree(file, data)
+	root, f := tree.Parse(file, data)
 	if f != nil {
 		return nil, f
 	}
-	if descend(root, serversPath(format, root)).get(name) == nil {
+	if root.Descend(serversPath(format, root)).Get(name) == nil {
 		return nil, &fault.Fault{Kind: fault.NotFound, Op: "remove a server", Err: fmt.Errorf("%s has no server %q", file, name), Outcome: fault.NotSent}
 	}
 	return edit(format, file, data, name, func(w editor, in []string) ([]byte, error) { return w.remove(in, name) })
@@ -47,8 +48,8 @@ func RemoveServer(format, file string, data []byte, name string) ([]byte, error)
 
 // HasServer tells whether the text has a server of this name.
 func HasServer(format, file string, data []byte, name string) bool {
-	root, err := parseTree(file, data)
-	return err == nil && descend(root, serversPath(format, root)).get(name) != nil
+	root, err := tree.Parse(file, data)
+	return err == nil && root.Descend(serversPath(format, root)).Get(name) != nil
 }
 
 // An editor changes the text of one syntax.
@@ -61,15 +62,15 @@ type editor interface {
 func edit(format, file string, was []byte, name string, change func(editor, []string) ([]byte, error)) ([]byte, error) {
 	data, bom := cutBOM(was)
 	data, crlf := cutCR(data)
-	if len(bytes.TrimSpace(data)) == 0 && syntaxOf(file) == "json" {
+	if len(bytes.TrimSpace(data)) == 0 && tree.SyntaxOf(file) == tree.JSON {
 		data = []byte("{\n}\n")
 	}
-	before, f := parseTree(file, data)
+	before, f := tree.Parse(file, data)
 	if f != nil {
 		return nil, f
 	}
-	if before.kind == nullNode {
-		before = &node{kind: objectNode}
+	if before.Kind == tree.Null {
+		before = &tree.Node{Kind: tree.Object}
 	}
 	in := serversPath(format, before)
 	byHand := func(err error) error {
@@ -82,14 +83,14 @@ func edit(format, file string, was []byte, name string, change func(editor, []st
 	if err != nil {
 		return nil, byHand(err)
 	}
-	after, f := parseTree(file, text)
+	after, f := tree.Parse(file, text)
 	if f != nil {
 		return nil, byHand(f)
 	}
 	if !sameButFor(before, after, in, name) {
 		return nil, byHand(errors.New("the edit would have changed more than the server " + name))
 	}
-	if old, now := descend(before, in).get(name), descend(after, in).get(name); old != nil && now != nil && sameNode(old, now) {
+	if old, now := before.Descend(in).Get(name), after.Descend(in).Get(name); old != nil && now != nil && old.Same(now) {
 		return was, nil
 	}
 	if crlf {
@@ -99,10 +100,10 @@ func edit(format, file string, was []byte, name string, change func(editor, []st
 }
 
 func editorOf(file string, data []byte) editor {
-	switch syntaxOf(file) {
-	case "yaml":
+	switch tree.SyntaxOf(file) {
+	case tree.YAML:
 		return yamlEditor{string(data)}
-	case "toml":
+	case tree.TOML:
 		return tomlEditor{string(data)}
 	default:
 		return jsonEditor{data}
@@ -127,7 +128,7 @@ func cutBOM(data []byte) (text, bom []byte) {
 }
 
 // serversPath is where a format keeps its servers.
-func serversPath(format string, root *node) []string {
+func serversPath(format string, root *tree.Node) []string {
 	switch format {
 	case FormatVSCode:
 		return []string{"servers"}
@@ -138,12 +139,12 @@ func serversPath(format string, root *node) []string {
 	case FormatGoose:
 		return []string{"extensions"}
 	case FormatOpencode:
-		if inner := descend(root, []string{"mcp", "servers"}); inner != nil && inner.kind == objectNode {
+		if inner := root.Descend([]string{"mcp", "servers"}); inner != nil && inner.Kind == tree.Object {
 			return []string{"mcp", "servers"}
 		}
 		return []string{"mcp"}
 	case FormatEverline:
-		if root.get("mcpServers") == nil && root.get("servers") != nil {
+		if root.Get("mcpServers") == nil && root.Get("servers") != nil {
 			return []string{"servers"}
 		}
 		if bareServers(root) {
@@ -153,68 +154,34 @@ func serversPath(format string, root *node) []string {
 	return []string{"mcpServers"}
 }
 
-// descend never returns nil, so that it can be asked for what is not there.
-func descend(n *node, path []string) *node {
-	for _, name := range path {
-		if n = n.get(name); n == nil {
-			return &node{}
-		}
-	}
-	return n
-}
-
 // sameButFor compares two trees by meaning, but for one member of the object
 // at path, and but for the objects on the way there being made.
-func sameButFor(a, b *node, path []string, name string) bool {
+func sameButFor(a, b *tree.Node, path []string, name string) bool {
 	if len(path) == 0 {
-		return sameFields(without(a, name), without(b, name))
+		return tree.SameFields(without(a, name), without(b, name))
 	}
-	empty := &node{kind: objectNode}
-	inA, inB := a.given(path[0]), b.given(path[0])
+	empty := &tree.Node{Kind: tree.Object}
+	inA, inB := a.Given(path[0]), b.Given(path[0])
 	if inA == nil {
 		inA = empty
 	}
 	if inB == nil {
 		inB = empty
 	}
-	if len(b.fields)-len(without(b, path[0])) > 1 {
+	if len(b.Fields)-len(without(b, path[0])) > 1 {
 		return false // a key that is there twice
 	}
-	return sameFields(without(a, path[0]), without(b, path[0])) && sameButFor(inA, inB, path[1:], name)
+	return tree.SameFields(without(a, path[0]), without(b, path[0])) && sameButFor(inA, inB, path[1:], name)
 }
 
-func without(n *node, name string) []field {
-	var kept []field
-	for _, f := range n.fields {
-		if f.name != name {
+func without(n *tree.Node, name string) []tree.Field {
+	var kept []tree.Field
+	for _, f := range n.Fields {
+		if f.Name != name {
 			kept = append(kept, f)
 		}
 	}
 	return kept
-}
-
-func sameFields(a, b []field) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].name != b[i].name || !sameNode(a[i].value, b[i].value) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameNode(a, b *node) bool {
-	if a.kind != b.kind || a.text != b.text || len(a.list) != len(b.list) {
-		return false
-	}
-	for i := range a.list {
-		if !sameNode(a.list[i], b.list[i]) {
-			return false
-		}
-	}
-	return sameFields(a.fields, b.fields)
 }
 
 // jsonText writes an entry with two spaces, at a depth given by indent.
@@ -284,7 +251,7 @@ func quoted(s string) string {
 type jsonEditor struct{ data []byte }
 
 func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
-	root, err := parseHuJSON(w.data)
+	root, err := tree.ParseHuJSON(w.data)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +333,7 @@ func lineIndent(data []byte, offset int) string {
 
 // remove cuts the member out of the text, so that every comment around it stays.
 func (w jsonEditor) remove(in []string, name string) ([]byte, error) {
-	root, err := parseHuJSON(w.data)
+	root, err := tree.ParseHuJSON(w.data)
 	if err != nil {
 		return nil, err
 	}

@@ -2,22 +2,11 @@ package config
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// syntaxOf says how a file is written, by its name.
-func syntaxOf(file string) string {
-	switch strings.ToLower(filepath.Ext(file)) {
-	case ".yaml", ".yml":
-		return "yaml"
-	case ".toml":
-		return "toml"
-	default:
-		return "json"
-	}
-}
+	"github.com/everline/everline/internal/conf/tree"
+)
 
 // tomlEditor knows tables with a header of their own, which is how people and
 // programs write servers; whatever else there is, edit finds out and refuses.
@@ -172,11 +161,11 @@ func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
 		return nil, errors.New("the servers are not under a key of their own")
 	}
 	rest, _ := w.without(in[0], name)
-	root, f := parseYAML("", []byte(rest))
+	root, f := tree.ParseYAML("", []byte(rest))
 	if f != nil {
 		return nil, f
 	}
-	if left := root.get(in[0]); left == nil || left.kind != nullNode {
+	if left := root.Get(in[0]); left == nil || left.Kind != tree.Null {
 		return []byte(rest), nil
 	}
 	var b strings.Builder

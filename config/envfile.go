@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // envFile takes the path of a file of variables, relative to the folder of the
 // configuration. What "env" says itself counts more.
-func (d *draft) envFile(r *reader, n *node) *fault.Fault {
+func (d *draft) envFile(r *reader, n *tree.Node) *fault.Fault {
 	var path string
 	if err := d.interpolated(&path)(r, n); err != nil || path == "" || r.written {
 		return err
@@ -21,7 +22,7 @@ func (d *draft) envFile(r *reader, n *node) *fault.Fault {
 		return nil
 	}
 	fail := func(err error) *fault.Fault {
-		return invalid(r.file, n.at, "mend the file, or correct envFile", "the envFile %s: %v", path, err)
+		return tree.Invalid(r.file, n.Pos, "mend the file, or correct envFile", "the envFile %s: %v", path, err)
 	}
 	text, err := r.readFile(path)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // strangeNames are keys that some client takes for a server's name.
@@ -95,7 +96,7 @@ func TestFaultS6Edit(t *testing.T) {
 	for _, format := range []string{FormatEverline, FormatCodex, FormatGoose, FormatZed} {
 		path, text, _ := strings.Cut(oneServerFiles[format], " ")
 		was := []byte(fmt.Sprintf(text, "other"))
-		if syntaxOf(path) == "json" {
+		if tree.SyntaxOf(path) == tree.JSON {
 			was = []byte(fmt.Sprintf(text, `"other"`))
 		}
 		entry := Entry{{"command", "y"}, {"args", []string{"z"}}}
@@ -385,7 +386,7 @@ func TestFaultS6Quotes(t *testing.T) {
 		"config.toml": "[mcp_servers.good]\ncommand = \"x\"\n[mcp_servers.'acme/it']\ncommand = \"x\"\n[mcp_servers.'acme/it'.env]\nA = \"b\"\n",
 	} {
 		format, name := FormatGoose, "acme/it's"
-		if syntaxOf(file) == "toml" {
+		if tree.SyntaxOf(file) == tree.TOML {
 			format, name = FormatCodex, "acme/it"
 		}
 		out, err := RemoveServer(format, file, []byte(text), name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // The formats: our own, and those of ten clients.
@@ -49,13 +50,13 @@ type client struct {
 	own []string
 	// find gives the maps of servers of a file; of two servers with one name
 	// the first counts.
-	find func(r *reader, root *node) []*node
+	find func(r *reader, root *tree.Node) []*tree.Node
 	// keys say what the members of a server become.
 	keys map[string]rule
 	// finish settles what depends on several members; may be nil.
-	finish func(t *translation, n *node)
+	finish func(t *translation, n *tree.Node)
 	// skip tells why an entry is no MCP server; "" if it is one. May be nil.
-	skip func(n *node) string
+	skip func(n *tree.Node) string
 }
 
 func clientNamed(name string) *client {
@@ -71,7 +72,7 @@ func clientNamed(name string) *client {
 // where several clients share one shape. It returns an error where the text
 // cannot be parsed at all.
 func Detect(file string, data []byte) (string, error) {
-	root, err := parseTree(file, data)
+	root, err := tree.Parse(file, data)
 	if err != nil {
 		return "", err
 	}
@@ -79,27 +80,27 @@ func Detect(file string, data []byte) (string, error) {
 }
 
 // detect never fails: what is no client's shape is read as our own.
-func detect(file string, root *node) string {
+func detect(file string, root *tree.Node) string {
 	object := func(name string) bool {
-		n := root.get(name)
-		return n != nil && n.kind == objectNode
+		n := root.Get(name)
+		return n != nil && n.Kind == tree.Object
 	}
 	switch {
-	case root.kind != objectNode || root.get("everline") != nil && root.get("everline").kind == objectNode && root.get("mcp") == nil:
+	case root.Kind != tree.Object || root.Get("everline") != nil && root.Get("everline").Kind == tree.Object && root.Get("mcp") == nil:
 		return FormatEverline
 	case object("context_servers"):
 		return FormatZed
 	case object("mcp_servers"):
 		return FormatCodex
-	case object("extensions") && isExtensions(root.get("extensions")):
+	case object("extensions") && isExtensions(root.Get("extensions")):
 		return FormatGoose
 	case object("mcpServers"):
 		return detectShared(file, root)
-	case object("projects") && hasProjectServers(root.get("projects")):
+	case object("projects") && hasProjectServers(root.Get("projects")):
 		return FormatClaudeCode
-	case object("servers") && (root.get("inputs") != nil || inFolder(file, ".vscode") || strings.HasSuffix(filepath.ToSlash(file), "User/mcp.json")):
+	case object("servers") && (root.Get("inputs") != nil || inFolder(file, ".vscode") || strings.HasSuffix(filepath.ToSlash(file), "User/mcp.json")):
 		return FormatVSCode
-	case object("mcp") && isOpencode(root.get("mcp")):
+	case object("mcp") && isOpencode(root.Get("mcp")):
 		return FormatOpencode
 	default:
 		return FormatEverline
@@ -107,12 +108,12 @@ func detect(file string, root *node) string {
 }
 
 // detectShared tells apart the clients that all write "mcpServers".
-func detectShared(file string, root *node) string {
+func detectShared(file string, root *tree.Node) string {
 	slashed := filepath.ToSlash(file)
 	switch {
 	case filepath.Base(slashed) == "claude_desktop_config.json":
 		return FormatClaudeDesktop
-	case filepath.Base(slashed) == ".mcp.json", filepath.Base(slashed) == ".claude.json", root.get("projects") != nil:
+	case filepath.Base(slashed) == ".mcp.json", filepath.Base(slashed) == ".claude.json", root.Get("projects") != nil:
 		return FormatClaudeCode
 	case inFolder(file, ".cursor"):
 		return FormatCursor
@@ -121,11 +122,11 @@ func detectShared(file string, root *node) string {
 	case inFolder(file, ".gemini"):
 		return FormatGemini
 	}
-	for _, f := range root.get("mcpServers").fields {
+	for _, f := range root.Get("mcpServers").Fields {
 		switch {
-		case f.value.get("httpUrl") != nil, f.value.get("includeTools") != nil, f.value.get("excludeTools") != nil:
+		case f.Value.Get("httpUrl") != nil, f.Value.Get("includeTools") != nil, f.Value.Get("excludeTools") != nil:
 			return FormatGemini
-		case f.value.get("serverUrl") != nil, f.value.get("disabledTools") != nil:
+		case f.Value.Get("serverUrl") != nil, f.Value.Get("disabledTools") != nil:
 			return FormatWindsurf
 		}
 	}
@@ -135,32 +136,32 @@ func detectShared(file string, root *node) string {
 func inFolder(file, folder string) bool { return filepath.Base(filepath.Dir(file)) == folder }
 
 // isExtensions tells goose's map from others of that name.
-func isExtensions(n *node) bool {
-	return slices.ContainsFunc(n.fields, func(f field) bool {
-		return f.value.get("cmd") != nil || f.value.get("uri") != nil || f.value.get("type") != nil
+func isExtensions(n *tree.Node) bool {
+	return slices.ContainsFunc(n.Fields, func(f tree.Field) bool {
+		return f.Value.Get("cmd") != nil || f.Value.Get("uri") != nil || f.Value.Get("type") != nil
 	})
 }
 
-func hasProjectServers(n *node) bool {
-	return slices.ContainsFunc(n.fields, func(f field) bool { return f.value.get("mcpServers") != nil })
+func hasProjectServers(n *tree.Node) bool {
+	return slices.ContainsFunc(n.Fields, func(f tree.Field) bool { return f.Value.Get("mcpServers") != nil })
 }
 
-func isOpencode(n *node) bool {
-	if s := n.get("servers"); s != nil && s.kind == objectNode {
+func isOpencode(n *tree.Node) bool {
+	if s := n.Get("servers"); s != nil && s.Kind == tree.Object {
 		return true
 	}
-	return slices.ContainsFunc(n.fields, func(f field) bool {
-		kind := f.value.get("type")
-		return kind != nil && (kind.text == "local" || kind.text == "remote")
+	return slices.ContainsFunc(n.Fields, func(f tree.Field) bool {
+		kind := f.Value.Get("type")
+		return kind != nil && (kind.Text == "local" || kind.Text == "remote")
 	})
 }
 
 // foreign reads a client's file.
-func (r *reader) foreign(c *client, root *node) *fault.Fault {
+func (r *reader) foreign(c *client, root *tree.Node) *fault.Fault {
 	r.client = c
 	if c.own != nil {
-		for _, f := range root.fields {
-			if !ignored(f.name) && !slices.Contains(c.own, f.name) {
+		for _, f := range root.Fields {
+			if !ignored(f.Name) && !slices.Contains(c.own, f.Name) {
 				r.unknown(f, "at the top", c.own, nil)
 			}
 		}
@@ -172,23 +173,23 @@ func (r *reader) foreign(c *client, root *node) *fault.Fault {
 		}
 	}
 	if len(maps) == 0 {
-		r.warn(root.at, "there is no server in this file, read as one of %s", c.title)
+		r.warn(root.Pos, "there is no server in this file, read as one of %s", c.title)
 	}
 	return nil
 }
 
-func (r *reader) withoutSkipped(c *client, m *node) *node {
+func (r *reader) withoutSkipped(c *client, m *tree.Node) *tree.Node {
 	if c.skip == nil {
 		return m
 	}
 	kept := *m
-	kept.fields = nil
-	for _, f := range m.fields {
-		if why := c.skip(f.value); why != "" {
-			r.warn(f.at, "%q is not read: %s", f.name, why)
+	kept.Fields = nil
+	for _, f := range m.Fields {
+		if why := c.skip(f.Value); why != "" {
+			r.warn(f.Pos, "%q is not read: %s", f.Name, why)
 			continue
 		}
-		kept.fields = append(kept.fields, f)
+		kept.Fields = append(kept.Fields, f)
 	}
 	return &kept
 }

@@ -6,17 +6,18 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // path takes a file name, relative to the folder of the file that names it.
 func path(to *string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != stringNode || n.text == "" {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.String || n.Text == "" {
 			return r.wrongKind(n, "a file name")
 		}
-		at, err := r.atHome(n.text)
+		at, err := r.atHome(n.Text)
 		if err != nil {
-			return invalid(r.file, n.at, "write the whole path", "%v", err)
+			return tree.Invalid(r.file, n.Pos, "write the whole path", "%v", err)
 		}
 		*to = seenFrom(filepath.Dir(r.file), at)
 		return nil
@@ -27,21 +28,21 @@ func path(to *string) setter {
 // object that has one. They are kept by name, so that the order of a file
 // that has none means nothing.
 func groups(to *[]Group) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != objectNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Object {
 			return r.wrongKind(n, "an object of groups")
 		}
 		var all []Group
-		for _, f := range n.fields {
-			if ignored(f.name) || f.value.kind == nullNode {
+		for _, f := range n.Fields {
+			if ignored(f.Name) || f.Value.Kind == tree.Null {
 				continue
 			}
-			g := Group{Name: f.name, Expose: ExposeAll}
+			g := Group{Name: f.Name, Expose: ExposeAll}
 			if err := r.group(&g, f); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(all, func(o Group) bool { return o.Name == g.Name }) {
-				r.warn(f.at, "the group %q is there twice; the first one counts", g.Name)
+				r.warn(f.Pos, "the group %q is there twice; the first one counts", g.Name)
 				continue
 			}
 			all = append(all, g)
@@ -52,14 +53,14 @@ func groups(to *[]Group) setter {
 	}
 }
 
-func (r *reader) group(g *Group, f field) *fault.Fault {
-	if !groupName(f.name) {
-		return invalid(r.file, f.at, "name it with letters, digits, '_' or '-'", "the group name %q cannot be part of a URL", f.name)
+func (r *reader) group(g *Group, f tree.Field) *fault.Fault {
+	if !groupName(f.Name) {
+		return tree.Invalid(r.file, f.Pos, "name it with letters, digits, '_' or '-'", "the group name %q cannot be part of a URL", f.Name)
 	}
-	if f.value.kind == listNode {
-		return texts(&g.Servers)(r, f.value)
+	if f.Value.Kind == tree.List {
+		return texts(&g.Servers)(r, f.Value)
 	}
-	return r.object(f.value, "a group", []key{
+	return r.object(f.Value, "a group", []key{
 		{"servers", texts(&g.Servers)},
 		{"expose", word(&g.Expose, ExposeAll, ExposeFind)},
 	}, nil)

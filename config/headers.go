@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // ownHeaders are the fields of a request that the transport sets, because they
@@ -42,35 +43,35 @@ func BadHeaderValue(v string) string {
 
 // headers takes the headers of a server. Those that cannot be sent make it
 // misconfigured here, because no attempt could change that.
-func (d *draft) headers(r *reader, n *node) *fault.Fault {
+func (d *draft) headers(r *reader, n *tree.Node) *fault.Fault {
 	if err := d.interpolatedMap(&d.Headers)(r, n); err != nil {
 		return err
 	}
 	var first *fault.Fault
 	seen := map[string]bool{}
-	for _, f := range n.fields {
-		value, there := d.Headers[f.name]
-		if !there || f.value.kind == nullNode {
+	for _, f := range n.Fields {
+		value, there := d.Headers[f.Name]
+		if !there || f.Value.Kind == tree.Null {
 			continue
 		}
 		value = strings.Trim(value, " \t\r\n")
-		canonical := http.CanonicalHeaderKey(f.name)
-		again := seen[canonical] && !seen["="+f.name]
-		seen[canonical], seen["="+f.name] = true, true
+		canonical := http.CanonicalHeaderKey(f.Name)
+		again := seen[canonical] && !seen["="+f.Name]
+		seen[canonical], seen["="+f.Name] = true, true
 		switch problem := BadHeaderValue(value); {
 		case again:
-			r.warn(f.at, "the header %q is there twice; the first one counts", canonical)
-		case OwnHeader(f.name):
-			r.warn(f.at, "the header %q is left out: everline sets it itself", f.name)
-		case !isToken(f.name) && first == nil:
-			first = invalid(r.file, f.at, "correct the header's name", "%q cannot be the name of a header", f.name)
+			r.warn(f.Pos, "the header %q is there twice; the first one counts", canonical)
+		case OwnHeader(f.Name):
+			r.warn(f.Pos, "the header %q is left out: everline sets it itself", f.Name)
+		case !isToken(f.Name) && first == nil:
+			first = tree.Invalid(r.file, f.Pos, "correct the header's name", "%q cannot be the name of a header", f.Name)
 		case problem != "" && first == nil:
-			first = invalid(r.file, f.value.at, "correct the header's value, or what its reference stands for", "the value of the header %q has %s in it", f.name, problem)
+			first = tree.Invalid(r.file, f.Value.Pos, "correct the header's value, or what its reference stands for", "the value of the header %q has %s in it", f.Name, problem)
 		default:
-			d.Headers[f.name] = value
+			d.Headers[f.Name] = value
 			continue
 		}
-		delete(d.Headers, f.name)
+		delete(d.Headers, f.Name)
 	}
 	return first
 }

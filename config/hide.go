@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // longSecret is the length in bytes from which a value in the query of a URL
@@ -235,7 +237,7 @@ func replacer(values []string, others map[string]string) func(text string) strin
 func HideIn(file string, texts ...[]byte) func(part string) string {
 	var all []string
 	for _, text := range texts {
-		if root, err := parseTree(file, text); err == nil {
+		if root, err := tree.Parse(file, text); err == nil {
 			all = append(all, secretsOf(root, false)...)
 		}
 	}
@@ -245,22 +247,22 @@ func HideIn(file string, texts ...[]byte) func(part string) string {
 // secretMaps are the names, in all formats, of maps whose values are secret.
 var secretMaps = []string{"env", "environment", "envs", "headers", "http_headers"}
 
-func secretsOf(n *node, secret bool) []string {
+func secretsOf(n *tree.Node, secret bool) []string {
 	var all []string
-	for _, f := range n.fields {
-		all = append(all, secretsOf(f.value, secret || slices.Contains(secretMaps, f.name) || isSecretName(f.name))...)
+	for _, f := range n.Fields {
+		all = append(all, secretsOf(f.Value, secret || slices.Contains(secretMaps, f.Name) || isSecretName(f.Name))...)
 	}
-	for _, e := range n.list {
+	for _, e := range n.List {
 		all = append(all, secretsOf(e, secret)...)
 	}
-	if n.kind != stringNode && n.kind != numberNode || isReference(n.text) {
+	if n.Kind != tree.String && n.Kind != tree.Number || isReference(n.Text) {
 		return all
 	}
 	var found []string
 	if secret {
-		found = credentials(n.text)
+		found = credentials(n.Text)
 	}
-	for _, v := range slices.Concat(found, urlSecrets(n.text), secretsInside(n.text)) {
+	for _, v := range slices.Concat(found, urlSecrets(n.Text), secretsInside(n.Text)) {
 		all = append(all, asWritten(v)...)
 	}
 	return all

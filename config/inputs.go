@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // An Input is a question that a VS Code file has for its user.
@@ -37,10 +39,10 @@ func (i Input) Variable() string {
 type Ask func(i Input) (answer string, known bool)
 
 // vscodeServers also takes note of the questions of the file.
-func vscodeServers(r *reader, root *node) []*node {
+func vscodeServers(r *reader, root *tree.Node) []*tree.Node {
 	r.inputs = map[string]Input{}
-	if list := root.get("inputs"); list != nil {
-		for _, n := range list.list {
+	if list := root.Get("inputs"); list != nil {
+		for _, n := range list.List {
 			if in := r.declared(n); in.ID != "" {
 				r.inputs[in.ID] = in
 			}
@@ -49,11 +51,11 @@ func vscodeServers(r *reader, root *node) []*node {
 	return underKeys("servers")(r, root)
 }
 
-func (r *reader) declared(n *node) Input {
-	in := Input{Origin: Origin{r.file, n.at.line}}
+func (r *reader) declared(n *tree.Node) Input {
+	in := Input{Origin: Origin{r.file, n.Pos.Line}}
 	text := func(name string) *string {
-		if v := n.get(name); v != nil && v.kind == stringNode {
-			return &v.text
+		if v := n.Get(name); v != nil && v.Kind == tree.String {
+			return &v.Text
 		}
 		return nil
 	}
@@ -64,16 +66,16 @@ func (r *reader) declared(n *node) Input {
 		in.Description = *d
 	}
 	in.Default = text("default")
-	if p := n.get("password"); p != nil {
-		in.Password = p.kind == boolNode && p.text == "true"
+	if p := n.Get("password"); p != nil {
+		in.Password = p.Kind == tree.Bool && p.Text == "true"
 	}
-	if o := n.get("options"); o != nil {
-		for _, option := range o.list {
-			if option.kind == objectNode { // {"label", "value"}
-				option = option.get("value")
+	if o := n.Get("options"); o != nil {
+		for _, option := range o.List {
+			if option.Kind == tree.Object { // {"label", "value"}
+				option = option.Get("value")
 			}
-			if option != nil && option.kind == stringNode {
-				in.Options = append(in.Options, option.text)
+			if option != nil && option.Kind == tree.String {
+				in.Options = append(in.Options, option.Text)
 			}
 		}
 	}

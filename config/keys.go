@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // draft is a server while it is read: what the file says, before defaults that
@@ -16,7 +17,7 @@ type draft struct {
 	overlap  *bool
 	maxDelay *time.Duration
 	fileEnv  map[string]string // of the envFile
-	at       pos
+	at       tree.Pos
 }
 
 // settings are the keys of "everline" at the top of a file.
@@ -60,7 +61,7 @@ func ours(d *draft) []key {
 		{"disabled", boolean(&d.Disabled)},
 		{"lazy", boolean(&d.Lazy)},
 		{"required", boolean(&d.Required)},
-		{"overlap", func(r *reader, n *node) *fault.Fault {
+		{"overlap", func(r *reader, n *tree.Node) *fault.Fault {
 			d.overlap = new(bool)
 			return boolean(d.overlap)(r, n)
 		}},
@@ -82,10 +83,10 @@ func ours(d *draft) []key {
 		{"isolation", word(&d.Isolation, IsolationShared, IsolationSession)},
 		{"maxSessions", number(&d.MaxSessions, 1)},
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
-		{"limits", func(r *reader, n *node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
+		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
-		{"retry", func(r *reader, n *node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},
-		{"tools", func(r *reader, n *node) *fault.Fault { return r.object(n, `"tools"`, tools(&d.Tools), nil) }},
+		{"retry", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},
+		{"tools", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"tools"`, tools(&d.Tools), nil) }},
 	}
 }
 
@@ -96,7 +97,7 @@ func retry(d *draft) []key {
 		{"restart", word(&to.Restart, "always", "on-failure", "never")},
 		{"fastFor", duration(&to.FastFor, instant)},
 		{"firstDelay", duration(&to.FirstDelay, instant)},
-		{"maxDelay", func(r *reader, n *node) *fault.Fault {
+		{"maxDelay", func(r *reader, n *tree.Node) *fault.Fault {
 			d.maxDelay = new(time.Duration)
 			return duration(d.maxDelay, instant)(r, n)
 		}},
@@ -122,8 +123,8 @@ func tools(to *Tools) []key {
 // expand replaces the references in a scalar. Numbers and booleans are taken
 // as their text: people write PORT: 3000 in env. put, which may be nil, gets
 // every value of a reference and gives what is to stand in the text.
-func (d *draft) expand(r *reader, n *node, put func(string) string) (string, *fault.Fault) {
-	if n.kind != stringNode && n.kind != numberNode && n.kind != boolNode {
+func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string, *fault.Fault) {
+	if n.Kind != tree.String && n.Kind != tree.Number && n.Kind != tree.Bool {
 		return "", r.wrongKind(n, "a string")
 	}
 	v, err := r.expand(&interpolator{env: r.env, read: r.readFile, value: put}, n)
@@ -132,10 +133,10 @@ func (d *draft) expand(r *reader, n *node, put func(string) string) (string, *fa
 		if r.client != nil {
 			remedy = "set it where everline gets its environment from"
 		}
-		return "", invalid(r.file, n.at, remedy, "%v", err)
+		return "", tree.Invalid(r.file, n.Pos, remedy, "%v", err)
 	}
 	if strings.ContainsRune(v, 0) {
-		return "", invalid(r.file, n.at, "remove the NUL character", "the value has a NUL character")
+		return "", tree.Invalid(r.file, n.Pos, "remove the NUL character", "the value has a NUL character")
 	}
 	return strings.TrimPrefix(v, byteOrderMark), nil
 }
@@ -158,7 +159,7 @@ func (d *draft) interpolatedPath(to *string) setter {
 // interpolatedURL also encodes what stands in a place where it would mean
 // something else than itself.
 func (d *draft) interpolatedURL(to *string) setter {
-	return func(r *reader, n *node) *fault.Fault {
+	return func(r *reader, n *tree.Node) *fault.Fault {
 		if r.keeping || r.written {
 			return d.interpolated(to)(r, n)
 		}
@@ -168,18 +169,18 @@ func (d *draft) interpolatedURL(to *string) setter {
 }
 
 func (d *draft) interpolatedAs(to *string, put func(string) string, finish func(*reader, string) (string, error)) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != stringNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.String {
 			return r.wrongKind(n, "a string")
 		}
-		*to = n.text // what is shown where a reference fails
+		*to = n.Text // what is shown where a reference fails
 		v, f := d.expand(r, n, put)
 		if f != nil {
 			return f
 		}
 		v, err := finish(r, v)
 		if err != nil {
-			return invalid(r.file, n.at, "write the whole path", "%v", err)
+			return tree.Invalid(r.file, n.Pos, "write the whole path", "%v", err)
 		}
 		*to = v
 		return nil
@@ -187,12 +188,12 @@ func (d *draft) interpolatedAs(to *string, put func(string) string, finish func(
 }
 
 func (d *draft) interpolatedList(to *[]string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != listNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.List {
 			return r.wrongKind(n, "a list of strings")
 		}
-		list := make([]string, 0, len(n.list))
-		for _, e := range n.list {
+		list := make([]string, 0, len(n.List))
+		for _, e := range n.List {
 			v, err := d.expand(r, e, d.secret)
 			if err != nil {
 				return err
@@ -206,24 +207,24 @@ func (d *draft) interpolatedList(to *[]string) setter {
 
 // interpolatedMap reads a map all of whose values are secret anyway.
 func (d *draft) interpolatedMap(to *map[string]string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != objectNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Object {
 			return r.wrongKind(n, "an object of strings")
 		}
-		m := make(map[string]string, len(n.fields))
-		for _, f := range n.fields {
-			if _, twice := m[f.name]; twice {
-				r.warn(f.at, "%q is there twice; the first one counts", f.name)
+		m := make(map[string]string, len(n.Fields))
+		for _, f := range n.Fields {
+			if _, twice := m[f.Name]; twice {
+				r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
 				continue
 			}
-			if f.value.kind == nullNode {
+			if f.Value.Kind == tree.Null {
 				continue
 			}
-			v, err := d.expand(r, f.value, nil)
+			v, err := d.expand(r, f.Value, nil)
 			if err != nil {
 				return err
 			}
-			m[f.name] = v
+			m[f.Name] = v
 		}
 		*to = m
 		return nil

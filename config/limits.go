@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Limits are what the processes of one server may use at most, on systems that
@@ -30,13 +31,13 @@ const mostProcessors = 4096
 // processors takes a number of processors, which need not be whole.
 func processors(to *float64) setter {
 	const remedy = "write a number of processors, like 0.5 or 2"
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != numberNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Number {
 			return r.wrongKind(n, "a number of processors")
 		}
-		v, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+		v, err := strconv.ParseFloat(strings.ReplaceAll(n.Text, "_", ""), 64)
 		if err != nil || math.IsNaN(v) || v < 0.01 || v > mostProcessors {
-			return invalid(r.file, n.at, remedy, "%s is not between 0.01 and %d processors", n.text, mostProcessors)
+			return tree.Invalid(r.file, n.Pos, remedy, "%s is not between 0.01 and %d processors", n.Text, mostProcessors)
 		}
 		*to = v
 		return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Load reads the files into one Config, variables from the environment. A
@@ -36,7 +37,7 @@ func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
 // LoadFrom is LoadAsking where read gives the text of each file, once.
 func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, paths ...string) (*Config, error) {
 	if len(paths) == 0 {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: opRead, Err: errors.New("no file was named"), Remedy: "name a file with --config"}
+		return nil, &fault.Fault{Kind: fault.Invalid, Op: tree.OpRead, Err: errors.New("no file was named"), Remedy: "name a file with --config"}
 	}
 	b := newBuilder(os.LookupEnv)
 	b.ask = ask
@@ -50,7 +51,7 @@ func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, pa
 		data, err := read(path)
 		if err != nil {
 			return nil, &fault.Fault{
-				Kind: fault.Invalid, Op: opRead, Outcome: fault.NotSent,
+				Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent,
 				Err: err, Remedy: "check the path, or name another file with --config",
 			}
 		}
@@ -65,7 +66,7 @@ func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, pa
 func (b *builder) choose(format string) error {
 	if format != "" && !slices.Contains(Formats(), format) {
 		return &fault.Fault{
-			Kind: fault.Invalid, Op: opRead, Outcome: fault.NotSent,
+			Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent,
 			Err:    fmt.Errorf("unknown format %q%s", format, meant(format, Formats())),
 			Remedy: "write one of " + strings.Join(Formats(), ", "),
 		}
@@ -103,7 +104,7 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxFile+1))
+	return io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
 }
 
 // A builder adds files to one Config.
@@ -164,9 +165,9 @@ func (r *reader) readFile(path string) (string, error) {
 	return cleaned(text), err
 }
 
-func (r *reader) warn(at pos, format string, args ...any) {
+func (r *reader) warn(at tree.Pos, format string, args ...any) {
 	r.cfg.Warnings = append(r.cfg.Warnings, Warning{
-		Origin: Origin{r.file, at.line}, Server: r.server, Text: fmt.Sprintf(format, args...),
+		Origin: Origin{r.file, at.Line}, Server: r.server, Text: fmt.Sprintf(format, args...),
 	})
 }
 
@@ -174,15 +175,15 @@ func (r *reader) warn(at pos, format string, args ...any) {
 var roots = []string{"mcpServers", "servers"}
 
 func (b *builder) add(file string, data []byte) *fault.Fault {
-	root, err := parseTree(file, data)
+	root, err := tree.Parse(file, data)
 	if err != nil {
 		return err
 	}
 	r := &reader{builder: b, file: file}
-	if root.kind == nullNode && root.at.line == 0 {
-		root.kind = objectNode
+	if root.Kind == tree.Null && root.Pos.Line == 0 {
+		root.Kind = tree.Object
 	}
-	if root.kind != objectNode {
+	if root.Kind != tree.Object {
 		return r.wrongKind(root, "an object")
 	}
 	format := b.format
@@ -193,20 +194,20 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 		return r.foreign(c, root)
 	}
 	if bareServers(root) {
-		r.warn(root.at, `the servers are not under "mcpServers"; they are read as if they were`)
+		r.warn(root.Pos, `the servers are not under "mcpServers"; they are read as if they were`)
 		return r.serverMap(root)
 	}
 	found := false
 	known := append([]string{"everline", "$schema"}, roots...)
-	for _, f := range root.fields {
-		switch f.name {
+	for _, f := range root.Fields {
+		switch f.Name {
 		case "everline":
-			err = r.topSettings(f.value)
+			err = r.topSettings(f.Value)
 		case roots[0], roots[1]:
 			found = true
-			err = r.serverMap(f.value)
+			err = r.serverMap(f.Value)
 		default:
-			if !ignored(f.name) {
+			if !ignored(f.Name) {
 				r.unknown(f, "at the top", known, nil)
 			}
 		}
@@ -215,41 +216,41 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 		}
 	}
 	if !found {
-		r.warn(root.at, `there is no "mcpServers", and so no server, in this file`)
+		r.warn(root.Pos, `there is no "mcpServers", and so no server, in this file`)
 	}
 	return nil
 }
 
 // bareServers tells whether the file is a map of servers without the key above it.
-func bareServers(root *node) bool {
+func bareServers(root *tree.Node) bool {
 	servers := 0
-	for _, f := range root.fields {
-		if f.name == "everline" || f.name == roots[0] || f.name == roots[1] {
+	for _, f := range root.Fields {
+		if f.Name == "everline" || f.Name == roots[0] || f.Name == roots[1] {
 			return false
 		}
 		for _, member := range []string{"command", "url"} {
-			if c := f.value.get(member); c != nil && c.kind == stringNode {
+			if c := f.Value.Get(member); c != nil && c.Kind == tree.String {
 				servers++
 				break
 			}
 		}
 	}
-	return servers > 0 && servers == len(root.fields)
+	return servers > 0 && servers == len(root.Fields)
 }
 
-func (r *reader) topSettings(n *node) *fault.Fault {
-	if n.kind == nullNode {
+func (r *reader) topSettings(n *tree.Node) *fault.Fault {
+	if n.Kind == tree.Null {
 		return nil
 	}
 	keys := settings(r.cfg)
 	for i := range keys {
 		name, set := keys[i].name, keys[i].set
-		keys[i].set = func(r *reader, n *node) *fault.Fault {
+		keys[i].set = func(r *reader, n *tree.Node) *fault.Fault {
 			if first, twice := r.settings[name]; twice {
-				r.warn(n.at, "%q is set already in %s; that one counts", name, first)
+				r.warn(n.Pos, "%q is set already in %s; that one counts", name, first)
 				return nil
 			}
-			r.settings[name] = Origin{r.file, n.at.line}
+			r.settings[name] = Origin{r.file, n.Pos.Line}
 			return set(r, n)
 		}
 	}
@@ -279,28 +280,28 @@ func (w Warning) String() string {
 // object puts the members of n into their places. Unknown members are warned
 // of; elsewhere names keys that belong in another place, with that place. The
 // first wrong member is returned once all were read.
-func (r *reader) object(n *node, where string, keys []key, elsewhere map[string]string) *fault.Fault {
-	if n.kind != objectNode {
+func (r *reader) object(n *tree.Node, where string, keys []key, elsewhere map[string]string) *fault.Fault {
+	if n.Kind != tree.Object {
 		return r.wrongKind(n, "an object")
 	}
 	var first *fault.Fault
 	seen := map[string]bool{}
-	for _, f := range n.fields {
-		set := find(keys, f.name)
+	for _, f := range n.Fields {
+		set := find(keys, f.Name)
 		switch {
 		case set == nil:
-			if !ignored(f.name) {
+			if !ignored(f.Name) {
 				r.unknown(f, "in "+where, names(keys), elsewhere)
 			}
-		case seen[f.name]:
-			r.warn(f.at, "%q is there twice; the first one counts", f.name)
-		case f.value.kind == nullNode:
+		case seen[f.Name]:
+			r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
+		case f.Value.Kind == tree.Null:
 		default:
-			seen[f.name] = true
-			if err := set(r, f.value); err != nil && first == nil {
+			seen[f.Name] = true
+			if err := set(r, f.Value); err != nil && first == nil {
 				first = &fault.Fault{}
 				*first = *err
-				first.Err = fmt.Errorf("%w (key %q)", err.Err, f.name)
+				first.Err = fmt.Errorf("%w (key %q)", err.Err, f.Name)
 			}
 		}
 	}
@@ -339,14 +340,14 @@ var replaced = map[string]string{
 	"fastTries": `"fastFor" in "retry", a time: it is tried fast for so long after a loss, whatever the number of tries`,
 }
 
-func (r *reader) unknown(f field, where string, known []string, elsewhere map[string]string) {
-	if place := elsewhere[f.name]; place != "" {
-		r.warn(f.at, "%q is not read %s; it belongs %s", f.name, where, place)
+func (r *reader) unknown(f tree.Field, where string, known []string, elsewhere map[string]string) {
+	if place := elsewhere[f.Name]; place != "" {
+		r.warn(f.Pos, "%q is not read %s; it belongs %s", f.Name, where, place)
 		return
 	}
-	if place := replaced[f.name]; place != "" {
-		r.warn(f.at, "%q is not read any more %s; write %s", f.name, where, place)
+	if place := replaced[f.Name]; place != "" {
+		r.warn(f.Pos, "%q is not read any more %s; write %s", f.Name, where, place)
 		return
 	}
-	r.warn(f.at, "unknown key %q %s%s", f.name, where, meant(f.name, known))
+	r.warn(f.Pos, "unknown key %q %s%s", f.Name, where, meant(f.Name, known))
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Revision identifies what a running life depends on: how the server is
@@ -206,7 +207,7 @@ func Breaks(old, next *Config) *fault.Fault {
 	for _, s := range next.Servers {
 		if was, ok := old.Server(s.Name); ok && was.Err == nil && s.Err != nil && !s.Disabled {
 			return &fault.Fault{
-				Kind: fault.Invalid, Op: opRead, Server: s.Name, Outcome: fault.NotSent,
+				Kind: fault.Invalid, Op: tree.OpRead, Server: s.Name, Outcome: fault.NotSent,
 				Err: fmt.Errorf("%w; as configured before it is usable, and it stays so", s.Err.Cause()), Remedy: s.Err.Remedy,
 			}
 		}

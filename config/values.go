@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/typed"
 )
 
 // A setter puts one value of a file into its place, or says what is wrong with it.
-type setter func(r *reader, n *node) *fault.Fault
+type setter func(r *reader, n *tree.Node) *fault.Fault
 
 // A key is a known key of an object.
 type key struct {
@@ -20,64 +21,64 @@ type key struct {
 	set  setter
 }
 
-func (r *reader) wrongKind(n *node, want string) *fault.Fault {
-	return invalid(r.file, n.at, "write "+want+" there", "this must be %s, not %s", want, n.kind.article())
+func (r *reader) wrongKind(n *tree.Node, want string) *fault.Fault {
+	return tree.Invalid(r.file, n.Pos, "write "+want+" there", "this must be %s, not %s", want, n.Kind.Article())
 }
 
 func boolean(to *bool) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != boolNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Bool {
 			return r.wrongKind(n, "true or false")
 		}
-		*to = n.text == "true"
+		*to = n.Text == "true"
 		return nil
 	}
 }
 
 func text(to *string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != stringNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.String {
 			return r.wrongKind(n, "a string")
 		}
-		*to = n.text
+		*to = n.Text
 		return nil
 	}
 }
 
 // hostPort takes the address of a listener.
 func hostPort(to *string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != stringNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.String {
 			return r.wrongKind(n, "a string")
 		}
 		const remedy = "write it like 127.0.0.1:7433"
-		host, port, err := net.SplitHostPort(n.text)
+		host, port, err := net.SplitHostPort(n.Text)
 		switch {
 		case err != nil:
-			return invalid(r.file, n.at, remedy, "the address %q is not host:port", n.text)
+			return tree.Invalid(r.file, n.Pos, remedy, "the address %q is not host:port", n.Text)
 		case !isPort(port, 0):
-			return invalid(r.file, n.at, remedy, "the port %q is not a number from 0 to 65535", port)
+			return tree.Invalid(r.file, n.Pos, remedy, "the port %q is not a number from 0 to 65535", port)
 		case strings.ContainsAny(host, "/@ "):
-			return invalid(r.file, n.at, remedy, "the host %q of the address cannot exist", host)
+			return tree.Invalid(r.file, n.Pos, remedy, "the host %q of the address cannot exist", host)
 		}
-		*to = n.text
+		*to = n.Text
 		return nil
 	}
 }
 
 // word takes one of a few strings.
 func word(to *string, known ...string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != stringNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.String {
 			return r.wrongKind(n, "a string")
 		}
 		for _, k := range known {
-			if n.text == k {
+			if n.Text == k {
 				*to = k
 				return nil
 			}
 		}
-		return invalid(r.file, n.at, "write one of "+strings.Join(known, ", "), "%q is none of %s%s", n.text, strings.Join(known, ", "), meant(n.text, known))
+		return tree.Invalid(r.file, n.Pos, "write one of "+strings.Join(known, ", "), "%q is none of %s%s", n.Text, strings.Join(known, ", "), meant(n.Text, known))
 	}
 }
 
@@ -90,16 +91,16 @@ func meant(wrong string, known []string) string {
 }
 
 func texts(to *[]string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != listNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.List {
 			return r.wrongKind(n, "a list of strings")
 		}
-		list := make([]string, 0, len(n.list))
-		for _, e := range n.list {
-			if e.kind != stringNode {
+		list := make([]string, 0, len(n.List))
+		for _, e := range n.List {
+			if e.Kind != tree.String {
 				return r.wrongKind(e, "a string")
 			}
-			list = append(list, e.text)
+			list = append(list, e.Text)
 		}
 		*to = list
 		return nil
@@ -107,17 +108,17 @@ func texts(to *[]string) setter {
 }
 
 func textMap(to *map[string]string) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != objectNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Object {
 			return r.wrongKind(n, "an object of strings")
 		}
-		m := make(map[string]string, len(n.fields))
-		for _, f := range n.fields {
-			if f.value.kind != stringNode {
-				return r.wrongKind(f.value, "a string")
+		m := make(map[string]string, len(n.Fields))
+		for _, f := range n.Fields {
+			if f.Value.Kind != tree.String {
+				return r.wrongKind(f.Value, "a string")
 			}
-			if _, twice := m[f.name]; !twice {
-				m[f.name] = f.value.text
+			if _, twice := m[f.Name]; !twice {
+				m[f.Name] = f.Value.Text
 			}
 		}
 		*to = m
@@ -130,13 +131,13 @@ const maxNumber = 1 << 40
 
 // number takes a whole number of at least low.
 func number(to *int, low int) setter {
-	return func(r *reader, n *node) *fault.Fault {
+	return func(r *reader, n *tree.Node) *fault.Fault {
 		var v int64
 		if err := size(&v, int64(low))(r, n); err != nil {
 			return err
 		}
 		if v > math.MaxInt32 {
-			return invalid(r.file, n.at, "write a smaller number", "%s is too large", n.text)
+			return tree.Invalid(r.file, n.Pos, "write a smaller number", "%s is too large", n.Text)
 		}
 		*to = int(v)
 		return nil
@@ -150,11 +151,11 @@ var units = []struct {
 
 // size takes a whole number of at least low, or a string with a unit of bytes.
 func size(to *int64, low int64) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		digits, factor := n.text, int64(1)
-		switch n.kind {
-		case numberNode:
-		case stringNode:
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		digits, factor := n.Text, int64(1)
+		switch n.Kind {
+		case tree.Number:
+		case tree.String:
 			for _, u := range units {
 				if d, ok := strings.CutSuffix(digits, u.suffix); ok {
 					digits, factor = strings.TrimSpace(d), u.factor
@@ -167,11 +168,11 @@ func size(to *int64, low int64) setter {
 		v, err := strconv.ParseFloat(strings.ReplaceAll(digits, "_", ""), 64)
 		switch {
 		case err != nil || v != math.Trunc(v) || math.Abs(v) > maxNumber:
-			return invalid(r.file, n.at, "write a whole number there", "%q is not a usable whole number", n.text)
+			return tree.Invalid(r.file, n.Pos, "write a whole number there", "%q is not a usable whole number", n.Text)
 		case int64(v)*factor < low && v*float64(factor) <= maxNumber:
-			return invalid(r.file, n.at, "write a number of at least "+strconv.FormatInt(low, 10), "%s is less than %d", n.text, low)
+			return tree.Invalid(r.file, n.Pos, "write a number of at least "+strconv.FormatInt(low, 10), "%s is less than %d", n.Text, low)
 		case math.Abs(v)*float64(factor) > maxNumber:
-			return invalid(r.file, n.at, "write a smaller number", "%s is too large", n.text)
+			return tree.Invalid(r.file, n.Pos, "write a smaller number", "%s is too large", n.Text)
 		}
 		*to = int64(v) * factor
 		return nil
@@ -184,26 +185,26 @@ const maxDuration = 100 * 365 * 24 * time.Hour
 // duration takes "1m30s" or a number of seconds, of at least low.
 func duration(to *time.Duration, low time.Duration) setter {
 	const remedy = `write a time like "30s" or "5m", or a number of seconds`
-	return func(r *reader, n *node) *fault.Fault {
+	return func(r *reader, n *tree.Node) *fault.Fault {
 		var d time.Duration
-		switch n.kind {
-		case stringNode:
-			v, err := time.ParseDuration(n.text)
+		switch n.Kind {
+		case tree.String:
+			v, err := time.ParseDuration(n.Text)
 			if err != nil {
-				return invalid(r.file, n.at, remedy, "%q is not a time", n.text)
+				return tree.Invalid(r.file, n.Pos, remedy, "%q is not a time", n.Text)
 			}
 			d = v
-		case numberNode:
-			v, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+		case tree.Number:
+			v, err := strconv.ParseFloat(strings.ReplaceAll(n.Text, "_", ""), 64)
 			if err != nil || math.IsNaN(v) || math.Abs(v) > maxDuration.Seconds() {
-				return invalid(r.file, n.at, remedy, "%s seconds are not a usable time", n.text)
+				return tree.Invalid(r.file, n.Pos, remedy, "%s seconds are not a usable time", n.Text)
 			}
 			d = time.Duration(math.Round(v * float64(time.Second)))
 		default:
 			return r.wrongKind(n, "a time")
 		}
 		if d < low || d > maxDuration {
-			return invalid(r.file, n.at, remedy, "%s is not between %s and 100 years", d, low)
+			return tree.Invalid(r.file, n.Pos, remedy, "%s is not between %s and 100 years", d, low)
 		}
 		*to = d
 		return nil
@@ -211,7 +212,7 @@ func duration(to *time.Duration, low time.Duration) setter {
 }
 
 func replay(to *Replay) setter {
-	return func(r *reader, n *node) *fault.Fault {
+	return func(r *reader, n *tree.Node) *fault.Fault {
 		var w string
 		if err := word(&w, "safe", "never", "always")(r, n); err != nil {
 			return err
@@ -226,18 +227,18 @@ func replay(to *Replay) setter {
 }
 
 func replayMap(to *map[string]Replay) setter {
-	return func(r *reader, n *node) *fault.Fault {
-		if n.kind != objectNode {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Object {
 			return r.wrongKind(n, "an object of tool names")
 		}
-		m := make(map[string]Replay, len(n.fields))
-		for _, f := range n.fields {
+		m := make(map[string]Replay, len(n.Fields))
+		for _, f := range n.Fields {
 			var v Replay
-			if err := replay(&v)(r, f.value); err != nil {
+			if err := replay(&v)(r, f.Value); err != nil {
 				return err
 			}
-			if _, twice := m[f.name]; !twice {
-				m[f.name] = v
+			if _, twice := m[f.Name]; !twice {
+				m[f.Name] = v
 			}
 		}
 		*to = m

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/owned"
 )
 
@@ -28,11 +28,11 @@ func readEdited(path string) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	var data []byte
-	if err == nil && info.Size() <= config.MaxFile {
-		data, err = io.ReadAll(io.LimitReader(f, config.MaxFile+1)) // a pipe has no size
+	if err == nil && info.Size() <= tree.MaxFile {
+		data, err = io.ReadAll(io.LimitReader(f, tree.MaxFile+1)) // a pipe has no size
 	}
-	if err == nil && max(info.Size(), int64(len(data))) > config.MaxFile { // what is cut short must not be written back
-		err = fmt.Errorf("the file has more than %d MiB, which is no configuration", config.MaxFile>>20)
+	if err == nil && max(info.Size(), int64(len(data))) > tree.MaxFile { // what is cut short must not be written back
+		err = fmt.Errorf("the file has more than %d MiB, which is no configuration", tree.MaxFile>>20)
 	}
 	if err != nil {
 		return nil, fileFault("read", path, err)

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // TestEditsAtTheSameTime adds a line from many sides; all of them are there.
@@ -105,14 +105,14 @@ func TestLargeFilesAreNotCut(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, config.MaxFile+1); err != nil { // takes no space on the disk
+	if err := os.Truncate(path, tree.MaxFile+1); err != nil { // takes no space on the disk
 		t.Fatal(err)
 	}
 	_, err := edit{path: path, change: func(was []byte) ([]byte, error) { return append(was, 'x'), nil }}.run()
 	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("%v", err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Size() != config.MaxFile+1 {
+	if info, err := os.Stat(path); err != nil || info.Size() != tree.MaxFile+1 {
 		t.Errorf("%v, %v", info, err)
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package tree
 
 import (
 	"errors"
@@ -12,21 +12,21 @@ import (
 
 // parseTOML lets the strict decoder judge the text first, and then builds the
 // tree from the expressions, which know their places.
-func parseTOML(file string, data []byte) (*node, *fault.Fault) {
+func parseTOML(file string, data []byte) (*Node, *fault.Fault) {
 	const remedy = "mend the TOML at that place"
 	var ignored map[string]any
 	if err := toml.Unmarshal(data, &ignored); err != nil {
-		var at pos
+		var at Pos
 		text := err.Error()
 		var syntax *toml.DecodeError
 		if errors.As(err, &syntax) {
-			at.line, at.col = syntax.Position()
+			at.Line, at.col = syntax.Position()
 		}
-		return nil, invalid(file, at, remedy, "broken TOML: %s", strings.TrimPrefix(text, "toml: "))
+		return nil, Invalid(file, at, remedy, "broken TOML: %s", strings.TrimPrefix(text, "toml: "))
 	}
 	r := tomlReader{file: file, lines: newLines(data)}
 	r.parser.Reset(data)
-	root := &node{kind: objectNode, at: pos{1, 1}}
+	root := &Node{Kind: Object, Pos: Pos{1, 1}}
 	table := root
 	for r.parser.NextExpression() {
 		e := r.parser.Expression()
@@ -43,7 +43,7 @@ func parseTOML(file string, data []byte) (*node, *fault.Fault) {
 		}
 	}
 	if err := r.parser.Error(); err != nil {
-		return nil, invalid(file, pos{}, remedy, "broken TOML: %v", err)
+		return nil, Invalid(file, Pos{}, remedy, "broken TOML: %v", err)
 	}
 	return root, nil
 }
@@ -54,31 +54,31 @@ type tomlReader struct {
 	lines  *lines
 }
 
-func (r *tomlReader) place(n *unstable.Node) pos { return r.lines.at(int(n.Raw.Offset)) }
+func (r *tomlReader) place(n *unstable.Node) Pos { return r.lines.at(int(n.Raw.Offset)) }
 
 // enter returns the table of this name in t, making it where it is new. Of an
 // array of tables it is the last one.
-func (r *tomlReader) enter(t *node, key *unstable.Node) *node {
+func (r *tomlReader) enter(t *Node, key *unstable.Node) *Node {
 	name := string(key.Data)
-	c := t.get(name)
+	c := t.Get(name)
 	if c == nil {
-		c = &node{kind: objectNode, at: r.place(key)}
-		t.fields = append(t.fields, field{name, c.at, c})
+		c = &Node{Kind: Object, Pos: r.place(key)}
+		t.Fields = append(t.Fields, Field{name, c.Pos, c})
 	}
-	if c.kind == listNode && len(c.list) > 0 {
-		c = c.list[len(c.list)-1]
+	if c.Kind == List && len(c.List) > 0 {
+		c = c.List[len(c.List)-1]
 	}
 	return c
 }
 
-func (r *tomlReader) descend(t *node, keys unstable.Iterator) *node {
+func (r *tomlReader) descend(t *Node, keys unstable.Iterator) *Node {
 	for keys.Next() {
 		t = r.enter(t, keys.Node())
 	}
 	return t
 }
 
-func (r *tomlReader) appendTable(t *node, keys unstable.Iterator) *node {
+func (r *tomlReader) appendTable(t *Node, keys unstable.Iterator) *Node {
 	for keys.Next() {
 		key := keys.Node()
 		if !keys.IsLast() {
@@ -86,18 +86,18 @@ func (r *tomlReader) appendTable(t *node, keys unstable.Iterator) *node {
 			continue
 		}
 		name, at := string(key.Data), r.place(key)
-		list := t.get(name)
+		list := t.Get(name)
 		if list == nil {
-			list = &node{kind: listNode, at: at}
-			t.fields = append(t.fields, field{name, at, list})
+			list = &Node{Kind: List, Pos: at}
+			t.Fields = append(t.Fields, Field{name, at, list})
 		}
-		t = &node{kind: objectNode, at: at}
-		list.list = append(list.list, t)
+		t = &Node{Kind: Object, Pos: at}
+		list.List = append(list.List, t)
 	}
 	return t
 }
 
-func (r *tomlReader) keyValue(t *node, e *unstable.Node, depth int) *fault.Fault {
+func (r *tomlReader) keyValue(t *Node, e *unstable.Node, depth int) *fault.Fault {
 	keys := e.Key()
 	for keys.Next() {
 		key := keys.Node()
@@ -110,44 +110,44 @@ func (r *tomlReader) keyValue(t *node, e *unstable.Node, depth int) *fault.Fault
 		if err != nil {
 			return err
 		}
-		t.fields = append(t.fields, field{string(key.Data), at, v})
+		t.Fields = append(t.Fields, Field{string(key.Data), at, v})
 	}
 	return nil
 }
 
 // value reads a value; composite values have no place of their own and get
 // that of their key.
-func (r *tomlReader) value(v *unstable.Node, key pos, depth int) (*node, *fault.Fault) {
-	n := &node{at: key, text: string(v.Data)}
+func (r *tomlReader) value(v *unstable.Node, key Pos, depth int) (*Node, *fault.Fault) {
+	n := &Node{Pos: key, Text: string(v.Data)}
 	if depth > maxDepth {
-		return nil, invalid(r.file, key, "write it flatter", "nested too deeply")
+		return nil, Invalid(r.file, key, "write it flatter", "nested too deeply")
 	}
 	if v.Raw.Length > 0 {
-		n.at = r.place(v)
+		n.Pos = r.place(v)
 	}
 	switch v.Kind {
 	case unstable.Array:
-		n.kind, n.text = listNode, ""
+		n.Kind, n.Text = List, ""
 		for it := v.Children(); it.Next(); {
 			c, err := r.value(it.Node(), key, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			n.list = append(n.list, c)
+			n.List = append(n.List, c)
 		}
 	case unstable.InlineTable:
-		n.kind, n.text = objectNode, ""
+		n.Kind, n.Text = Object, ""
 		for it := v.Children(); it.Next(); {
 			if err := r.keyValue(n, it.Node(), depth+1); err != nil {
 				return nil, err
 			}
 		}
 	case unstable.Bool:
-		n.kind = boolNode
+		n.Kind = Bool
 	case unstable.Integer, unstable.Float:
-		n.kind = numberNode
+		n.Kind = Number
 	default: // strings, and dates, which are text here
-		n.kind = stringNode
+		n.Kind = String
 	}
 	return n, nil
 }

@@ -1,4 +1,4 @@
-package config
+package tree
 
 import (
 	"errors"
@@ -11,33 +11,33 @@ import (
 	"github.com/everline/everline/fault"
 )
 
-func parseYAML(file string, data []byte) (*node, *fault.Fault) {
+func ParseYAML(file string, data []byte) (*Node, *fault.Fault) {
 	parsed, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		var at pos
+		var at Pos
 		text := err.Error()
 		var syntax yaml.Error
 		if errors.As(err, &syntax) {
 			at, text = tokenPlace(syntax.GetToken()), syntax.GetMessage()
 		}
-		return nil, invalid(file, at, "mend the YAML at that place", "broken YAML: %s", text)
+		return nil, Invalid(file, at, "mend the YAML at that place", "broken YAML: %s", text)
 	}
-	empty := &node{kind: objectNode, at: pos{1, 1}}
+	empty := &Node{Kind: Object, Pos: Pos{1, 1}}
 	if len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil {
 		return empty, nil
 	}
 	if len(parsed.Docs) > 1 {
-		return nil, invalid(file, tokenPlace(parsed.Docs[1].Start), "keep one document in the file", "a second YAML document")
+		return nil, Invalid(file, tokenPlace(parsed.Docs[1].Start), "keep one document in the file", "a second YAML document")
 	}
 	r := yamlReader{file: file, anchors: map[string]ast.Node{}}
 	return r.node(parsed.Docs[0].Body, 0)
 }
 
-func tokenPlace(t *token.Token) pos {
+func tokenPlace(t *token.Token) Pos {
 	if t == nil || t.Position == nil {
-		return pos{}
+		return Pos{}
 	}
-	return pos{t.Position.Line, t.Position.Column}
+	return Pos{t.Position.Line, t.Position.Column}
 }
 
 type yamlReader struct {
@@ -47,32 +47,32 @@ type yamlReader struct {
 }
 
 func (r *yamlReader) fail(n ast.Node, format string, args ...any) *fault.Fault {
-	return invalid(r.file, tokenPlace(n.GetToken()), "write it out plainly", format, args...)
+	return Invalid(r.file, tokenPlace(n.GetToken()), "write it out plainly", format, args...)
 }
 
-func (r *yamlReader) node(v ast.Node, depth int) (*node, *fault.Fault) {
+func (r *yamlReader) node(v ast.Node, depth int) (*Node, *fault.Fault) {
 	if v == nil {
-		return &node{}, nil
+		return &Node{}, nil
 	}
 	if r.count++; depth > maxDepth || r.count > maxNodes {
 		return nil, r.fail(v, "nested too deeply, or too much through aliases")
 	}
-	n := &node{at: tokenPlace(v.GetToken())}
+	n := &Node{Pos: tokenPlace(v.GetToken())}
 	switch v := v.(type) {
 	case *ast.NullNode:
 	case *ast.BoolNode:
-		n.kind, n.text = boolNode, v.String()
+		n.Kind, n.Text = Bool, v.String()
 		if v.Value {
-			n.text = "true"
+			n.Text = "true"
 		} else {
-			n.text = "false"
+			n.Text = "false"
 		}
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		n.kind, n.text = numberNode, v.GetToken().Value
+		n.Kind, n.Text = Number, v.GetToken().Value
 	case *ast.StringNode:
-		n.kind, n.text = stringNode, v.Value
+		n.Kind, n.Text = String, v.Value
 	case *ast.LiteralNode:
-		n.kind, n.text = stringNode, v.Value.Value
+		n.Kind, n.Text = String, v.Value.Value
 	case *ast.SequenceNode:
 		return r.sequence(n, v, depth)
 	case *ast.MappingNode:
@@ -97,36 +97,36 @@ func (r *yamlReader) node(v ast.Node, depth int) (*node, *fault.Fault) {
 }
 
 // tagged obeys !!str, the one tag that changes how a plain scalar is read here.
-func (r *yamlReader) tagged(v *ast.TagNode, depth int) (*node, *fault.Fault) {
+func (r *yamlReader) tagged(v *ast.TagNode, depth int) (*Node, *fault.Fault) {
 	n, err := r.node(v.Value, depth+1)
 	if err != nil {
 		return nil, err
 	}
-	if v.Start.Value == "!!str" && (n.kind == numberNode || n.kind == boolNode) {
-		n.kind = stringNode
+	if v.Start.Value == "!!str" && (n.Kind == Number || n.Kind == Bool) {
+		n.Kind = String
 	}
 	return n, nil
 }
 
-func (r *yamlReader) sequence(n *node, v *ast.SequenceNode, depth int) (*node, *fault.Fault) {
-	n.kind = listNode
+func (r *yamlReader) sequence(n *Node, v *ast.SequenceNode, depth int) (*Node, *fault.Fault) {
+	n.Kind = List
 	for _, e := range v.Values {
 		c, err := r.node(e, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		n.list = append(n.list, c)
+		n.List = append(n.List, c)
 	}
 	return n, nil
 }
 
-func (r *yamlReader) mapping(n *node, values []*ast.MappingValueNode, depth int) (*node, *fault.Fault) {
-	n.kind = objectNode
-	var merged []field
+func (r *yamlReader) mapping(n *Node, values []*ast.MappingValueNode, depth int) (*Node, *fault.Fault) {
+	n.Kind = Object
+	var merged []Field
 	for i, m := range values {
 		key := m.Key.GetToken()
 		if i == 0 {
-			n.at = tokenPlace(key)
+			n.Pos = tokenPlace(key)
 		}
 		c, err := r.node(m.Value, depth+1)
 		if err != nil {
@@ -136,23 +136,23 @@ func (r *yamlReader) mapping(n *node, values []*ast.MappingValueNode, depth int)
 			merged = append(merged, mergeFields(c)...)
 			continue
 		}
-		n.fields = append(n.fields, field{key.Value, tokenPlace(key), c})
+		n.Fields = append(n.Fields, Field{key.Value, tokenPlace(key), c})
 	}
 	for _, f := range merged { // what is written out wins over what is merged in
-		if n.get(f.name) == nil {
-			n.fields = append(n.fields, f)
+		if n.Get(f.Name) == nil {
+			n.Fields = append(n.Fields, f)
 		}
 	}
 	return n, nil
 }
 
-func mergeFields(n *node) []field {
-	if n.kind != listNode {
-		return n.fields
+func mergeFields(n *Node) []Field {
+	if n.Kind != List {
+		return n.Fields
 	}
-	var all []field
-	for _, e := range n.list {
-		all = append(all, e.fields...)
+	var all []Field
+	for _, e := range n.List {
+		all = append(all, e.Fields...)
 	}
 	return all
 }

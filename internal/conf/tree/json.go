@@ -1,4 +1,4 @@
-package config
+package tree
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 )
 
 // parseJSON reads JSON with comments and trailing commas.
-func parseJSON(file string, data []byte) (*node, *fault.Fault) {
+func parseJSON(file string, data []byte) (*Node, *fault.Fault) {
 	const remedy = "mend the JSON at that place"
 	if deep(data) {
-		return nil, invalid(file, pos{}, remedy, "the JSON is nested too deeply")
+		return nil, Invalid(file, Pos{}, remedy, "the JSON is nested too deeply")
 	}
-	root, err := parseHuJSON(data)
+	root, err := ParseHuJSON(data)
 	if err != nil {
 		cause := err
 		if inner := errors.Unwrap(err); inner != nil {
@@ -26,15 +26,15 @@ func parseJSON(file string, data []byte) (*node, *fault.Fault) {
 		if strings.HasPrefix(what, "invalid literal: ") { // the rest is the text itself, which may be a secret
 			what = "invalid literal; a string needs quotes around it, and a backslash in it is written twice"
 		}
-		return nil, invalid(file, jsonErrorPlace(err), remedy, "broken JSON: %s", what)
+		return nil, Invalid(file, jsonErrorPlace(err), remedy, "broken JSON: %s", what)
 	}
 	r := jsonReader{file: file, lines: newLines(data)}
 	return r.node(root, 0)
 }
 
-// parseHuJSON also takes a last line that is a comment without a line end,
+// ParseHuJSON also takes a last line that is a comment without a line end,
 // which the parser refuses. Errors are those of the text as it is.
-func parseHuJSON(data []byte) (hujson.Value, error) {
+func ParseHuJSON(data []byte) (hujson.Value, error) {
 	root, err := hujson.Parse(data)
 	if err == nil {
 		return root, nil
@@ -48,10 +48,10 @@ func parseHuJSON(data []byte) (hujson.Value, error) {
 // jsonErrorPlace reads the place out of the parser's error, which carries it
 // in no other way. Where that fails the message is still right, only without
 // its place; a test holds the two together.
-func jsonErrorPlace(err error) pos {
-	var at pos
-	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &at.line, &at.col); scanErr != nil {
-		return pos{}
+func jsonErrorPlace(err error) Pos {
+	var at Pos
+	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &at.Line, &at.col); scanErr != nil {
+		return Pos{}
 	}
 	return at
 }
@@ -79,46 +79,46 @@ type jsonReader struct {
 	lines *lines
 }
 
-func (r *jsonReader) node(v hujson.Value, depth int) (*node, *fault.Fault) {
-	n := &node{at: r.lines.at(v.StartOffset)}
+func (r *jsonReader) node(v hujson.Value, depth int) (*Node, *fault.Fault) {
+	n := &Node{Pos: r.lines.at(v.StartOffset)}
 	if depth > maxDepth {
-		return nil, invalid(r.file, n.at, "write it flatter", "nested too deeply")
+		return nil, Invalid(r.file, n.Pos, "write it flatter", "nested too deeply")
 	}
 	switch v := v.Value.(type) {
 	case hujson.Literal:
 		readLiteral(n, v)
 	case *hujson.Array:
-		n.kind = listNode
+		n.Kind = List
 		for _, e := range v.Elements {
 			c, err := r.node(e, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			n.list = append(n.list, c)
+			n.List = append(n.List, c)
 		}
 	case *hujson.Object:
-		n.kind = objectNode
+		n.Kind = Object
 		for _, m := range v.Members {
 			c, err := r.node(m.Value, depth+1)
 			if err != nil {
 				return nil, err
 			}
 			name, _ := m.Name.Value.(hujson.Literal)
-			n.fields = append(n.fields, field{name.String(), r.lines.at(m.Name.StartOffset), c})
+			n.Fields = append(n.Fields, Field{name.String(), r.lines.at(m.Name.StartOffset), c})
 		}
 	}
 	return n, nil
 }
 
-func readLiteral(n *node, v hujson.Literal) {
+func readLiteral(n *Node, v hujson.Literal) {
 	switch v.Kind() {
 	case '"':
-		n.kind, n.text = stringNode, v.String()
+		n.Kind, n.Text = String, v.String()
 	case 't', 'f':
-		n.kind, n.text = boolNode, string(v)
+		n.Kind, n.Text = Bool, string(v)
 	case 'n':
-		n.kind = nullNode
+		n.Kind = Null
 	default:
-		n.kind, n.text = numberNode, string(v)
+		n.Kind, n.Text = Number, string(v)
 	}
 }

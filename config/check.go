@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -233,7 +234,7 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 	}
 	u, err := url.Parse(d.URL)
 	switch {
-	case strings.Contains(d.URL, keepOpen): // the part that is a reference decides
+	case strings.Contains(d.URL, expand.KeepOpen): // the part that is a reference decides
 	case err != nil: // the parser's own text would show the URL, which may hold a password
 		return fail("write it like https://example.com/mcp", "the URL cannot be read")
 	case u.Scheme == "unix":

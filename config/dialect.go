@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -72,14 +73,14 @@ func (d *dialect) expand(r *reader, n *tree.Node, put func(string) string) (stri
 }
 
 // expand replaces the references in a scalar by the rules of the file's format.
-func (r *reader) expand(p *interpolator, n *tree.Node) (string, error) {
+func (r *reader) expand(p *expand.References, n *tree.Node) (string, error) {
 	switch {
 	case n.Literal, r.written, r.client != nil && r.client.dialect == nil:
 		return n.Text, nil
 	case r.client != nil:
-		return r.client.dialect.expand(r, n, p.value)
+		return r.client.dialect.expand(r, n, p.Value)
 	default:
-		return p.expand(n.Text)
+		return p.Expand(n.Text)
 	}
 }
 
@@ -94,7 +95,7 @@ func (d *dialect) next(text string) (at int, name string) {
 		}
 		if d.bare && text[i] == '$' {
 			end := i + 1
-			for end < len(text) && isVariable(text[i+1:end+1]) {
+			for end < len(text) && expand.IsVariable(text[i+1:end+1]) {
 				end++
 			}
 			if end > i+1 {
@@ -117,11 +118,11 @@ func variable(r *reader, name string) (reference, error) {
 
 func findClaude(r *reader, ref string) (reference, error) {
 	name, standIn, hasDefault := strings.Cut(ref, ":-")
-	if !isVariable(name) {
+	if !expand.IsVariable(name) {
 		return reference{}, nil
 	}
 	if r.keeping && hasDefault {
-		return reference{value: keep(ref), known: true}, nil
+		return reference{value: expand.Keep(ref), known: true}, nil
 	}
 	v, ok := r.env(name)
 	switch {
@@ -137,13 +138,13 @@ func findClaude(r *reader, ref string) (reference, error) {
 // envOrEmpty looks a variable up that is as good as empty where it is not set.
 func (r *reader) envOrEmpty(name string) (string, bool) {
 	if r.keeping {
-		return keep(name + ":-"), true
+		return expand.Keep(name + ":-"), true
 	}
 	return r.env(name)
 }
 
 func findGemini(r *reader, name string) (reference, error) {
-	if !isVariable(name) {
+	if !expand.IsVariable(name) {
 		return reference{}, nil
 	}
 	v, ok := r.envOrEmpty(name)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everline/everline/internal/conf/expand"
 )
 
 // Effective returns the configuration as one everline.json: what the files
@@ -154,11 +156,11 @@ func sizeText(n int64) any {
 func escaped(v any) any {
 	switch v := v.(type) {
 	case string:
-		return escapeReferences(v)
+		return expand.EscapeReferences(v)
 	case []string:
 		words := make([]string, len(v))
 		for i, s := range v {
-			words[i] = escapeReferences(s)
+			words[i] = expand.EscapeReferences(s)
 		}
 		return words
 	case Entry:
@@ -170,15 +172,4 @@ func escaped(v any) any {
 	default:
 		return v
 	}
-}
-
-func escapeReferences(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if s[i] == '$' && i+1 < len(s) && (s[i+1] == '$' || s[i+1] == '{') {
-			b.WriteByte('$')
-		}
-		b.WriteByte(s[i])
-	}
-	return kept.Replace(b.String())
 }

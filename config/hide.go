@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -276,7 +277,7 @@ func isReference(text string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(text, "$") && isVariable(text[1:])
+	return strings.HasPrefix(text, "$") && expand.IsVariable(text[1:])
 }
 
 // credentials gives a value, and what stands in it behind a word like "Bearer".

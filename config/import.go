@@ -4,23 +4,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/expand"
 )
-
-// A kept reference stands in a text between these two characters, which are
-// for private use, until the text is written out.
-const (
-	keepOpen  = "\ue000"
-	keepClose = "\ue001"
-)
-
-var kept = strings.NewReplacer(keepOpen, "${", keepClose, "}")
-
-func keep(ref string) string { return keepOpen + ref + keepClose }
 
 // seenFrom makes a path absolute that counts from a folder. What begins with a
 // kept reference or "~" stays: only the reader of the result knows what it is.
 func seenFrom(folder, path string) string {
-	if _, home := ofHome(path); home || filepath.IsAbs(path) || strings.HasPrefix(path, keepOpen) {
+	if _, home := ofHome(path); home || filepath.IsAbs(path) || strings.HasPrefix(path, expand.KeepOpen) {
 		return path
 	}
 	return filepath.Join(folder, path)
@@ -38,13 +29,13 @@ type Imported struct {
 // a variable stays in it. Servers that are not usable are left out, with a
 // warning. env says where the user's folder is, workspace which project counts.
 func Import(format, file string, data []byte, workspace string, env func(string) (string, bool)) ([]Imported, []Warning, error) {
-	b := newBuilder(func(name string) (string, bool) { return keep(name), true })
+	b := newBuilder(func(name string) (string, bool) { return expand.Keep(name), true })
 	b.keeping, b.realEnv, b.workspace = true, env, workspace
 	if env == nil {
 		b.realEnv = func(string) (string, bool) { return "", false }
 	}
 	b.envFiles = map[string]string{}
-	b.readFile = func(folder, path string) (string, error) { return keep("file:" + seenFrom(folder, path)), nil }
+	b.readFile = func(folder, path string) (string, error) { return expand.Keep("file:" + seenFrom(folder, path)), nil }
 	if err := b.choose(format); err != nil {
 		return nil, nil, err
 	}
@@ -66,7 +57,7 @@ func Import(format, file string, data []byte, workspace string, env func(string)
 			if at > 0 && e[at-1].Key == "everline" {
 				at--
 			}
-			e = slices.Insert(e, at, Member{"envFile", escapeReferences(path)})
+			e = slices.Insert(e, at, Member{"envFile", expand.EscapeReferences(path)})
 		}
 		all = append(all, Imported{s.Name, s.Origin, e})
 	}

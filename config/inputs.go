@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -90,14 +91,14 @@ func (r *reader) input(id string) (reference, error) {
 	}
 	name := in.Variable()
 	if r.keeping && in.Default != nil {
-		return reference{value: keep(name + ":-" + *in.Default), known: true}, nil
+		return reference{value: expand.Keep(name + ":-" + *in.Default), known: true}, nil
 	}
 	if v, ok := r.env(name); ok {
 		return reference{value: v, known: true}, nil
 	}
 	if declared && r.ask != nil {
 		if v, ok := r.ask(in); ok {
-			return reference{value: cleaned(v), known: true}, nil
+			return reference{value: expand.Cleaned(v), known: true}, nil
 		}
 	}
 	if in.Default != nil {

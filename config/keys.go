@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -127,7 +128,7 @@ func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string
 	if n.Kind != tree.String && n.Kind != tree.Number && n.Kind != tree.Bool {
 		return "", r.wrongKind(n, "a string")
 	}
-	v, err := r.expand(&interpolator{env: r.env, read: r.readFile, value: put}, n)
+	v, err := r.expand(&expand.References{Env: r.env, Read: r.readFile, Value: put}, n)
 	if err != nil {
 		remedy := "set what is missing, or give a default with ${VAR:-default}"
 		if r.client != nil {
@@ -138,7 +139,7 @@ func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string
 	if strings.ContainsRune(v, 0) {
 		return "", tree.Invalid(r.file, n.Pos, "remove the NUL character", "the value has a NUL character")
 	}
-	return strings.TrimPrefix(v, byteOrderMark), nil
+	return strings.TrimPrefix(v, expand.ByteOrderMark), nil
 }
 
 // secret takes note of a value that a reference gave.
@@ -163,8 +164,8 @@ func (d *draft) interpolatedURL(to *string) setter {
 		if r.keeping || r.written {
 			return d.interpolated(to)(r, n)
 		}
-		put := func(v string) string { return asData(d.secret(v)) }
-		return d.interpolatedAs(to, put, func(_ *reader, v string) (string, error) { return assembleURL(v), nil })(r, n)
+		put := func(v string) string { return expand.AsData(d.secret(v)) }
+		return d.interpolatedAs(to, put, func(_ *reader, v string) (string, error) { return expand.URL(v), nil })(r, n)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -134,7 +135,7 @@ func newBuilder(env func(string) (string, bool)) *builder {
 		env = func(string) (string, bool) { return "", false }
 	}
 	return &builder{
-		cfg: New(), env: env, readFile: readSecret,
+		cfg: New(), env: env, readFile: expand.ReadFile,
 		settings: map[string]Origin{}, servers: map[string]Origin{},
 	}
 }
@@ -150,7 +151,7 @@ type reader struct {
 
 func (r *reader) env(name string) (string, bool) {
 	v, ok := r.builder.env(name)
-	return cleaned(v), ok
+	return expand.Cleaned(v), ok
 }
 
 func (r *reader) readFile(path string) (string, error) {
@@ -162,7 +163,7 @@ func (r *reader) readFile(path string) (string, error) {
 	if err == nil {
 		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Server: r.server, Digest: sha256.Sum256([]byte(text))})
 	}
-	return cleaned(text), err
+	return expand.Cleaned(text), err
 }
 
 func (r *reader) warn(at tree.Pos, format string, args ...any) {

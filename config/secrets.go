@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/expand"
 )
 
 // findings are values that must not be shown. One that is sure is a secret by
@@ -196,7 +198,7 @@ func longestFirst(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), 
 // and in base64, alone or behind something else.
 func forms(v string) []string {
 	all := asWritten(v)
-	for _, f := range []string{url.QueryEscape(v), url.PathEscape(v), percentEncoded(v, unreserved), percentEncoded(v, inPath), percentEncoded(v, inQuery)} {
+	for _, f := range []string{url.QueryEscape(v), url.PathEscape(v), expand.PercentEncoded(v, expand.Unreserved), expand.PercentEncoded(v, expand.InPath), expand.PercentEncoded(v, expand.InQuery)} {
 		all = append(all, f, escapes16.ReplaceAllStringFunc(f, strings.ToLower))
 	}
 	goText := strconv.Quote(v)
@@ -254,7 +256,7 @@ func (s Server) plainWarning(what string) (Warning, bool) {
 // variableFor is a name for the variable of a secret: the one that the server
 // itself gives it, else one of the server's name.
 func (s Server) variableFor(place string) string {
-	if name, ok := strings.CutPrefix(place, "env "); ok && isVariable(name) {
+	if name, ok := strings.CutPrefix(place, "env "); ok && expand.IsVariable(name) {
 		return name
 	}
 	name := strings.Map(func(c rune) rune {
@@ -267,7 +269,7 @@ func (s Server) variableFor(place string) string {
 			return '_'
 		}
 	}, s.Name)
-	if !isVariable(name) || len(name) > 40 {
+	if !expand.IsVariable(name) || len(name) > 40 {
 		name = "SERVER"
 	}
 	return name + "_TOKEN"
@@ -318,7 +320,7 @@ func secretsInside(text string) []string {
 	return slices.Sorted(maps.Keys(f))
 }
 
-func refers(v string) bool { return isReference(kept.Replace(v)) }
+func refers(v string) bool { return isReference(expand.Kept.Replace(v)) }
 
 // issued are the beginnings by which well-known services mark their tokens.
 var issued = []string{

@@ -1,4 +1,4 @@
-package config
+package expand
 
 import (
 	"fmt"
@@ -12,15 +12,16 @@ const (
 	dataClose = "\ue003"
 )
 
-func asData(v string) string {
+// AsData marks a value that a reference gave.
+func AsData(v string) string {
 	return dataOpen + strings.NewReplacer(dataOpen, "", dataClose, "").Replace(v) + dataClose
 }
 
 // Characters that parts of a URL hold as they are (RFC 3986, sections 3.2.1, 3.3 and 3.4).
 const (
-	unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-	inPath     = unreserved + "/!$&'()*+,;=:@"
-	inQuery    = unreserved + "/:@," // what else is allowed there has a meaning for some server
+	Unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+	InPath     = Unreserved + "/!$&'()*+,;=:@"
+	InQuery    = Unreserved + "/:@," // what else is allowed there has a meaning for some server
 )
 
 type urlPart uint8
@@ -42,8 +43,8 @@ type urlBuilder struct {
 	unix bool // the path and query of the server are in the fragment
 }
 
-// assembleURL puts a text with marked values together.
-func assembleURL(marked string) string {
+// URL puts a text with marked values together.
+func URL(marked string) string {
 	b := &urlBuilder{}
 	text := strings.TrimSpace(marked)
 	if strings.HasPrefix(text, "/") {
@@ -112,11 +113,11 @@ func (b *urlBuilder) data(v, rest string) {
 	case b.part <= hostPart:
 		b.written(v) // a URL, or a part of one that has a structure
 	case b.part == pathPart:
-		b.encoded(v, inPath)
+		b.encoded(v, InPath)
 	case b.wholeParameters(v):
-		b.encoded(v, inQuery+"&=%+")
+		b.encoded(v, InQuery+"&=%+")
 	default:
-		b.encoded(v, inQuery)
+		b.encoded(v, InQuery)
 	}
 }
 
@@ -140,11 +141,11 @@ func beforeHost(rest string) bool {
 // before the host, both of them.
 func (b *urlBuilder) userinfo(v string, last bool) {
 	if user, password, both := strings.Cut(v, ":"); both && last && strings.HasSuffix(b.String(), "://") {
-		b.encoded(user, unreserved)
+		b.encoded(user, Unreserved)
 		b.WriteByte(':')
 		v = password
 	}
-	b.encoded(v, unreserved)
+	b.encoded(v, Unreserved)
 }
 
 // wholeParameters tells whether a value stands where a parameter begins and has
@@ -154,10 +155,10 @@ func (b *urlBuilder) wholeParameters(v string) bool {
 	return strings.Contains(v, "=") && (strings.HasSuffix(so, "?") || strings.HasSuffix(so, "&"))
 }
 
-func (b *urlBuilder) encoded(v, plain string) { b.WriteString(percentEncoded(v, plain)) }
+func (b *urlBuilder) encoded(v, plain string) { b.WriteString(PercentEncoded(v, plain)) }
 
-// percentEncoded encodes every byte that is not plain.
-func percentEncoded(v, plain string) string {
+// PercentEncoded encodes every byte that is not plain.
+func PercentEncoded(v, plain string) string {
 	var b strings.Builder
 	for i := range len(v) {
 		if strings.IndexByte(plain, v[i]) >= 0 {

@@ -1,4 +1,7 @@
-package config
+// Package expand replaces the references in texts of a configuration by what
+// they refer to, and puts URLs together of which they are a part. Which
+// references a client of its own kind knows is not its matter.
+package expand
 
 import (
 	"encoding/binary"
@@ -18,21 +21,21 @@ const maxSecretFile = 1 << 20
 // maxExpansion bounds defaults inside defaults.
 const maxExpansion = 8
 
-// An interpolator replaces ${VAR}, ${VAR:-default}, ${VAR:?message},
+// References replaces ${VAR}, ${VAR:-default}, ${VAR:?message},
 // ${env:VAR}, ${file:path} and $$. Every other "$" stays as it is.
-type interpolator struct {
-	env  func(string) (string, bool)
-	read func(path string) (string, error)
-	// value, if not nil, gets every value of a reference, defaults excepted, and
+type References struct {
+	Env  func(string) (string, bool)
+	Read func(path string) (string, error)
+	// Value, if not nil, gets every value of a reference, defaults excepted, and
 	// gives what is put in.
-	value func(string) string
+	Value func(string) string
 }
 
-// expand returns the text with every reference replaced. The error says which
+// Expand returns the text with every reference replaced. The error says which
 // reference failed and why; nothing is ever replaced by an empty text silently.
-func (p *interpolator) expand(text string) (string, error) { return p.expandAt(text, 0) }
+func (r *References) Expand(text string) (string, error) { return r.expandAt(text, 0) }
 
-func (p *interpolator) expandAt(text string, depth int) (string, error) {
+func (r *References) expandAt(text string, depth int) (string, error) {
 	if depth > maxExpansion {
 		return "", errors.New("references are nested too deeply")
 	}
@@ -54,7 +57,7 @@ func (p *interpolator) expandAt(text string, depth int) (string, error) {
 			if end < 0 {
 				return "", errors.New("a ${ has no closing brace; write $$ for a plain dollar") // not the text: it may be a secret
 			}
-			v, err := p.reference(text[2:end], depth)
+			v, err := r.reference(text[2:end], depth)
 			if err != nil {
 				return "", err
 			}
@@ -85,36 +88,36 @@ func closingBrace(text string) int {
 }
 
 // reference gives the value of what stands between the braces.
-func (p *interpolator) reference(ref string, depth int) (string, error) {
+func (r *References) reference(ref string, depth int) (string, error) {
 	if path, ok := strings.CutPrefix(ref, "file:"); ok {
-		v, err := p.read(path)
+		v, err := r.Read(path)
 		if err != nil {
 			return "", fmt.Errorf("${%s}: %w", ref, err)
 		}
-		return p.found(v), nil
+		return r.found(v), nil
 	}
 	ref = strings.TrimPrefix(ref, "env:")
 	name, rest, _ := strings.Cut(ref, ":")
-	if !isVariable(name) {
+	if !IsVariable(name) {
 		return "", notReference(ref)
 	}
-	v, set := p.env(name)
+	v, set := r.Env(name)
 	if len(ref) == len(name) {
 		if !set {
 			return "", fmt.Errorf("the variable %s is not set", name)
 		}
-		return p.found(v), nil
+		return r.found(v), nil
 	}
 	usable := set && v != ""
 	switch {
 	case rest != "" && rest[0] == '-':
 		if usable {
-			return p.found(v), nil
+			return r.found(v), nil
 		}
-		return p.expandAt(rest[1:], depth+1)
+		return r.expandAt(rest[1:], depth+1)
 	case rest != "" && rest[0] == '?':
 		if usable {
-			return p.found(v), nil
+			return r.found(v), nil
 		}
 		message := rest[1:]
 		if message == "" {
@@ -130,14 +133,15 @@ func notReference(ref string) error {
 	return fmt.Errorf("${%s} is no reference; known are ${VAR}, ${VAR:-default}, ${VAR:?message}, ${env:VAR}, ${file:path}", ref)
 }
 
-func (p *interpolator) found(v string) string {
-	if p.value != nil {
-		return p.value(v)
+func (r *References) found(v string) string {
+	if r.Value != nil {
+		return r.Value(v)
 	}
 	return v
 }
 
-func isVariable(name string) bool {
+// IsVariable tells whether a text is the name of a variable.
+func IsVariable(name string) bool {
 	for i, c := range name {
 		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 		if !letter && (i == 0 || c < '0' || c > '9') {
@@ -147,9 +151,9 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
-// readSecret reads a file for ${file:path}, relative to the folder of the
+// ReadFile reads a file for ${file:path}, relative to the folder of the
 // configuration.
-func readSecret(folder, path string) (string, error) {
+func ReadFile(folder, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(folder, path)
 	}
@@ -175,7 +179,8 @@ func readSecret(folder, path string) (string, error) {
 	return plainText(data), nil
 }
 
-const byteOrderMark = "\ufeff"
+// ByteOrderMark is what some programs begin a text with.
+const ByteOrderMark = "\ufeff"
 
 // plainText is a text as it was meant: some programs write UTF-16, which begins
 // with a byte order mark.
@@ -193,8 +198,8 @@ func plainText(data []byte) string {
 	return string(data)
 }
 
-// cleaned takes off a value what programs put around it and nobody means: a
+// Cleaned takes off a value what programs put around it and nobody means: a
 // byte order mark, and line ends behind it.
-func cleaned(v string) string {
-	return strings.TrimRight(strings.TrimPrefix(v, byteOrderMark), "\r\n")
+func Cleaned(v string) string {
+	return strings.TrimRight(strings.TrimPrefix(v, ByteOrderMark), "\r\n")
 }

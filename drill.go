@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/slot"
 )
 
 // A Drill says how to break a server on purpose.
-type Drill = fleet.Drill
+type Drill = slot.Drill
 
 // A DrillTally is what calls saw while a server was drilled.
-type DrillTally = fleet.Tally
+type DrillTally = slot.Tally
 
 // A DrillReport is what a drill has shown.
 type DrillReport struct {
-	fleet.Drilled
+	slot.Drilled
 	// Short tells that an item that the server had offered before was not
 	// listed all the time.
 	Short bool
@@ -30,7 +30,7 @@ func (r *DrillReport) OK() bool {
 }
 
 // DrillFaults are the words for the faults of a Drill.
-func DrillFaults() []string { return fleet.DrillFaults() }
+func DrillFaults() []string { return slot.DrillFaults() }
 
 // Drill breaks a server on purpose, as a crash or a bad network would, counts
 // what calls see of it, and returns once the server is well again, or twice
@@ -65,7 +65,7 @@ func (h *Hub) Drill(ctx context.Context, server string, d Drill) (DrillReport, e
 
 // Probe makes a call that a drill counts as its own, and not as a client's.
 func (h *Hub) Probe(ctx context.Context, c *Call) ([]byte, error) {
-	return h.Call(fleet.Probing(ctx), c)
+	return h.Call(slot.Probing(ctx), c)
 }
 
 // Ping is a Probe of a request that every server answers and that does nothing.
@@ -78,7 +78,7 @@ func (h *Hub) Ping(ctx context.Context, server string) error {
 	if s == nil {
 		return fault.New(fault.NotFound, "ping", "no server is called "+server)
 	}
-	return s.Ping(fleet.Probing(ctx))
+	return s.Ping(slot.Probing(ctx))
 }
 
 // listed are the exposed names of what a server offers, by kind, sorted.

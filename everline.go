@@ -4,7 +4,6 @@
 package everline
 
 import (
-	"context"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -12,6 +11,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/upstream"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -77,20 +77,21 @@ type Answer struct {
 
 // A Client is who a call is made for: it serves what servers ask for during its
 // calls (elicitation/create, sampling/createMessage, roots/list), and hears what
-// they log. Its methods are called by many goroutines at once.
-type Client interface {
-	// ID tells clients apart: see NewClientID.
-	ID() uint64
-	// Ask puts a request of the server to the client and returns the raw
-	// result. Every error is a *fault.Fault: kind RPC is the client's own
-	// error, Unsupported a request that the client has not declared to serve.
-	// It returns when ctx ends.
-	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
-	// Notify gets notifications that belong to the call: notifications/message,
-	// and notifications/elicitation/complete, which may come later. It must not
-	// block.
-	Notify(method string, params []byte)
-}
+// they log. It is an interface whose methods are called by many goroutines at
+// once:
+//
+//	// ID tells clients apart: see NewClientID.
+//	ID() uint64
+//	// Ask puts a request of the server to the client and returns the raw
+//	// result. Every error is a *fault.Fault: kind RPC is the client's own
+//	// error, Unsupported a request that the client has not declared to serve.
+//	// It returns when ctx ends.
+//	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
+//	// Notify gets notifications that belong to the call: notifications/message,
+//	// and notifications/elicitation/complete, which may come later. It must not
+//	// block.
+//	Notify(method string, params []byte)
+type Client = upstream.Client
 
 // A Session is one client between its first call and its end; servers whose
 // isolation is "session" have a life of their own for each. Its fields are
@@ -105,7 +106,7 @@ type Session = fleet.Session
 // same ID are of one client: where a server does not say whose call a request
 // of its own belongs to, it gets there only while that client alone has calls
 // in flight.
-func NewClientID() uint64 { return fleet.NewClientID() }
+func NewClientID() uint64 { return upstream.NewClientID() }
 
 // Catalog is the merged, immutable table of all servers, safe for use by many
 // goroutines. Array(kind) is the published list as raw JSON, Items(kind) ranges
@@ -179,7 +180,7 @@ type Status struct {
 // process ran), "first byte" (from then until it first answered), "era" (the
 // probe for it), "initialize" and "list". Those that it did not go through are
 // left out.
-type HandshakePhase = fleet.HandshakePhase
+type HandshakePhase = upstream.Phase
 
 // A SessionStatus is what is known about the life of a server that one client
 // has for itself. Generations count within it.

@@ -13,8 +13,10 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/statelock"
 	"github.com/everline/everline/internal/typed"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // A Hub keeps one supervised connection to every configured server. All its
@@ -137,7 +139,7 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 	if f := h.closed(c.Method); f != nil {
 		return nil, f
 	}
-	if f := (&fleet.Request{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check(); f != nil {
+	if f := (&upstream.Call{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check(); f != nil {
 		return nil, f
 	}
 	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
@@ -181,7 +183,7 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, erro
 		defer release()
 	}
 	answered := h.answered(t.Server, c, release != nil)
-	req := &fleet.Request{
+	req := &upstream.Call{
 		Gen:          c.Generation,
 		Answered:     answered,
 		Method:       c.Method,
@@ -349,7 +351,7 @@ func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn 
 	if f := h.closed("tasks"); f != nil {
 		return nil, f
 	}
-	return h.fleet.Subscribe(ctx, of, server, fleet.TaskPrefix+id, fn)
+	return h.fleet.Subscribe(ctx, of, server, upstream.TaskPrefix+id, fn)
 }
 
 // SetLevel asks all servers for log messages from this level on ("debug" to
@@ -384,7 +386,7 @@ func (h *Hub) Enable(ctx context.Context, server string) error {
 	if f := h.closed("enable"); f != nil {
 		return f
 	}
-	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Enable(ctx) })
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Enable(ctx) })
 }
 
 // Disable unpublishes a server and refuses its calls at once, and ends it
@@ -393,7 +395,7 @@ func (h *Hub) Disable(ctx context.Context, server string) error {
 	if f := h.closed("disable"); f != nil {
 		return f
 	}
-	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Disable(ctx) })
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Disable(ctx) })
 }
 
 // Reconnect replaces a server's life by a new one now, whatever timer runs.
@@ -402,7 +404,7 @@ func (h *Hub) Reconnect(ctx context.Context, server string) error {
 	if f := h.closed("reconnect"); f != nil {
 		return f
 	}
-	return h.fleet.Do(ctx, server, func(ctx context.Context, s *fleet.Slot) error { return s.Reconnect(ctx) })
+	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Reconnect(ctx) })
 }
 
 // Await returns when the server is connected by a life newer than gen, or has

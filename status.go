@@ -9,14 +9,16 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/typed"
 )
 
 // LogLine is one line that a server's process wrote to stderr.
-type LogLine = fleet.Line
+type LogLine = slot.Line
 
 // A Leftover is a process of an earlier everline that was found alive.
-type Leftover = fleet.Leftover
+type Leftover = stray.Leftover
 
 // Leftovers returns the processes that an earlier everline on the same
 // Options.StateDir had left behind: servers, and what they had started. They
@@ -75,7 +77,7 @@ func (h *Hub) Logs(server string) ([]LogLine, error) {
 }
 
 // status is what is known of one server, and what clients see of it.
-func (h *Hub) status(v *fleet.View) Status {
+func (h *Hub) status(v *slot.View) Status {
 	st := h.statusOf(v)
 	table := h.Catalog()
 	st.Tokens = catalog.Tokens(table.Sizes(Tools)[st.Name])
@@ -84,7 +86,7 @@ func (h *Hub) status(v *fleet.View) Status {
 }
 
 // statusOf is status without what the table says.
-func (h *Hub) statusOf(v *fleet.View) Status {
+func (h *Hub) statusOf(v *slot.View) Status {
 	st := Status{
 		Name:       v.Server.Name,
 		State:      v.Seen(),
@@ -110,7 +112,7 @@ func (h *Hub) statusOf(v *fleet.View) Status {
 		}
 		st.Handshake = v.Info.Phases
 	}
-	st.wire(v.Link())
+	st.wire(v)
 	st.lists(v)
 	if c := v.ListCause; c != nil {
 		st.Warnings = append(st.Warnings, "its newest listing failed, and the last good one is kept: "+c.Op+": "+c.Text())
@@ -143,7 +145,7 @@ func (h *Hub) statusOf(v *fleet.View) Status {
 }
 
 // lists fills in what is known of the lists that the server offers.
-func (st *Status) lists(v *fleet.View) {
+func (st *Status) lists(v *slot.View) {
 	c := v.Catalog
 	if c == nil {
 		return
@@ -174,7 +176,8 @@ func sessionStatus(o fleet.Own) SessionStatus {
 const loudStderr = 64 << 10
 
 // wire fills in how the link behaves.
-func (st *Status) wire(info fleet.Link) {
+func (st *Status) wire(v *slot.View) {
+	info := v.Link()
 	st.Noise, st.LastNoise, st.Ignored, st.StderrRate = info.Noise, info.LastNoise, info.Ignored, info.StderrRate
 	st.Warnings = append(st.Warnings, info.Notices...)
 	if st.Noise > 0 {
@@ -193,7 +196,7 @@ func conflictText(c catalog.Conflict) string {
 }
 
 // remedy is what a person can type about the state that the view shows.
-func remedy(v *fleet.View) string {
+func remedy(v *slot.View) string {
 	name := v.Server.Name
 	switch seen := v.Seen(); seen {
 	case "disabled":

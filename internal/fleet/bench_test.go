@@ -58,12 +58,10 @@ func crowd(tb testing.TB, n int, mode string) (*Fleet, []*still) {
 	}
 	cfg := configOf(names...)
 	cfg.Pins, cfg.PinsFile = mode, tb.TempDir()+"/everline.lock.json"
-	f := New(cfg, Options{StateDir: tb.TempDir(), Dial: func(name string, _ slot.Dial) slot.Dial {
-		return func(_ context.Context, _ config.Server, _ uint64, h slot.Hooks) (slot.Upstream, error) {
-			u := lives[place[name]]
-			u.changed = h.Changed
-			return u, nil
-		}
+	f := New(cfg, Options{StateDir: tb.TempDir(), Start: func(_ context.Context, o upstream.Options) (slot.Upstream, error) {
+		u := lives[place[o.Server.Name]]
+		u.changed = o.Changed
+		return u, nil
 	}})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

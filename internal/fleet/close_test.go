@@ -11,7 +11,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // alive counts the members of which something lives or is to live.
@@ -75,7 +75,7 @@ func TestCloseIsBoundedWhileARemovedServerDrains(t *testing.T) {
 		f := start(t, cfg, p.options())
 		s, _, _ := f.At("a", nil)
 		go func() {
-			_, _ = s.Call(t.Context(), &slot.Request{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayNever)
+			_, _ = s.Call(t.Context(), &upstream.Call{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayNever)
 		}()
 		synctest.Wait()
 		if _, err := f.Apply(t.Context(), configOf()); err != nil {

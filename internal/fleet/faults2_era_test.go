@@ -1,40 +1,15 @@
 package fleet
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
-	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
-
-// byEra starts processes in memory that go by what the fleet knows of their era.
-func byEra(f **Fleet, p *park) func(string, slot.Dial) slot.Dial {
-	return func(name string, _ slot.Dial) slot.Dial {
-		return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-			u, err := upstream.Start(ctx, upstream.Options{
-				Server: s, Gen: gen, Name: "everline", Version: "test", Modern: h.Modern,
-				Era: (*f).roster.Load().byName[name].known(),
-				Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					return transport.OpenMemory(p.servers[name].ServeFrames, o), nil
-				},
-			})
-			if err != nil {
-				return nil, err
-			}
-			return u, nil
-		}
-	}
-}
 
 // W4: ten processes of both eras that are slow to start, of which two may start
 // at a time. The generation after the late answer is modern, be it by a
@@ -52,18 +27,7 @@ func TestFaultW4ManySlowStarts(t *testing.T) {
 			cfg.MaxStarting = 2
 			o := p.options()
 			o.StateDir = dir
-			hold := make(chan struct{})
-			var f *Fleet
-			start := byEra(&f, p)
-			o.Dial = func(name string, d slot.Dial) slot.Dial {
-				dial := start(name, d)
-				return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-					<-hold // until f is set
-					return dial(ctx, s, gen, h)
-				}
-			}
-			f = New(cfg, o)
-			close(hold)
+			f := New(cfg, o)
 			defer stop(t, f)
 			time.Sleep(time.Minute)
 			erasAre(t, f, names, wantModern)
@@ -97,7 +61,7 @@ func erasAre(t *testing.T, f *Fleet, names []string, modern bool) {
 // W4: what an earlier version has kept does not say what it rests on. A modern
 // era was always answered; a legacy one is asked for anew.
 func TestFaultW4WhatEarlierVersionsKept(t *testing.T) {
-	for raw, want := range map[string]slot.Era{
+	for raw, want := range map[string]upstream.Era{
 		`{"Transport":0,"Version":"2025-11-25","Modern":false}`:                 {},
 		`{"Transport":0,"Version":"2026-07-28","Modern":true}`:                  {Version: "2026-07-28", Modern: true},
 		`{"Transport":0,"Version":"2025-11-25","Modern":false,"Answered":true}`: {Version: "2025-11-25", Answered: true},
@@ -127,16 +91,16 @@ func TestFaultW4WhatEarlierVersionsKept(t *testing.T) {
 // W4: a late answer counts also where the start that it came in has failed, or
 // nothing else is known; and never less than a modern era.
 func TestFaultW4ALateAnswerCounts(t *testing.T) {
-	legacy, modern := slot.Era{Version: "2025-11-25"}, slot.Era{Version: "2026-07-28", Modern: true, Answered: true}
+	legacy, modern := upstream.Era{Version: "2025-11-25"}, upstream.Era{Version: "2026-07-28", Modern: true, Answered: true}
 	for _, c := range []struct {
-		era   *slot.Era
+		era   *upstream.Era
 		doubt bool
-		want  slot.Era
+		want  upstream.Era
 	}{
-		{nil, false, slot.Era{Modern: true}},
-		{nil, true, slot.Era{Modern: true}},
-		{&legacy, false, slot.Era{Modern: true}},
-		{&legacy, true, slot.Era{Modern: true}},
+		{nil, false, upstream.Era{Modern: true}},
+		{nil, true, upstream.Era{Modern: true}},
+		{&legacy, false, upstream.Era{Modern: true}},
+		{&legacy, true, upstream.Era{Modern: true}},
 		{&modern, false, modern},
 	} {
 		m := &member{memory: &memory{}}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // TestFaultS19SharedStarts: callers that wait for one start share its failure,
@@ -30,7 +30,7 @@ func TestFaultS19SharedStarts(t *testing.T) {
 				took := make(chan time.Duration, 10)
 				for range cap(took) {
 					go func() {
-						_, err := f.Slot("a").Call(t.Context(), &slot.Request{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo"}`)}, config.ReplaySafe)
+						_, err := f.Slot("a").Call(t.Context(), &upstream.Call{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo"}`)}, config.ReplaySafe)
 						if err == nil {
 							t.Error("a call was answered")
 						}

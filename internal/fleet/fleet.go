@@ -18,6 +18,8 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/upstream"
 	"github.com/everline/everline/internal/watch"
 )
 
@@ -28,11 +30,13 @@ type Options struct {
 
 	Pins *catalog.Lock // as ReadPins gives it
 
-	Emit    func(event.Event)                          // every event of every slot
-	Changed func([]catalog.Kind)                       // after a new table is out: the kinds that differ
-	Log     func(server string, params []byte)         // notifications/message of a server
-	Warn    func(server, text string)                  // a state file that could not be read or written
-	Dial    func(server string, d slot.Dial) slot.Dial // wraps the real dial; for tests
+	Emit    func(event.Event)                  // every event of every slot
+	Changed func([]catalog.Kind)               // after a new table is out: the kinds that differ
+	Log     func(server string, params []byte) // notifications/message of a server
+	Warn    func(server, text string)          // a state file that could not be read or written
+
+	// Start starts a generation in place of upstream.Start; for tests.
+	Start func(context.Context, upstream.Options) (slot.Upstream, error)
 }
 
 // A Fleet has two long-lived goroutines, the merger and the saver, and those
@@ -41,8 +45,8 @@ type Fleet struct {
 	opts    Options
 	started time.Time
 	store   *catalog.Store
-	ledger  *stray.Ledger // of server processes; nil without a state folder
-	spares  *slot.Spares  // of the processes that guard servers
+	ledger  *stray.Ledger     // of server processes; nil without a state folder
+	spares  *transport.Spares // of the processes that guard servers
 	wishes  wishes
 	owns    owns  // the slots of single sessions
 	touched names // members that have published since the last merge
@@ -58,15 +62,15 @@ type Fleet struct {
 	locking  chan struct{} // held by whoever reads or writes the pins' file; a channel likewise
 	roster   atomic.Pointer[roster]
 	out      atomic.Pointer[published]
-	trigger  chan struct{}   // one slot: something that is merged has changed
-	save     chan struct{}   // one slot: something that is kept on disk has changed
-	asked    atomic.Uint64   // merges asked for
-	starting chan struct{}   // bounds the starts over all slots
-	ports    watch.Ports     // looks at ports that refused, for all slots
-	lead     *lead           // of the first clients, before servers that are listed already
-	swept    chan struct{}   // closed once what an earlier everline left behind has ended
-	strays   []Leftover      // what that was; valid then
-	hard     context.Context // of the workers; ends when a Close ran out of time
+	trigger  chan struct{}    // one slot: something that is merged has changed
+	save     chan struct{}    // one slot: something that is kept on disk has changed
+	asked    atomic.Uint64    // merges asked for
+	starting chan struct{}    // bounds the starts over all slots
+	ports    watch.Ports      // looks at ports that refused, for all slots
+	lead     *lead            // of the first clients, before servers that are listed already
+	swept    chan struct{}    // closed once what an earlier everline left behind has ended
+	strays   []stray.Leftover // what that was; valid then
+	hard     context.Context  // of the workers; ends when a Close ran out of time
 	give     context.CancelFunc
 	stop     chan struct{}
 	stopped  sync.Once
@@ -117,7 +121,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		leaving:  map[string]chan struct{}{},
 		retired:  map[*member]struct{}{},
 		gens:     map[string]uint64{},
-		spares:   slot.NewSpares(),
+		spares:   transport.NewSpares(),
 	}
 	f.hard, f.give = context.WithCancel(context.Background())
 	f.wishes.init()

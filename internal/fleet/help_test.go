@@ -56,30 +56,29 @@ func (p *park) fail(name string, down bool, next mcptest.Config) {
 	old.Close()
 }
 
-func (p *park) dial(string, slot.Dial) slot.Dial {
-	return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-		p.mu.Lock()
-		srv, down := p.servers[s.Name], p.down[s.Name]
-		p.mu.Unlock()
-		if down {
-			return nil, fault.New(fault.Dial, "dial", "nobody is there")
-		}
-		u, err := upstream.Start(ctx, upstream.Options{
-			Server: s, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Updated: h.Updated, Log: h.Log,
-			Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-				return transport.OpenMemory(srv.ServeFrames, o), nil
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		return u, nil
+func (p *park) start(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+	p.mu.Lock()
+	srv, down := p.servers[o.Server.Name], p.down[o.Server.Name]
+	p.mu.Unlock()
+	if down {
+		return nil, fault.New(fault.Dial, "dial", "nobody is there")
 	}
+	o.Open = func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
+		return transport.OpenMemory(srv.ServeFrames, o), nil
+	}
+	return opened(upstream.Start(ctx, o))
+}
+
+func opened(u *upstream.Upstream, err error) (slot.Upstream, error) {
+	if err != nil {
+		return nil, err
+	}
+	return u, nil
 }
 
 func (p *park) options() Options {
 	return Options{
-		Name: "everline", Version: "test", Dial: p.dial,
+		Name: "everline", Version: "test", Start: p.start,
 		Emit: func(e event.Event) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
-	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // keptIn runs a fleet over a state folder in a bubble of its own.
@@ -185,9 +185,9 @@ func TestWhatWasKeptOutlivesAChangeThatFails(t *testing.T) {
 // that: a legacy server in a crash loop is not probed, which would cost it a
 // second process.
 func TestWhatMakesAnEraDoubtful(t *testing.T) {
-	modern, legacy := slot.Era{Version: "2026-07-28", Modern: true}, slot.Era{Version: "2025-11-25"}
+	modern, legacy := upstream.Era{Version: "2026-07-28", Modern: true}, upstream.Era{Version: "2025-11-25"}
 	for _, c := range []struct {
-		was  slot.Era
+		was  upstream.Era
 		f    fault.Fault
 		want bool
 	}{

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // Clients have a head start before a server whose tools are listed already: a
@@ -33,14 +34,11 @@ func TestClientsHaveAHeadStart(t *testing.T) {
 		o := p.options()
 		o.StateDir = dir
 		var began time.Time
-		o.Dial = func(name string, _ slot.Dial) slot.Dial {
-			real := p.dial(name, nil)
-			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-				p.mu.Lock()
-				at[name] = time.Since(began)
-				p.mu.Unlock()
-				return real(ctx, s, gen, h)
-			}
+		o.Start = func(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+			p.mu.Lock()
+			at[o.Server.Name] = time.Since(began)
+			p.mu.Unlock()
+			return p.start(ctx, o)
 		}
 		began = time.Now()
 		f := start(t, cfg, o)

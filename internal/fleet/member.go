@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // A member is one server's place in the fleet. It is immutable but for what
@@ -28,7 +28,7 @@ type member struct {
 // memory is what outlives a member's spec.
 type memory struct {
 	saying chan struct{} // one slot: held while the server is told of the log level
-	era    atomic.Pointer[slot.Era]
+	era    atomic.Pointer[upstream.Era]
 	late   atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
 	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
 	lack   atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
@@ -51,7 +51,7 @@ func (m *member) with(s config.Server) *member {
 func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 	m := &member{name: s.Name, spec: s, memory: &memory{saying: make(chan struct{}, 1)}}
 	saved := f.load(s)
-	var era slot.Era
+	var era upstream.Era
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
 		m.era.Store(&era)
 	}
@@ -65,7 +65,7 @@ func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
 		Last:      saved.Catalog,
 		After:     after,
 		Gen:       max(saved.Gen, f.lastGen(s.Name)),
-		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
+		Admit:     func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
 		Watch:     f.watch(m),
 		Published: func(v *slot.View) { f.published(m, v) },
@@ -91,98 +91,6 @@ func (f *Fleet) published(m *member, v *slot.View) {
 	}
 	f.touched.add(m.name)
 	f.poke()
-}
-
-// dial is the member's way to a new life.
-func (f *Fleet) dial(m *member, before <-chan struct{}) slot.Dial {
-	real := slot.NewDial(f.opts.Name, f.opts.Version, f.spares, m.known)
-	if f.opts.Dial != nil {
-		real = f.opts.Dial(m.name, real)
-	}
-	return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-		if before != nil {
-			select {
-			case <-before:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}
-		if s.Command != "" && !f.clean(ctx) {
-			return nil, context.Cause(ctx)
-		}
-		h.Spawned = func(pid int) { f.spawned(m.key(), pid) }
-		heard := m.late.Load()
-		h.Modern = func() {
-			m.late.Store(gen)
-			if m.of == nil {
-				f.touched.add(m.name) // it is kept on disk
-				f.poke()
-			}
-		}
-		h.Updated = func(uri string, params []byte) { f.wishes.updated(m.seat(), uri, params) }
-		h.Log = func(params []byte) {
-			if f.opts.Log != nil {
-				f.opts.Log(m.name, params)
-			}
-		}
-		if m.of != nil {
-			m.of.hook(&h)
-		}
-		m.look(s)
-		up, err := real(ctx, s, gen, h)
-		m.refused(s, err)
-		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(m.known(), fault.From("start", err)))
-		if err == nil {
-			era := up.Info().Era // at once: the next life may be due in a moment
-			m.era.Store(&era)
-			m.late.CompareAndSwap(heard, 0) // what was learned from an older generation has been tried
-			f.introduce(ctx, m, up)
-		}
-		return up, err
-	}
-}
-
-// known is the era of the last life, which a start tries first. The start after
-// one that failed with it finds the era anew: the server may be another one. If
-// that fails too, it was not the era, and the next goes by it again.
-func (m *member) known() slot.Era {
-	e := m.learned()
-	switch {
-	case m.doubt.Load():
-		return slot.Era{Modern: e.Modern} // no more than how long its silence means nothing
-	default:
-		return e
-	}
-}
-
-// learned is what is known of the era, zero if nothing is. An answer that came
-// late counts more than what was agreed to without it.
-func (m *member) learned() slot.Era {
-	e := m.era.Load()
-	switch {
-	case m.late.Load() != 0 && (e == nil || !e.Modern):
-		return slot.Era{Modern: true}
-	case e == nil:
-		return slot.Era{}
-	default:
-		return *e
-	}
-}
-
-// perhapsChanged tells whether a start may have failed because the server is
-// not of the era that it was. Not so where none answered, or one that asks for
-// something else first, or one ended that was asked nothing but initialize.
-func perhapsChanged(was slot.Era, f *fault.Fault) bool {
-	switch f.Kind {
-	case fault.Exited, fault.Broken:
-		return was.Modern
-	case fault.Deadline, fault.Wedged, fault.Protocol, fault.RPC, fault.NoVersion, fault.SessionSuspect:
-		return true
-	case fault.HTTPStatus:
-		return f.Status != http.StatusUnauthorized && (f.Status < http.StatusBadGateway || f.Status > http.StatusGatewayTimeout)
-	default:
-		return false
-	}
 }
 
 // retire closes a removed server's slot behind the caller's back; Close waits

@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // A Session is one client between its first call and its end. A server whose
@@ -23,7 +24,7 @@ import (
 type Session struct {
 	// Client gets what its own servers ask and log outside of any call.
 	// Required; its ID is the session's.
-	Client Client
+	Client upstream.Client
 	// Capabilities returns what the client has declared to serve, as a raw
 	// object; nil for nothing. It is asked when a life is started. May be nil.
 	Capabilities func() []byte
@@ -157,7 +158,7 @@ func (f *Fleet) rested(o *own) {
 // the server, and publishes nothing.
 func (f *Fleet) newOwn(shared *member, of *Session) *member {
 	m := &member{name: shared.name, of: of, memory: &memory{saying: make(chan struct{}, 1)}}
-	if e := shared.learned(); e != (slot.Era{}) {
+	if e := shared.learned(); e != (upstream.Era{}) {
 		m.era.Store(&e)
 	}
 	m.digest.Store(shared.digest.Load())
@@ -171,7 +172,7 @@ func (f *Fleet) newOwn(shared *member, of *Session) *member {
 		Dial:      f.dial(m, nil),
 		Last:      last,
 		Gen:       of.gens[m.name],
-		Admit:     func(c *slot.Request, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
+		Admit:     func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
 		Starting:  f.starting,
 		Watch:     f.watch(m),
 		Published: func(v *slot.View) { f.serves(m, v) },
@@ -199,13 +200,14 @@ func (f *Fleet) serves(m *member, v *slot.View) {
 	f.tell(m)
 }
 
-// hook makes a life the session's: what it says by itself goes to the client.
-func (s *Session) hook(h *slot.Hooks) {
-	h.Owner = s.Client
+// concern makes a generation the session's: what it says by itself goes to the
+// client.
+func (s *Session) concern(o *upstream.Options) {
+	o.Owner = s.Client
 	if s.Capabilities != nil {
-		h.Capabilities = s.Capabilities()
+		o.Capabilities = s.Capabilities()
 	}
-	h.Log = func(params []byte) { s.Client.Notify("notifications/message", params) }
+	o.Log = func(params []byte) { s.Client.Notify("notifications/message", params) }
 }
 
 // End ends the session: its slots refuse calls and end, each with its drain

@@ -31,11 +31,11 @@ func newMotel() *motel { return &motel{park: newPark(), ended: map[*mcptest.Serv
 
 func (m *motel) options() Options {
 	o := m.park.options()
-	o.Dial = func(string, slot.Dial) slot.Dial { return m.dialLife }
+	o.Start = m.start
 	return o
 }
 
-func (m *motel) dialLife(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
+func (m *motel) start(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
 	srv := mcptest.New(mcptest.Config{
 		Tools:     []string{tool("count", "counts")},
 		Resources: []string{`{"uri":"file:///r","name":"r"}`},
@@ -48,20 +48,13 @@ func (m *motel) dialLife(ctx context.Context, s config.Server, gen uint64, h slo
 	m.mu.Lock()
 	m.lives = append(m.lives, srv)
 	m.mu.Unlock()
-	u, err := upstream.Start(ctx, upstream.Options{
-		Server: s, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Updated: h.Updated, Log: h.Log,
-		Owner: h.Owner, Capabilities: h.Capabilities,
-		Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-			return transport.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
-				defer m.over(srv)
-				srv.ServeFrames(ctx, in, out)
-			}, o), nil
-		},
-	})
-	if err != nil {
-		return nil, err
+	o.Open = func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
+		return transport.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
+			defer m.over(srv)
+			srv.ServeFrames(ctx, in, out)
+		}, o), nil
 	}
-	return u, nil
+	return opened(upstream.Start(ctx, o))
 }
 
 func (m *motel) over(s *mcptest.Server) {
@@ -120,7 +113,7 @@ func (g *guest) heard() (asked, told string) {
 }
 
 func newSession() (*Session, *guest) {
-	g := &guest{id: NewClientID()}
+	g := &guest{id: upstream.NewClientID()}
 	return &Session{Client: g, Capabilities: func() []byte { return []byte(`{"roots":{}}`) }}, g
 }
 
@@ -143,7 +136,7 @@ func count(t *testing.T, f *Fleet, s *Session) (string, error) {
 	if release != nil {
 		defer release()
 	}
-	out, err := sl.Call(t.Context(), &slot.Request{Method: "tools/call", Name: "count", Params: []byte(`{"name":"count"}`)}, config.ReplaySafe)
+	out, err := sl.Call(t.Context(), &upstream.Call{Method: "tools/call", Name: "count", Params: []byte(`{"name":"count"}`)}, config.ReplaySafe)
 	return strings.TrimSuffix(strings.TrimPrefix(string(out), `{"content":[],"count":`), "}"), err
 }
 
@@ -379,7 +372,7 @@ func TestACallForALifeThatIsOver(t *testing.T) {
 		f := start(t, configOf("srv"), m.options())
 		defer stop(t, f)
 		ask := func(gen uint64) error {
-			_, err := f.Slot("srv").Call(t.Context(), &slot.Request{Method: "tasks/get", Name: "x", Gen: gen, Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe)
+			_, err := f.Slot("srv").Call(t.Context(), &upstream.Call{Method: "tasks/get", Name: "x", Gen: gen, Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe)
 			return err
 		}
 		if err := ask(1); fault.KindOf(err) != fault.RPC {

@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/typed"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // A pinning is the lock of one configuration. It belongs to the roster: what is
@@ -174,7 +175,7 @@ func (f *Fleet) pinnedOwn(m *member, v *slot.View) {
 // admit refuses the call of a tool whose definition, as the life lists it that
 // would get the call, is not the approved one: the call may have waited for
 // that life, or the life may be of one session alone.
-func (f *Fleet) admit(m *member, c *slot.Request, offers *catalog.Catalog) *fault.Fault {
+func (f *Fleet) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fault.Fault {
 	if c.Method != "tools/call" || offers == nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 func evil() *mcptest.Server {
@@ -26,7 +27,7 @@ func evil() *mcptest.Server {
 func send(ctx context.Context, f *Fleet) error {
 	s, _, err := f.At("a", nil)
 	if err == nil {
-		_, err = s.Call(ctx, &slot.Request{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayAlways)
+		_, err = s.Call(ctx, &upstream.Call{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayAlways)
 	}
 	return err
 }

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/upstream"
 )
 
 func seen(f *Fleet, name string) string { return f.Slot(name).View().Seen() }
@@ -41,14 +41,11 @@ func TestStartsAreNotHeldUpByDeafServers(t *testing.T) {
 		p.add("good", mcptest.Config{})
 		var deaf atomic.Int32 // that are being started
 		o := p.options()
-		o.Dial = func(name string, d slot.Dial) slot.Dial {
-			real := p.dial(name, d)
-			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-				if name != "good" {
-					deaf.Add(1)
-				}
-				return real(ctx, s, gen, h)
+		o.Start = func(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+			if o.Server.Name != "good" {
+				deaf.Add(1)
 			}
+			return p.start(ctx, o)
 		}
 		begun := time.Now()
 		f := start(t, cfg, o)
@@ -77,15 +74,12 @@ func TestStartOfMany(t *testing.T) {
 		begins := map[time.Duration]int{}
 		o := p.options()
 		var begun time.Time
-		o.Dial = func(name string, d slot.Dial) slot.Dial {
-			real := p.dial(name, d)
-			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-				p.mu.Lock()
-				begins[time.Since(begun)]++
-				p.mu.Unlock()
-				time.Sleep(5 * time.Second) // npx downloads
-				return real(ctx, s, gen, h)
-			}
+		o.Start = func(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+			p.mu.Lock()
+			begins[time.Since(begun)]++
+			p.mu.Unlock()
+			time.Sleep(5 * time.Second) // npx downloads
+			return p.start(ctx, o)
 		}
 		begun = time.Now()
 		f := start(t, configOf(names...), o)
@@ -114,15 +108,12 @@ func TestFaultD5_E7_MissingCommandIsPickedUp(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "tool")
 		var tries atomic.Int64
 		o := p.options()
-		o.Dial = func(name string, d slot.Dial) slot.Dial {
-			real := p.dial(name, d)
-			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-				tries.Add(1)
-				if _, err := os.Stat(path); err != nil { // the real refusal, of the real transport
-					return nil, fault.From("start", missing(ctx, path))
-				}
-				return real(ctx, s, gen, h)
+		o.Start = func(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+			tries.Add(1)
+			if _, err := os.Stat(path); err != nil { // the real refusal, of the real transport
+				return nil, fault.From("start", missing(ctx, path))
 			}
+			return p.start(ctx, o)
 		}
 		begun := time.Now()
 		f := start(t, configOf("tool"), o)

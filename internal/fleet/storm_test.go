@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 // mortal runs a fleet of one server whose lives end half a second after their
@@ -19,19 +19,16 @@ func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *
 	synctest.Test(t, func(t *testing.T) {
 		p := newPark()
 		o := p.options()
-		o.Dial = func(name string, d slot.Dial) slot.Dial {
-			real := p.dial(name, d)
-			return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
-				srv, lives := p.add("a", cfg), 500*time.Millisecond
-				if starts.Add(1) == 1 {
-					lives = first
-				}
-				u, err := real(ctx, s, gen, h)
-				if err == nil {
-					time.AfterFunc(lives, srv.Close)
-				}
-				return u, err
+		o.Start = func(ctx context.Context, o upstream.Options) (slot.Upstream, error) {
+			srv, lives := p.add("a", cfg), 500*time.Millisecond
+			if starts.Add(1) == 1 {
+				lives = first
 			}
+			u, err := p.start(ctx, o)
+			if err == nil {
+				time.AfterFunc(lives, srv.Close)
+			}
+			return u, err
 		}
 		f := start(t, configOf("a"), o)
 		defer stop(t, f)

@@ -1,6 +1,10 @@
 package fleet
 
-import "context"
+import (
+	"context"
+
+	"github.com/everline/everline/internal/stray"
+)
 
 // sweep ends what an earlier everline on the same state folder has left
 // behind. Only then are commands started: two copies of a server may fight
@@ -30,7 +34,7 @@ func (f *Fleet) clean(ctx context.Context) bool {
 
 // Leftovers returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
-func (f *Fleet) Leftovers() []Leftover {
+func (f *Fleet) Leftovers() []stray.Leftover {
 	select {
 	case <-f.swept:
 		return f.strays

@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
 )
 
 const (
@@ -220,7 +221,7 @@ func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string, own 
 	if s == nil {
 		return fault.New(fault.NotFound, method, "no server is called "+at.server+", or the life that was asked has ended")
 	}
-	c := &slot.Request{Method: method, Name: uri, Params: uriParams(uri), Own: own}
+	c := &upstream.Call{Method: method, Name: uri, Params: uriParams(uri), Own: own}
 	if at.of != nil {
 		c.Client = at.of.Client // the life is for it alone
 	}
@@ -267,7 +268,7 @@ func (f *Fleet) sayLevel(m *member) {
 	if s == nil {
 		return
 	}
-	_, _ = s.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	_, _ = s.Call(ctx, &upstream.Call{Method: methodSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
 // introduce tells a new life the log level before it gets its first call,
@@ -283,7 +284,7 @@ func (f *Fleet) introduce(ctx context.Context, m *member, up slot.Upstream) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, introduceLimit)
 	defer cancel()
-	_, err := up.Call(ctx, &slot.Request{Method: methodSetLevel, Params: levelParams(level)})
+	_, err := up.Call(ctx, &upstream.Call{Method: methodSetLevel, Params: levelParams(level)})
 	if err == nil || fault.KindOf(err) == fault.RPC {
 		m.level.Store(&level)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/transport"
 )
 
 // TestAwaySince has a server that is lost, fails on every attempt, and comes
@@ -88,13 +89,13 @@ func TestLinkOfAStart(t *testing.T) {
 		o := Options{Server: spec()}
 		o.Server.Retry.Restart = "never"
 		o.Dial = func(_ context.Context, _ config.Server, _ uint64, h Hooks) (Upstream, error) {
-			h.Linked(func() Link { return Link{Noise: noise.Load(), StderrRate: 5} })
+			h.Linked(func() transport.Info { return transport.Info{Noise: noise.Load(), StderrRate: 5} })
 			<-fail
 			return nil, fault.New(fault.Protocol, "initialize", "no answer")
 		}
 		s := New(o)
 		defer func() { _ = s.Close(t.Context()) }()
-		expect := func(state string, want Link) {
+		expect := func(state string, want transport.Info) {
 			t.Helper()
 			synctest.Wait()
 			v := s.View()
@@ -102,12 +103,12 @@ func TestLinkOfAStart(t *testing.T) {
 				t.Errorf("it is %s with the link %+v, want %s with %+v", v.Seen(), l, state, want)
 			}
 		}
-		expect("connecting", Link{StderrRate: 5})
+		expect("connecting", transport.Info{StderrRate: 5})
 		noise.Store(7)
-		expect("connecting", Link{Noise: 7, StderrRate: 5})
+		expect("connecting", transport.Info{Noise: 7, StderrRate: 5})
 		close(fail)
-		expect("disconnected", Link{Noise: 7})
+		expect("disconnected", transport.Info{Noise: 7})
 		_ = s.Disable(t.Context())
-		expect("disabled", Link{})
+		expect("disabled", transport.Info{})
 	})
 }

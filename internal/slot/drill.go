@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -56,7 +57,7 @@ type Drill struct {
 }
 
 // DrillFaults are the words for the faults of a Drill.
-func DrillFaults() []string { return upstream.Breakages() }
+func DrillFaults() []string { return transport.Breakages() }
 
 // A Drilled is what a Drill saw.
 type Drilled struct {
@@ -252,7 +253,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 	return r, nil
 }
 
-func lasting(kind upstream.Breakage, d time.Duration) time.Duration {
+func lasting(kind transport.Breakage, d time.Duration) time.Duration {
 	if !kind.Lasts() {
 		return 0
 	}
@@ -260,8 +261,8 @@ func lasting(kind upstream.Breakage, d time.Duration) time.Duration {
 }
 
 // check reads the fault and fills in the times.
-func (d *Drill) check() (upstream.Breakage, *fault.Fault) {
-	kind, ok := upstream.ParseBreakage(d.Fault)
+func (d *Drill) check() (transport.Breakage, *fault.Fault) {
+	kind, ok := transport.ParseBreakage(d.Fault)
 	if !ok {
 		f := fault.New(fault.Invalid, "drill", fmt.Sprintf("no fault is called %q", d.Fault))
 		f.Remedy, f.Outcome = "--fault "+strings.Join(DrillFaults(), "|"), fault.NotSent
@@ -283,7 +284,7 @@ func (d *Drill) tell(fn func()) {
 }
 
 // begin breaks the server. Calls that end from the first moment on count.
-func (r *drill) begin(faults *upstream.Faults, kind upstream.Breakage, d Drill) (*upstream.Trouble, error) {
+func (r *drill) begin(faults *transport.Faults, kind transport.Breakage, d Drill) (*transport.Trouble, error) {
 	r.mu.Lock()
 	r.began = time.Now()
 	r.mu.Unlock()
@@ -347,7 +348,7 @@ func (s *Slot) pingBy(ctx context.Context, method string) error {
 // watchRecovery waits until the server answers. One that does not do so within
 // limit by itself, such as one whose next attempt is minutes away, is woken as
 // by an operator: a drill leaves nothing broken behind.
-func (s *Slot) watchRecovery(ctx context.Context, t *upstream.Trouble, r *Drilled, over time.Time, limit time.Duration) {
+func (s *Slot) watchRecovery(ctx context.Context, t *transport.Trouble, r *Drilled, over time.Time, limit time.Duration) {
 	felt, cancel := context.WithTimeout(ctx, drillPing)
 	t.Felt(felt) // what is broken may answer until then
 	cancel()
@@ -382,7 +383,7 @@ func (s *Slot) pingUntil(ctx context.Context, limit time.Duration) bool {
 
 // restore ends the fault, whatever the drill came to, and leaves no long wait
 // behind that the drill has caused.
-func (s *Slot) restore(trouble *upstream.Trouble) {
+func (s *Slot) restore(trouble *transport.Trouble) {
 	trouble.End()
 	s.post(&told{op: (*Slot).wakeAfterDrill, done: make(chan struct{})}) // nobody waits for it
 }

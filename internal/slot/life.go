@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -35,7 +36,7 @@ type life struct {
 	lost    atomic.Bool                 // a call has reported that the session is gone
 	refused atomic.Bool                 // a call was refused for its credentials, and the loop does not know
 
-	link atomic.Pointer[func() Link] // describes the link that the start has opened; nil if it has opened none
+	link atomic.Pointer[func() transport.Info] // describes the link that the start has opened; nil if it has opened none
 
 	over chan struct{} // closed when the start worker has ended; then the three below are final
 	up   Upstream      // nil if the start failed
@@ -66,7 +67,7 @@ func (l *life) settleLink() {
 	}
 	last := (*info)()
 	last.StderrRate = 0
-	now := func() Link { return last }
+	now := func() transport.Info { return last }
 	l.link.Store(&now)
 }
 

@@ -117,7 +117,7 @@ func TestNoiseIsForgiven(t *testing.T) {
 	srv := newServer("a")
 	synctest.Test(t, func(t *testing.T) {
 		dial := func(ctx context.Context, c config.Server, gen uint64, h Hooks) (Upstream, error) {
-			h.Linked(func() Link { return Link{Noise: 1, LastNoise: noise} })
+			h.Linked(func() transport.Info { return transport.Info{Noise: 1, LastNoise: noise} })
 			time.Sleep(3 * time.Second) // the bubble's clock
 			return srv.Dial(ctx, c, gen, h)
 		}

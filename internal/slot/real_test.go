@@ -20,7 +20,9 @@ func TestFaultA1OverHTTP(t *testing.T) {
 	site := mcptest.Web(t, srv)
 	spec := config.NewServer("web")
 	spec.Transport, spec.URL = "http", site.URL+"/mcp"
-	s := New(Options{Server: spec, Dial: NewDial("everline", "test", nil, func() Era { return Era{} })})
+	s := New(Options{Server: spec, Dial: func(ctx context.Context, s config.Server, gen uint64, h Hooks) (Upstream, error) {
+		return upstream.Start(ctx, upstream.Options{Server: s, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed})
+	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	call := func() error {

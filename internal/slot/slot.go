@@ -20,6 +20,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -42,19 +43,9 @@ type Upstream interface {
 // generation by closure.
 type Hooks struct {
 	Changed func(catalog.Kind)
-	Updated func(uri string, params []byte) // left nil by the slot, for whoever wraps the Dial
-	Log     func(params []byte)             // likewise
 	Stderr  func(line string)
-	Modern  func()                 // likewise; the server has turned out to be modern after it was taken for a legacy one
-	Spawned func(pid int)          // left nil by the slot; a process of this life has been started
-	Linked  func(info func() Link) // a link is open; info describes it as it is when it is called
-
-	// Owner is the one client that the life is for, and Capabilities what it
-	// has declared; left nil by the slot.
-	Owner        Client
-	Capabilities []byte
-
-	Faults *upstream.Faults // breaks the server on purpose; the slot's
+	Linked  func(info func() transport.Info) // a link is open; info describes it as it is when it is called
+	Faults  *transport.Faults                // breaks the server on purpose; the slot's
 }
 
 // Dial starts one life: it returns after the handshake, or with a
@@ -133,17 +124,17 @@ func (v *View) Now() upstream.Info {
 
 // Link describes the link of the serving life as it is now; while the server
 // is away, that of the life which is starting or was the last to.
-func (v *View) Link() Link {
+func (v *View) Link() transport.Info {
 	switch {
 	case v.life != nil:
 		return v.life.up.Info().Info
 	case v.newest == nil:
-		return Link{}
+		return transport.Info{}
 	}
 	if info := v.newest.link.Load(); info != nil {
 		return (*info)()
 	}
-	return Link{}
+	return transport.Info{}
 }
 
 // Counts are totals of one slot.
@@ -180,7 +171,7 @@ type Slot struct {
 	resent  atomic.Uint64
 	failed  atomic.Uint64
 	meter   meter
-	faults  upstream.Faults         // breaks the server on purpose; off
+	faults  transport.Faults        // breaks the server on purpose; off
 	drill   atomic.Pointer[drill]   // the drill that runs; nil if none does
 	alive   atomic.Pointer[[]*life] // the lives that are not gone yet; replaced by the loop
 

@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -140,7 +141,7 @@ func (s *Slot) hooks(l *life) Hooks {
 			l.nudge()
 		},
 		Stderr: func(line string) { s.logs.add(l.gen, l.veil.hide(line)) },
-		Linked: func(info func() Link) { l.link.Store(&info) },
+		Linked: func(info func() transport.Info) { l.link.Store(&info) },
 		Faults: &s.faults,
 	}
 }

@@ -22,7 +22,7 @@ func whole(t *testing.T, story func(srv *mcptest.Server, s *Slot, t0 time.Time))
 		srv := mcptest.New(mcptest.Config{})
 		dial := func(ctx context.Context, spec config.Server, gen uint64, h Hooks) (Upstream, error) {
 			u, err := upstream.Start(ctx, upstream.Options{
-				Server: spec, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Log: h.Log, Stderr: h.Stderr,
+				Server: spec, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Stderr: h.Stderr,
 				Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
 					return transport.OpenMemory(srv.ServeFrames, o), nil
 				},

@@ -2,9 +2,6 @@ package upstream
 
 import "github.com/everline/everline/internal/transport"
 
-// Link describes the transport's side of an upstream.
-type Link = transport.Info
-
 // Info describes a live upstream, for status.
 type Info struct {
 	transport.Info
@@ -25,7 +22,7 @@ func (u *Upstream) Info() Info {
 }
 
 // describe adds what is known here to what a transport knows.
-func (u *Upstream) describe(conn transport.Conn) Link {
+func (u *Upstream) describe(conn transport.Conn) transport.Info {
 	l := conn.Info()
 	l.Ignored = u.ignored.Load()
 	return l

@@ -315,7 +315,7 @@ func (u *Upstream) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 	u.link = l
 	u.era.Transport = k
 	if u.opts.Linked != nil {
-		u.opts.Linked(func() Link { return u.describe(conn) })
+		u.opts.Linked(func() transport.Info { return u.describe(conn) })
 	}
 	return nil
 }

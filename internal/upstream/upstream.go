@@ -28,9 +28,9 @@ type Options struct {
 	Updated func(uri string, params []byte) // notifications/resources/updated
 	Log     func(params []byte)             // notifications/message, the whole params
 	Stderr  func(line string)
-	Modern  func()                 // the probe was answered after the handshake went on without it: the next generation may be modern
-	Spawned func(pid int)          // a process was started; a handshake may use up two
-	Linked  func(info func() Link) // a link is open, likewise; info describes it as it is when it is called
+	Modern  func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
+	Spawned func(pid int)                    // a process was started; a handshake may use up two
+	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
 
 	// Owner is the one client that the life is for: what the server says by
 	// itself goes there. nil: the life is shared, and only calls have clients.
@@ -40,33 +40,13 @@ type Options struct {
 	Capabilities []byte
 
 	// Spares has a process that guards a server ready; may be nil.
-	Spares *Spares
+	Spares *transport.Spares
 	// Faults can break the server's links on purpose; may be nil.
-	Faults *Faults
+	Faults *transport.Faults
 
 	// Open opens the transport; nil opens the one that Server names.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
 }
-
-// Spares are shared by all upstreams that start processes.
-type Spares = transport.Spares
-
-// NewSpares returns Spares without a process; the caller must Close them.
-func NewSpares() *Spares { return transport.NewSpares() }
-
-// What breaks a server on purpose, for those who see transports only through
-// an upstream.
-type (
-	Faults   = transport.Faults
-	Trouble  = transport.Trouble
-	Breakage = transport.Breakage
-)
-
-// ParseBreakage reads the word for a Breakage, one of Breakages.
-func ParseBreakage(word string) (b Breakage, ok bool) { return transport.ParseBreakage(word) }
-
-// Breakages are the words for all of them.
-func Breakages() []string { return transport.Breakages() }
 
 // Era is what a life found out about how to talk to its server.
 type Era struct {

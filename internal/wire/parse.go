@@ -33,7 +33,7 @@ var methods = intern(
 	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/message",
 	"notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/resources/updated",
 	"notifications/prompts/list_changed", "notifications/roots/list_changed", "notifications/elicitation/complete",
-	"notifications/tasks/status", "notifications/subscriptions/acknowledged",
+	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
 )
 
 func intern(names ...string) map[string]string {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway"
-	"github.com/everline/everline/internal/upstream"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Options make an Endpoint. The zero value works and serves loopback names only.
@@ -38,7 +38,7 @@ type Endpoint struct{ gateway *gateway.Gateway }
 func New(hub *everline.Hub, opts Options) *Endpoint {
 	return &Endpoint{gateway.New(hub.View(""), gateway.Options{
 		Name: opts.Name, Version: opts.Version, Hosts: opts.Hosts, Origins: opts.Origins, Warn: opts.Warn,
-		Keep: hub.KeepResults, Instance: upstream.Instance(),
+		Keep: hub.KeepResults, Instance: mcp.Instance(),
 		Group: func(name string) gateway.Backend {
 			if v := hub.View(name); v.Exists() {
 				return v

@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// chainVar is what the servers of an everline inherit from it: which
-// configurations the everlines above them serve, each with the process that
-// does. What a server has started may keep it for longer than that lives.
-const chainVar = "EVERLINE_CHAIN"
+	"github.com/everline/everline/internal/mcp"
+)
 
 // maxEnded is how often a configuration may be in the chain with processes that
 // are not seen: where each level hides those above from the next, as containers
@@ -26,7 +23,7 @@ func joinChain(files []string) bool {
 		return true // the same path, and maybe not the same text
 	}
 	sum := sha256.Sum256([]byte(strings.Join(absolute(files), "\x00")))
-	own, above := hex.EncodeToString(sum[:8]), strings.Fields(os.Getenv(chainVar))
+	own, above := hex.EncodeToString(sum[:8]), strings.Fields(os.Getenv(mcp.ChainVar))
 	ended := 0
 	for _, entry := range above {
 		served, by, _ := strings.Cut(entry, ":")
@@ -39,6 +36,6 @@ func joinChain(files []string) bool {
 		}
 	}
 	above = append(above, own+":"+strconv.Itoa(os.Getpid()))
-	_ = os.Setenv(chainVar, strings.Join(above, " ")) // cannot fail with such a name
+	_ = os.Setenv(mcp.ChainVar, strings.Join(above, " ")) // cannot fail with such a name
 	return true
 }

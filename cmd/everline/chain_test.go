@@ -6,19 +6,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // TestChainEndsWithItsProcess has a variable that outlived who set it, one whose
 // everline is there, and one of levels that do not see each other.
 func TestChainEndsWithItsProcess(t *testing.T) {
 	files := []string{filepath.Join(t.TempDir(), "everline.json")}
-	t.Setenv(chainVar, "")
+	t.Setenv(mcp.ChainVar, "")
 	if !joinChain(files) {
 		t.Fatal("refused without a chain")
 	}
-	served, by, _ := strings.Cut(os.Getenv(chainVar), ":")
+	served, by, _ := strings.Cut(os.Getenv(mcp.ChainVar), ":")
 	if by != strconv.Itoa(os.Getpid()) {
-		t.Fatalf("the chain is %q", os.Getenv(chainVar))
+		t.Fatalf("the chain is %q", os.Getenv(mcp.ChainVar))
 	}
 	const none = "2147483647" // more than any system gives
 	for _, c := range []struct {
@@ -31,7 +33,7 @@ func TestChainEndsWithItsProcess(t *testing.T) {
 		{strings.Repeat(served+":"+none+" ", maxEnded), true},
 		{strings.Repeat(served+":"+none+" ", maxEnded+1), false},
 	} {
-		t.Setenv(chainVar, c.above)
+		t.Setenv(mcp.ChainVar, c.above)
 		if got := joinChain(files); got != c.want {
 			t.Errorf("%q: %v", c.above, got)
 		}

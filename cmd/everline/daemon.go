@@ -15,7 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
-	"github.com/everline/everline/internal/upstream"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // daemonOptions say what a daemon is made of.
@@ -73,7 +73,7 @@ func startDaemon(ctx context.Context, o daemonOptions) (*daemon, error) {
 		return nil
 	}
 	o.gateway.Keep = hub.KeepResults
-	o.gateway.Instance = upstream.Instance()
+	o.gateway.Instance = mcp.Instance()
 	d.gateway = gateway.New(hub.View(""), o.gateway)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: o.endpoint, Version: buildVersion(),

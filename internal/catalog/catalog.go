@@ -2,7 +2,11 @@
 // and the Table that merges them under exposed names. It fetches nothing.
 package catalog
 
-import "time"
+import (
+	"time"
+
+	"github.com/everline/everline/internal/mcp"
+)
 
 // Kind is one of the four things that a server lists.
 type Kind uint8
@@ -26,7 +30,7 @@ func (k Kind) String() string {
 // Method returns the list method: "tools/list", "prompts/list",
 // "resources/list", "resources/templates/list".
 func (k Kind) Method() string {
-	return [...]string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}[k]
+	return [...]string{mcp.ToolsList, mcp.PromptsList, mcp.ResourcesList, mcp.ResourcesTemplatesList}[k]
 }
 
 // An Item is one tool, prompt, resource or template.
@@ -39,7 +43,7 @@ type Item struct {
 	// Name has U+FFFD for it; else nil.
 	Sent []byte
 	Hints
-	Headers []HeaderParam // tools: arguments that are mirrored in Mcp-Param-* headers
+	Headers []mcp.HeaderParam // tools: arguments that are mirrored in Mcp-Param-* headers
 	// BadHeaders is why the x-mcp-header annotations of a tool break the
 	// specification; "" if they do not. Headers is then empty. See DropBadHeaders.
 	BadHeaders string
@@ -49,12 +53,6 @@ type Item struct {
 type Hints struct {
 	ReadOnly   bool
 	Idempotent bool
-}
-
-// A HeaderParam is an argument that a tool's schema marks with x-mcp-header.
-type HeaderParam struct {
-	Path   []string // the argument's path below "arguments"
-	Header string   // the part of the header's name behind "Mcp-Param-"
 }
 
 // A Catalog is what one server offered at one time. It is never changed.

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"encoding/binary"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // This file is the body of a catalog file: lengths and bytes, so that raw
@@ -65,7 +67,7 @@ func (w *writer) item(i *Item) {
 	w.uint(uint64(len(i.Headers)))
 	for _, h := range i.Headers {
 		w.texts(h.Path)
-		w.text(h.Header)
+		w.text(h.Name)
 	}
 }
 
@@ -160,7 +162,7 @@ func (r *reader) item() Item {
 		if r.bad {
 			break
 		}
-		i.Headers = append(i.Headers, HeaderParam{Path: r.texts(), Header: r.text()})
+		i.Headers = append(i.Headers, mcp.HeaderParam{Path: r.texts(), Name: r.text()})
 	}
 	return i
 }

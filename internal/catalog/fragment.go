@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A fragment is what one server adds to a table, encoded.
@@ -245,13 +246,13 @@ func (p *piece) marked(away *Away) []byte {
 		return m.text
 	}
 	mark := away.mark()
-	m := &marks{away: away, text: make([]byte, 0, len(p.text)+len(p.ends)*(len(mark)+len(availability)+16))}
+	m := &marks{away: away, text: make([]byte, 0, len(p.text)+len(p.ends)*(len(mark)+len(mcp.MetaAvailability)+16))}
 	begin := 0
 	for i, end := range p.ends {
 		if i > 0 {
 			m.text = append(m.text, ',')
 		}
-		m.text = append(m.text, withMeta(p.text[begin:end], availability, mark)...)
+		m.text = append(m.text, withMeta(p.text[begin:end], mcp.MetaAvailability, mark)...)
 		begin = end + 1
 	}
 	p.marks.Store(m)
@@ -259,7 +260,6 @@ func (p *piece) marked(away *Away) []byte {
 }
 
 // availability is the key of the outage mark in an item's _meta.
-const availability = "everline/availability"
 
 // mark is the outage mark: {"state":...,"since":...,"cause":...}, the time in
 // RFC 3339, the cause left out if it is not known.

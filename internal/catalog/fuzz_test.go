@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 func FuzzRead(f *testing.F) {
@@ -54,7 +56,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for i, l := range list {
 			var meta map[string]json.RawMessage
-			if json.Unmarshal(l["_meta"], &meta) != nil || meta[availability] == nil {
+			if json.Unmarshal(l["_meta"], &meta) != nil || meta[mcp.MetaAvailability] == nil {
 				t.Fatalf("item %d has no mark: %s", i, table.Array(k))
 			}
 		}
@@ -77,7 +79,7 @@ func FuzzStore(f *testing.F) {
 		for k := range want.Catalog.Items {
 			want.Catalog.Items[k] = []Item{{
 				Name: name, Raw: raw, Hints: Hints{ReadOnly: flag}, BadHeaders: name,
-				Headers: []HeaderParam{{Path: []string{name, name}, Header: name}},
+				Headers: []mcp.HeaderParam{{Path: []string{name, name}, Name: name}},
 			}}
 		}
 		got, err := decode(name, encode(name, want))

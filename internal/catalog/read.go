@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -254,5 +255,5 @@ func (i *Item) readTool(o *object) {
 		i.ReadOnly = string(annotations.get("readOnlyHint")) == "true"
 		i.Idempotent = string(annotations.get("idempotentHint")) == "true"
 	}
-	i.Headers, i.BadHeaders = headers(o.get("inputSchema"))
+	i.Headers, i.BadHeaders = mcp.HeaderParams(o.get("inputSchema"))
 }

@@ -278,46 +278,6 @@ func TestReadPages(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
-	tests := []struct {
-		schema string
-		want   []HeaderParam
-		bad    string
-	}{
-		{`{"properties":{"a":{"type":"string"}}}`, nil, ""},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":"Region"}}}`, []HeaderParam{{[]string{"a"}, "Region"}}, ""},
-		{`{"properties":{"a":{"type":"string","x-mcp-\u0068eader":"Region"}}}`, []HeaderParam{{[]string{"a"}, "Region"}}, ""},
-		{
-			`{"properties":{"o":{"type":"object","properties":{"b":{"type":"integer","x-mcp-header":"B"},"c":{"type":"boolean","x-mcp-header":"C"}}}}}`,
-			[]HeaderParam{{[]string{"o", "b"}, "B"}, {[]string{"o", "c"}, "C"}},
-			"",
-		},
-		{`{"properties":{"a":{"type":"number","x-mcp-header":"N"}}}`, nil, "no string, integer or boolean"},
-		{`{"properties":{"a":{"type":"string","default":{"x-mcp-header":"no"}}}}`, nil, ""},
-		{`{"properties":{"x-mcp-header":{"type":"string"}}}`, nil, ""},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":""}}}`, nil, "not a header name"},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`, nil, "not a header name"},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":"a\r\nb"}}}`, nil, "not a header name"},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":"é"}}}`, nil, "not a header name"},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":7}}}`, nil, "not a header name"},
-		{`{"properties":{"a":{"type":"object","x-mcp-header":"A"}}}`, nil, "no string, integer"},
-		{`{"properties":{"a":{"x-mcp-header":"A"}}}`, nil, "no string, integer"},
-		{`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`, nil, "more than once"},
-		{`{"x-mcp-header":"A"}`, nil, "reached"},
-		{`{"properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}`, nil, "reached"},
-		{`{"anyOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}`, nil, "reached"},
-		{`{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}`, nil, "reached"},
-		{`{"if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, nil, "reached"},
-	}
-	for _, tt := range tests {
-		schema := `{"type":"object",` + tt.schema[1:]
-		items, _ := readAll(t, Tools, `{"name":"a","inputSchema":`+schema+`}`)
-		if !reflect.DeepEqual(items[0].Headers, tt.want) || (tt.bad == "") != (items[0].BadHeaders == "") || !strings.Contains(items[0].BadHeaders, tt.bad) {
-			t.Errorf("%s: %v %q", tt.schema, items[0].Headers, items[0].BadHeaders)
-		}
-	}
-}
-
 func TestDropBadHeaders(t *testing.T) {
 	items, _ := readAll(t, Tools, `{"name":"a",`+good+`}`, `{"name":"b","inputSchema":{"type":"object","x-mcp-header":"A"}}`)
 	kept, warnings := DropBadHeaders(items)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 func full() Saved {
@@ -19,7 +20,7 @@ func full() Saved {
 		Warnings: [4][]string{{"w1", ""}, nil, {"w2"}, nil},
 	}
 	c.Items[Tools] = []Item{
-		{Name: "a", Raw: []byte("{\"name\":\"a\",\n \"n\":1.00}"), Hints: Hints{ReadOnly: true}, Headers: []HeaderParam{{Path: []string{"p", ""}, Header: "H"}}},
+		{Name: "a", Raw: []byte("{\"name\":\"a\",\n \"n\":1.00}"), Hints: Hints{ReadOnly: true}, Headers: []mcp.HeaderParam{{Path: []string{"p", ""}, Name: "H"}}},
 		{Name: "b\xff", Raw: []byte{}, Hints: Hints{Idempotent: true}, BadHeaders: "why"},
 	}
 	c.Items[Templates] = []Item{{Name: "t", Raw: []byte(`{}`)}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // An Entry is what one configured server adds to a table. There is one for
@@ -37,7 +38,7 @@ type Target struct {
 	Name   string // the server's own name: of the tool or prompt; the URI of a resource
 	Sent   []byte // as in Item
 	Hints
-	Headers []HeaderParam
+	Headers []mcp.HeaderParam
 	Replay  config.Replay // the tool's, where the configuration names it, else the server's
 }
 

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"slices"
 	"sync"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Only returns a table of some of the servers, under the same names as in t.
@@ -83,7 +85,7 @@ func (t *Table) Listed(k Kind, i int) []byte {
 		}
 		text := p.text[begin:p.ends[i]]
 		if l.away[n] != nil {
-			return withMeta(text, availability, l.away[n].mark())
+			return withMeta(text, mcp.MetaAvailability, l.away[n].mark())
 		}
 		return text
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -27,7 +28,7 @@ func dial(ctx context.Context, url string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.post(ctx, wire.AppendNotification(nil, "notifications/initialized", nil))
+	_, err = c.post(ctx, wire.AppendNotification(nil, mcp.NotifyInitialized, nil))
 	return c, err
 }
 
@@ -54,11 +55,11 @@ func (c *client) post(ctx context.Context, frame []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", mcp.TypeJSON)
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if c.session != "" {
-		req.Header.Set("Mcp-Session-Id", c.session)
-		req.Header.Set("MCP-Protocol-Version", protocol)
+		req.Header.Set(mcp.HeaderSession, c.session)
+		req.Header.Set(mcp.HeaderVersion, protocol)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *client) post(ctx context.Context, frame []byte) ([]byte, error) {
 	case resp.StatusCode/100 != 2:
 		return nil, fmt.Errorf("HTTP %d: %s", resp.StatusCode, body)
 	}
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && c.session == "" {
+	if id := resp.Header.Get(mcp.HeaderSession); id != "" && c.session == "" {
 		c.session = id
 	}
 	return unwrap(resp.Header.Get("Content-Type"), body), nil
@@ -80,7 +81,7 @@ func (c *client) post(ctx context.Context, frame []byte) ([]byte, error) {
 
 // unwrap takes the one message out of an event stream.
 func unwrap(contentType string, body []byte) []byte {
-	if contentType != "text/event-stream" {
+	if contentType != mcp.TypeEvents {
 		return body
 	}
 	var last []byte

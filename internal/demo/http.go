@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func (r *remote) restart() error {
 }
 
 func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	id := req.Header.Get("Mcp-Session-Id")
+	id := req.Header.Get(mcp.HeaderSession)
 	switch req.Method {
 	case http.MethodGet:
 		http.Error(w, "no standing stream here", http.StatusMethodNotAllowed)
@@ -95,14 +96,14 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 func (r *remote) message(w http.ResponseWriter, m *wire.Message, id string) {
 	r.mu.Lock()
-	if m.Method == "initialize" {
+	if m.Method == mcp.Initialize {
 		id = rand.Text()
 		r.sessions[id] = true
-		w.Header().Set("Mcp-Session-Id", id)
+		w.Header().Set(mcp.HeaderSession, id)
 	}
 	known := r.sessions[id]
 	r.mu.Unlock()
-	if m.Method == "server/discover" {
+	if m.Method == mcp.ServerDiscover {
 		http.Error(w, "no session id", http.StatusBadRequest) // a legacy server: it knows no method without a session
 		return
 	}
@@ -115,6 +116,6 @@ func (r *remote) message(w http.ResponseWriter, m *wire.Message, id string) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", mcp.TypeJSON)
 	_, _ = w.Write(a) // a client that is gone has its answer lost, as everywhere
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (d *Demo) callLoop(ctx context.Context, server string) error {
 func (d *Demo) call(ctx context.Context, c *client, server, tool, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	result, err := c.call(ctx, "tools/call", toolParams(server+"__"+tool, id))
+	result, err := c.call(ctx, mcp.ToolsCall, toolParams(server+"__"+tool, id))
 	d.tally.called(tool, id, outcomeOf(result, err))
 }
 
@@ -68,7 +69,7 @@ func outcomeOf(result []byte, err error) outcome {
 	if !isError {
 		return done
 	}
-	if told, _ := wire.Text(wire.Get(result, "_meta", "everline/outcome", "outcome")); told == "unknown" {
+	if told, _ := wire.Text(wire.Get(result, "_meta", mcp.MetaOutcome, "outcome")); told == "unknown" {
 		return unknown
 	}
 	return failed
@@ -118,7 +119,7 @@ func (d *Demo) timeStart(ctx context.Context) (time.Duration, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	_, werr := in.Write(append(wire.AppendRequest(nil, 1, "ping", nil), '\n'))
+	_, werr := in.Write(append(wire.AppendRequest(nil, 1, mcp.Ping, nil), '\n'))
 	_, rerr := bufio.NewReader(out).ReadBytes('\n')
 	took := time.Since(begin)
 	in.Close()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -45,13 +46,13 @@ func (s *server) answer(m *wire.Message) []byte {
 		return nil
 	}
 	switch m.Method {
-	case "initialize":
+	case mcp.Initialize:
 		return wire.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"`+protocol+`","capabilities":{"tools":{}},"serverInfo":{"name":"`+s.name+`","version":"1"}}`))
-	case "ping":
+	case mcp.Ping:
 		return wire.AppendResult(nil, m.ID, []byte(`{}`))
-	case "tools/list":
+	case mcp.ToolsList:
 		return wire.AppendResult(nil, m.ID, []byte(`{"tools":`+tools+`}`))
-	case "tools/call":
+	case mcp.ToolsCall:
 		return s.call(m)
 	default:
 		return wire.AppendError(nil, m.ID, -32601, "method not found: "+m.Method, nil)

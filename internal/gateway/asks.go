@@ -8,17 +8,12 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
 // The requests that servers may put to clients.
 const (
-	askElicit = "elicitation/create"
-	askSample = "sampling/createMessage"
-	askRoots  = "roots/list"
-
-	notifyMessage = "notifications/message"
-
 	maxAsks = 256 // requests that wait for one client
 )
 
@@ -94,17 +89,17 @@ func (s served) declaration() []byte {
 func (s served) lacks(method string, params []byte) string {
 	need, text := servesRoots, `{"roots":{}}`
 	switch method {
-	case askElicit:
+	case mcp.ElicitationCreate:
 		need, text = servesForm, `{"elicitation":{"form":{}}}`
 		if mode, _ := wire.Text(wire.Get(params, "mode")); mode == "url" {
 			need, text = servesURL, `{"elicitation":{"url":{}}}`
 		}
-	case askSample:
+	case mcp.SamplingCreateMessage:
 		need, text = servesSampling, `{"sampling":{}}`
 		if wire.IsArray(wire.Get(params, "tools")) {
 			need, text = servesSamplingTools, `{"sampling":{"tools":{}}}`
 		}
-	case askRoots:
+	case mcp.RootsList:
 	default:
 		return `{}`
 	}
@@ -229,7 +224,7 @@ func (s *session) put(ctx context.Context, tell func([]byte), gone <-chan struct
 	case <-gone:
 		return nil, fault.New(fault.Closed, method, "the client has gone")
 	case <-ctx.Done():
-		tell(wire.AppendNotification(nil, notifyCanceled, append(wire.AppendInt([]byte(`{"requestId":`), a.id), '}')))
+		tell(wire.AppendNotification(nil, mcp.NotifyCancelled, append(wire.AppendInt([]byte(`{"requestId":`), a.id), '}')))
 		return nil, fault.From(method, ctx.Err())
 	}
 }
@@ -252,14 +247,14 @@ func answerOf(method string, m wire.Message, ok bool) ([]byte, error) {
 // Notify passes on what a server says during the call: log messages from the
 // level on that the client wants, and everything else.
 func (rq *request) Notify(method string, params []byte) {
-	if method == notifyMessage {
-		if rank := severity(wire.Get(params, "level")); rank == 0 || rq.level == 0 || rank < rq.level {
+	if method == mcp.NotifyMessage {
+		if rank := mcp.LevelRank(wire.Get(params, "level")); rank == 0 || rq.level == 0 || rank < rq.level {
 			return
 		}
 	}
 	frame := wire.AppendNotification(nil, method, params)
 	emit := rq.emit
-	if !rq.modern && (emit == nil || method != notifyMessage) {
+	if !rq.modern && (emit == nil || method != mcp.NotifyMessage) {
 		if sink := rq.sess.logSink(); sink != nil {
 			emit = sink // it may come when the request is over
 		}

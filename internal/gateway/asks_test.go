@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	words "github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -231,7 +232,7 @@ func parse1(frame string) (asking1, error) {
 func TestFaultK2StdioClientsAreAsked(t *testing.T) {
 	h := newHub()
 	h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
-		got, err := c.Client.Ask(ctx, askSample, []byte(`{"maxTokens":1}`))
+		got, err := c.Client.Ask(ctx, words.SamplingCreateMessage, []byte(`{"maxTokens":1}`))
 		if err != nil {
 			return []byte(fmt.Sprintf(`{"content":[],"kind":%q}`, fault.KindOf(err))), nil
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -56,7 +57,7 @@ func TestFaultW11(t *testing.T) {
 				if err := json.Unmarshal([]byte(r.body), &got); err != nil || len(got.Result.Content) != 1 {
 					t.Fatalf("%v: %s", err, r.body)
 				}
-				text, out := got.Result.Content[0].Text, got.Result.Meta[metaOutcome]
+				text, out := got.Result.Content[0].Text, got.Result.Meta[mcp.MetaOutcome]
 				said := times.FindAllString(text, -1)
 				if len(said) != 1 || times.MatchString(out.Cause) {
 					t.Fatalf("%d times in %q, cause %q", len(said), text, out.Cause)

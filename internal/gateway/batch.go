@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -40,8 +41,8 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 
 // split returns the messages of a batch, or the answer that refuses it.
 func split(frame []byte, version string, limit int) ([][]byte, *answer) {
-	if version != batchVersion && version != firstVersion {
-		return nil, refuse(nil, codeInvalidRequest, "Invalid request: there are batches in sessions of protocol version "+batchVersion+" and before alone")
+	if version != mcp.BatchVersion && version != mcp.FirstVersion {
+		return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: there are batches in sessions of protocol version "+mcp.BatchVersion+" and before alone")
 	}
 	all, ok := wire.Batch(frame)
 	if !ok {
@@ -51,12 +52,12 @@ func split(frame []byte, version string, limit int) ([][]byte, *answer) {
 	var frames [][]byte
 	for f := range all {
 		if len(frames) == limit {
-			return nil, refuse(nil, codeInvalidRequest, "Invalid request: the batch is too large")
+			return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: the batch is too large")
 		}
 		frames = append(frames, f)
 	}
 	if len(frames) == 0 {
-		return nil, refuse(nil, codeInvalidRequest, "Invalid request: the batch is empty")
+		return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: the batch is empty")
 	}
 	return frames, nil
 }
@@ -97,8 +98,8 @@ func startBatch(
 			answers = append(answers, bad)
 		case !rq.msg.IsRequest():
 			notice(rq, f)
-		case rq.msg.Method == methodInitialize:
-			answers = append(answers, rq.errorAnswer(codeInvalidRequest, "Invalid request: initialize in a batch", nil))
+		case rq.msg.Method == mcp.Initialize:
+			answers = append(answers, rq.errorAnswer(mcp.CodeInvalidRequest, "Invalid request: initialize in a batch", nil))
 		default:
 			a, serve := new(answer), begin(rq, f)
 			answers = append(answers, a)

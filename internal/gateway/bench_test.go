@@ -13,6 +13,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A shot sends one request into the handler again and again, without a network.
@@ -96,7 +97,7 @@ func TestIdleSessionsAreSmall(t *testing.T) {
 	routines := runtime.NumGoroutine()
 	const n = 10_000
 	for range n {
-		s := g.newSession(latestLegacy)
+		s := g.newSession(mcp.LatestLegacy)
 		if !g.table.add(s) {
 			t.Fatal("the table is full")
 		}
@@ -128,7 +129,7 @@ func BenchmarkNetwork(b *testing.B) {
 	h.onCall = func(context.Context, *everline.Call) ([]byte, error) { return result, nil }
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.newSession(latestLegacy)
+	s := g.newSession(mcp.LatestLegacy)
 	g.table.add(s)
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Sizes of bodies, in bytes.
@@ -77,9 +79,9 @@ var errCrowded = errors.New("no room for the body")
 // typed refuses a POST that does not say that its body is JSON: a web page may
 // send everything else, and a body of no type, without asking first.
 func (g *Gateway) typed(w http.ResponseWriter, r *http.Request) bool {
-	if ct := r.Header.Get("Content-Type"); ct != "application/json" {
-		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
-			g.reject(w, http.StatusUnsupportedMediaType, codeInvalidRequest, "Unsupported media type: send Content-Type: application/json")
+	if ct := r.Header.Get("Content-Type"); ct != mcp.TypeJSON {
+		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != mcp.TypeJSON {
+			g.reject(w, http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "Unsupported media type: send Content-Type: application/json")
 			return false
 		}
 	}
@@ -127,7 +129,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	case errors.As(err, new(*http.MaxBytesError)):
 		g.tooLarge(w, limit)
 	default:
-		g.reject(w, http.StatusBadRequest, codeParse, "Bad request: the body ended early")
+		g.reject(w, http.StatusBadRequest, mcp.CodeParse, "Bad request: the body ended early")
 	}
 	return nil, nil, false
 }
@@ -137,7 +139,7 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
 		g.noSession(w) // whatever it says
 		return
 	}
-	g.reject(w, http.StatusRequestEntityTooLarge, codeInvalidRequest, "The message is too large")
+	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large")
 }
 
 // retryAfter is after how many seconds a client that was turned away may come again.
@@ -148,7 +150,7 @@ func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &reque
 
 // crowded is busy for a request whose id is known.
 func (g *Gateway) crowded(w http.ResponseWriter, rq *request, text string) {
-	a := rq.errorAnswer(codeOverloaded, text, nil)
+	a := rq.errorAnswer(mcp.CodeOverloaded, text, nil)
 	a.status = http.StatusServiceUnavailable
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	writeJSON(w, a)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -45,10 +46,10 @@ type bridge struct {
 	hello   []byte            // the client's initialize
 	wishes  map[string][]byte // its subscriptions by raw URI, and its log level under ""
 	session link
-	stand   func()              // ends the standing stream of session, and waits for it
-	named   bool                // a request has named the session
-	flying  map[string]flown    // requests in flight, by raw id
-	mirrors map[string][]mirror // by tool
+	stand   func()                       // ends the standing stream of session, and waits for it
+	named   bool                         // a request has named the session
+	flying  map[string]flown             // requests in flight, by raw id
+	mirrors map[string][]mcp.HeaderParam // by tool
 }
 
 // A flown is a request that is with the daemon.
@@ -152,7 +153,7 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 		}
 		switch {
 		case errors.Is(err, errLongLine):
-			b.feed.answer(refuse(nil, codeInvalidRequest, "The message is too large").frame())
+			b.feed.answer(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -183,7 +184,7 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 		b.feed.answer(bad.frame())
 		return true
 	}
-	opens := !rq.modern && rq.msg.Method == methodInitialize
+	opens := !rq.modern && rq.msg.Method == mcp.Initialize
 	if opens {
 		b.held.begin()
 	}
@@ -236,7 +237,7 @@ func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve fun
 		return nil, bad
 	}
 	id := string(rq.msg.ID)
-	if rq.msg.Method == methodListen {
+	if rq.msg.Method == mcp.SubscriptionsListen {
 		ctx = b.listens
 	}
 	call, cancel := context.WithCancel(ctx)
@@ -258,7 +259,7 @@ func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve fun
 // is not answered.
 func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
 	deliver := b.deliver
-	if rq.msg.Method == methodListen {
+	if rq.msg.Method == mcp.SubscriptionsListen {
 		deliver = b.relay
 	} else {
 		var cancel context.CancelFunc
@@ -270,7 +271,7 @@ func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
 	if err != nil {
 		a = rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
 	}
-	a.silent = rq.muted.Load() || rq.msg.Method == methodListen && ctx.Err() != nil
+	a.silent = rq.muted.Load() || rq.msg.Method == mcp.SubscriptionsListen && ctx.Err() != nil
 	return a
 }
 
@@ -307,7 +308,7 @@ func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) ([]byte,
 
 // repeatable tells whether a request may be sent again whatever became of it.
 func repeatable(method string) bool {
-	return method != methodCall && method != methodListen
+	return method != mcp.ToolsCall && method != mcp.SubscriptionsListen
 }
 
 // pause waits; false if ctx ended first.
@@ -334,7 +335,7 @@ func (b *bridge) current() link {
 // notice passes a notification on.
 func (b *bridge) notice(ctx context.Context, rq *request, line []byte) {
 	pass := func() { b.inform(ctx, rq, line) }
-	if rq.msg.Method == notifyCanceled {
+	if rq.msg.Method == mcp.NotifyCancelled {
 		b.mu.Lock()
 		f, ok := b.flying[string(rq.fields.requestID)]
 		b.mu.Unlock()
@@ -384,13 +385,13 @@ func (b *bridge) remember(rq *request, line []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch rq.msg.Method {
-	case methodInitialize:
+	case mcp.Initialize:
 		b.hello, b.wishes = line, map[string][]byte{}
-	case "logging/setLevel":
+	case mcp.LoggingSetLevel:
 		b.wishes[""] = line
-	case methodSubscribe:
+	case mcp.ResourcesSubscribe:
 		b.wishes[string(rq.fields.uri)] = line
-	case "resources/unsubscribe":
+	case mcp.ResourcesUnsubscribe:
 		delete(b.wishes, string(rq.fields.uri))
 	}
 }
@@ -427,4 +428,4 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 	return nil
 }
 
-var initializedNote = wire.AppendNotification(nil, "notifications/initialized", nil)
+var initializedNote = wire.AppendNotification(nil, mcp.NotifyInitialized, nil)

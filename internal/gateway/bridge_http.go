@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -30,10 +31,10 @@ func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) ([]
 	if !rq.msg.IsRequest() {
 		return nil, nil
 	}
-	if resp.StatusCode == http.StatusNotFound && !rq.modern && s.id != "" && rq.msg.Method != methodInitialize {
+	if resp.StatusCode == http.StatusNotFound && !rq.modern && s.id != "" && rq.msg.Method != mcp.Initialize {
 		return nil, &fault.Fault{Kind: fault.SessionLost, Op: "bridge", Outcome: fault.NotSent, Status: resp.StatusCode}
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), mcp.TypeEvents) {
 		return b.readEvents(ctx, rq, resp)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
@@ -49,7 +50,7 @@ func (b *bridge) send(ctx context.Context, rq *request, line []byte, s link) (*h
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "bridge", Outcome: fault.NotSent, Err: err}
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", mcp.TypeJSON)
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	b.setHeaders(req.Header, rq, s)
 	resp, err := b.web.Do(req)
@@ -76,28 +77,30 @@ func (b *bridge) ask(ctx context.Context, rq *request, line []byte) ([]byte, err
 // setHeaders sets what the era of a request asks for.
 func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 	if !rq.modern {
-		if rq.msg.Method != methodInitialize && s.id != "" {
-			h.Set(sessionHeader, s.id)
-			h.Set(versionHeader, s.version)
+		if rq.msg.Method != mcp.Initialize && s.id != "" {
+			h.Set(mcp.HeaderSession, s.id)
+			h.Set(mcp.HeaderVersion, s.version)
 		}
 		return
 	}
 	version, _ := wire.Text(rq.fields.meta.version)
-	h.Set(versionHeader, version)
-	h.Set("Mcp-Method", rq.msg.Method)
+	h.Set(mcp.HeaderVersion, version)
+	h.Set(mcp.HeaderMethod, rq.msg.Method)
 	h.Set(nameHeader, b.name)
 	b.mu.Lock()
 	b.named = true
 	b.mu.Unlock()
 	switch rq.msg.Method {
-	case methodCall, methodGet, methodRead, methodTaskGet, methodTaskUpdate, methodTaskCancel:
+	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
 		name, _ := rq.target()
-		h.Set("Mcp-Name", encodeHeader(name))
+		h.Set(mcp.HeaderName, mcp.EncodeHeader(name))
 		b.mu.Lock()
 		mirrors := b.mirrors[name]
 		b.mu.Unlock()
 		for _, m := range mirrors {
-			m.set(h, rq.fields.arguments)
+			if text, ok := m.Value(rq.fields.arguments); ok {
+				h.Set(m.Header(), mcp.EncodeHeader(text))
+			}
 		}
 	}
 }
@@ -109,7 +112,7 @@ func (b *bridge) readBody(rq *request, resp *http.Response, body []byte) ([]byte
 		return nil, &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
 	}
 	code, text := wire.DecodeError(msg.Error)
-	if msg.Error != nil && code == codeHeaderMismatch && rq.msg.Method == methodCall {
+	if msg.Error != nil && code == mcp.CodeHeaderMismatch && rq.msg.Method == mcp.ToolsCall {
 		return nil, &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
 	}
 	if msg.Error != nil && resp.StatusCode == http.StatusServiceUnavailable {
@@ -160,8 +163,8 @@ func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Respons
 
 // answered takes what a new session needs from the answer to initialize.
 func (b *bridge) answered(rq *request, resp *http.Response, msg *wire.Message) {
-	id := resp.Header.Get(sessionHeader)
-	if rq.msg.Method != methodInitialize || msg.Result == nil || id == "" {
+	id := resp.Header.Get(mcp.HeaderSession)
+	if rq.msg.Method != mcp.Initialize || msg.Result == nil || id == "" {
 		return
 	}
 	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
@@ -219,9 +222,9 @@ func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool
 	if err != nil {
 		return http.StatusBadRequest, false
 	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set(sessionHeader, s.id)
-	req.Header.Set(versionHeader, s.version)
+	req.Header.Set("Accept", mcp.TypeEvents)
+	req.Header.Set(mcp.HeaderSession, s.id)
+	req.Header.Set(mcp.HeaderVersion, s.version)
 	resp, err := b.web.Do(req)
 	if err != nil {
 		return 0, false
@@ -257,7 +260,7 @@ func (b *bridge) goodbye() {
 	defer cancel()
 	s := b.current()
 	if s.id != "" {
-		b.leave(ctx, http.Header{sessionHeader: {s.id}, versionHeader: {s.version}})
+		b.leave(ctx, http.Header{mcp.HeaderSession: {s.id}, mcp.HeaderVersion: {s.version}})
 	}
 	b.mu.Lock()
 	named := b.named

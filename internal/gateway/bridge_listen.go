@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-const notifyAcknowledged = "notifications/subscriptions/acknowledged"
 
 // A relay is a subscriptions/listen that the bridge keeps up: the client asked
 // once, and does not notice that everline was started anew.
@@ -52,7 +51,7 @@ func (r *relay) over(frame []byte, err error, deadline time.Time) bool {
 // emit passes on what comes on the stream. It is called by the goroutine that
 // runs the relay.
 func (r *relay) emit(frame []byte) {
-	if method, _ := wire.Text(memberOf(frame, "method")); method != notifyAcknowledged {
+	if method, _ := wire.Text(memberOf(frame, "method")); method != mcp.NotifyAcknowledged {
 		r.b.feed.answer(frame)
 		return
 	}
@@ -69,7 +68,7 @@ func (r *relay) emit(frame []byte) {
 // while nobody looked.
 func (r *relay) catchUp(accepted []byte) {
 	tell := func(method string, params []byte) {
-		params = wire.Set(params, r.rq.msg.ID, "_meta", metaSubscription)
+		params = wire.Set(params, r.rq.msg.ID, "_meta", mcp.MetaSubscription)
 		r.b.feed.answer(wire.AppendNotification(nil, method, params))
 	}
 	for i, name := range listenFilters {
@@ -78,6 +77,6 @@ func (r *relay) catchUp(accepted []byte) {
 		}
 	}
 	for uri := range wire.Elements(wire.Get(accepted, "resourceSubscriptions")) {
-		tell(notifyUpdated, append(append([]byte(`{"uri":`), uri...), '}'))
+		tell(mcp.NotifyResourceUpdated, append(append([]byte(`{"uri":`), uri...), '}'))
 	}
 }

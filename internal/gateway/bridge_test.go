@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A daemon is a gateway that can be stopped and started anew on one address.
@@ -68,7 +69,7 @@ func TestBridgeInEveryVersion(t *testing.T) {
 			d := startDaemon(t, h)
 			tr, wait := piped(t, d.bridge)
 			c := connect(t, tr, version)
-			if version != modernVersion {
+			if version != mcp.ModernVersion {
 				eventually(t, "the standing stream", func() bool {
 					d.g.table.mu.Lock()
 					defer d.g.table.mu.Unlock()

@@ -8,22 +8,8 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
-)
-
-// Methods that are looked at in more than one place.
-const (
-	methodInitialize = "initialize"
-	methodDiscover   = "server/discover"
-	methodListen     = "subscriptions/listen"
-	methodCall       = "tools/call"
-	methodGet        = "prompts/get"
-	methodRead       = "resources/read"
-	methodSubscribe  = "resources/subscribe"
-	methodComplete   = "completion/complete"
-
-	notifyUpdated  = "notifications/resources/updated"
-	notifyCanceled = "notifications/cancelled"
 )
 
 // serve answers one request. ctx ends when the request is to be given up, and
@@ -32,27 +18,27 @@ const (
 func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
 	defer g.rescue(rq, &a)
 	switch rq.msg.Method {
-	case "tools/list":
+	case mcp.ToolsList:
 		return g.list(ctx, rq, everline.Tools)
-	case "prompts/list":
+	case mcp.PromptsList:
 		return g.list(ctx, rq, everline.Prompts)
-	case "resources/list":
+	case mcp.ResourcesList:
 		return g.list(ctx, rq, everline.Resources)
-	case "resources/templates/list":
+	case mcp.ResourcesTemplatesList:
 		return g.list(ctx, rq, everline.Templates)
-	case methodCall, methodGet, methodRead:
+	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead:
 		name, ok := rq.target()
 		if !ok {
-			return *rq.errorAnswer(codeInvalidParams, "Invalid params: the name or uri is missing", nil)
+			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the name or uri is missing", nil)
 		}
 		return g.call(ctx, rq, name)
-	case methodComplete:
+	case mcp.CompletionComplete:
 		return g.complete(ctx, rq)
-	case methodResult:
+	case mcp.EverlineResult:
 		return g.result(ctx, rq)
-	case methodTaskGet, methodTaskResult, methodTaskList, methodTaskUpdate, methodTaskCancel:
+	case mcp.TasksGet, mcp.TasksResult, mcp.TasksList, mcp.TasksUpdate, mcp.TasksCancel:
 		return g.taskRequest(ctx, rq)
-	case methodDiscover:
+	case mcp.ServerDiscover:
 		if rq.modern {
 			return g.discover(rq)
 		}
@@ -62,9 +48,6 @@ func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
 	}
 	return g.extend(ctx, rq)
 }
-
-// metaServer names the server that an extension method is meant for.
-const metaServer = "everline/server"
 
 // families are the first parts of the names of all methods that some revision
 // defines; what is not served of them is served by nobody.
@@ -77,7 +60,7 @@ var families = []string{
 // the one that its _meta names, or the only one.
 func (g *Gateway) extend(ctx context.Context, rq *request) answer {
 	family, _, _ := strings.Cut(rq.msg.Method, "/")
-	server, named := wire.Text(wire.Get(rq.msg.Params, "_meta", metaServer))
+	server, named := wire.Text(wire.Get(rq.msg.Params, "_meta", mcp.MetaServer))
 	if !named {
 		server, named = g.backend.Catalog().Server("") // by form every name is the only server's
 	}
@@ -85,21 +68,21 @@ func (g *Gateway) extend(ctx context.Context, rq *request) answer {
 		return rq.noMethod()
 	}
 	if !rq.introduce() {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	c := &everline.Call{Method: rq.msg.Method, Server: server, Params: rq.msg.Params, LogLevel: severities[rq.level]}
+	c := &everline.Call{Method: rq.msg.Method, Server: server, Params: rq.msg.Params, LogLevel: mcp.Levels[rq.level]}
 	if rq.fields.meta.progressToken != nil && rq.emit != nil {
 		c.Progress = rq.progress
 	}
 	a, _, f := g.send(ctx, rq, c)
 	if f != nil && f.Kind == fault.NotFound {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid params: no server is called "+server, nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: no server is called "+server, nil)
 	}
 	return a
 }
 
 func (rq *request) noMethod() answer {
-	return *rq.errorAnswer(codeMethodNotFound, "Method not found: "+rq.msg.Method, nil)
+	return *rq.errorAnswer(mcp.CodeMethodNotFound, "Method not found: "+rq.msg.Method, nil)
 }
 
 // call hands a request to the server that owns name and answers with what came
@@ -107,9 +90,9 @@ func (rq *request) noMethod() answer {
 func (g *Gateway) call(parent context.Context, rq *request, name string) answer {
 	c := &everline.Call{Method: rq.msg.Method, Name: name, Params: rq.msg.Params}
 	if !rq.introduce() {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	c.LogLevel = severities[rq.level]
+	c.LogLevel = mcp.Levels[rq.level]
 	if rq.fields.meta.progressToken != nil && rq.emit != nil {
 		c.Progress = rq.progress
 	}
@@ -137,7 +120,7 @@ func (rq *request) introduce() bool {
 		rq.sess.offer(rq.serves)
 	}
 	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
-		rq.level = severity(raw)
+		rq.level = mcp.LevelRank(raw)
 		return rq.level != 0
 	}
 	return true
@@ -201,7 +184,7 @@ func (rq *request) progress(params []byte) {
 			return
 		}
 	}
-	emit(wire.AppendNotification(nil, "notifications/progress", params))
+	emit(wire.AppendNotification(nil, mcp.NotifyProgress, params))
 }
 
 // complete routes completion/complete by what it refers to.
@@ -222,7 +205,7 @@ func (g *Gateway) complete(ctx context.Context, rq *request) answer {
 		}
 	}
 	if name == "" || kind != "ref/prompt" && kind != "ref/resource" {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
 	}
 	return g.call(ctx, rq, name)
 }

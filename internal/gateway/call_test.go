@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // call is a tools/call with an optional progress token.
@@ -357,7 +358,7 @@ func FuzzFrames(f *testing.F) {
 	sess := g.newSession("2025-03-26")
 	g.table.add(sess)
 	f.Fuzz(func(t *testing.T, body string, modern bool) {
-		if strings.Contains(body, methodListen) {
+		if strings.Contains(body, mcp.SubscriptionsListen) {
 			return // a stream has no end of its own
 		}
 		req, _ := http.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))

@@ -7,42 +7,9 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
-)
-
-// JSON-RPC and MCP error codes.
-const (
-	codeParse          = -32700
-	codeInvalidRequest = -32600
-	codeMethodNotFound = -32601
-	codeInvalidParams  = -32602
-	codeInternal       = -32603
-
-	codeNoResource         = -32002 // legacy only; modern clients get codeInvalidParams
-	codeURLElicitation     = -32042 // legacy only, from servers
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021 // from servers
-	codeUnsupportedVersion = -32022
-)
-
-// Codes of our own, outside the range that JSON-RPC reserves (basic/index,
-// Error Codes): they cannot be mistaken for a server's.
-const (
-	codeCanceled     = -32800
-	codeDeadline     = -31001
-	codeUnavailable  = -31002
-	codeOverloaded   = -31003
-	codeDisabled     = -31004
-	codeLinkLost     = -31005
-	codeLogin        = -31006
-	codeRateLimited  = -31007
-	codeBadPeer      = -31008
-	codeTooLarge     = -31009
-	codeConflict     = -31010
-	codeShuttingDown = -31011
-	codeLoop         = -31012
-	codeNeedsURL     = -31042 // a server's -32042, which modern clients must not see
 )
 
 // A verdict is what a kind of fault means to a client.
@@ -58,37 +25,37 @@ type verdict struct {
 // verdicts is the one table from faults to what clients see. RPC is not in
 // it: a server's own error goes through as it is.
 var verdicts = [...]verdict{
-	fault.Internal:       {codeInternal, true, "everline failed on this request"},
-	fault.Canceled:       {codeCanceled, false, "the request was canceled"},
-	fault.Deadline:       {codeDeadline, true, "%s did not answer in time"},
-	fault.Unavailable:    {codeUnavailable, true, "%s is not available now"},
-	fault.Disabled:       {codeDisabled, true, "%s is disabled"},
-	fault.Overloaded:     {codeOverloaded, true, "too many requests wait for %s already"},
-	fault.NotFound:       {codeInvalidParams, false, "not found"},
-	fault.Invalid:        {codeInvalidParams, false, "invalid params"},
-	fault.Missing:        {codeUnavailable, true, "%s cannot be started, because its command was not found"},
-	fault.Spawn:          {codeUnavailable, true, "%s could not be started"},
-	fault.Dial:           {codeUnavailable, true, "%s could not be reached"},
-	fault.Broken:         {codeLinkLost, true, "the connection to %s was lost"},
-	fault.Exited:         {codeLinkLost, true, "the process of %s ended"},
-	fault.Wedged:         {codeLinkLost, true, "%s stopped responding"},
-	fault.SessionLost:    {codeLinkLost, true, "%s has forgotten everline's session"},
-	fault.SessionSuspect: {codeLinkLost, true, "%s may have forgotten everline's session"},
-	fault.Unauthorized:   {codeLogin, true, "%s needs a login"},
-	fault.Forbidden:      {codeLogin, true, "%s does not allow this"},
-	fault.RateLimited:    {codeRateLimited, true, "%s takes no more requests for now"},
-	fault.HTTPStatus:     {codeBadPeer, true, "%s answered with an HTTP error"},
-	fault.Protocol:       {codeBadPeer, true, "%s broke the protocol"},
-	fault.TooLarge:       {codeTooLarge, true, "a message was larger than allowed for %s"},
-	fault.NoVersion:      {codeBadPeer, true, "%s speaks no protocol version that everline knows"},
-	fault.Unsupported:    {codeMethodNotFound, false, "the server does not offer this"},
-	fault.RPC:            {codeInternal, false, "the server answered with an error"},
-	fault.Conflict:       {codeConflict, true, "%s is not in a state for this"},
-	fault.Closed:         {codeShuttingDown, true, "everline is shutting down"},
+	fault.Internal:       {mcp.CodeInternal, true, "everline failed on this request"},
+	fault.Canceled:       {mcp.CodeCancelled, false, "the request was canceled"},
+	fault.Deadline:       {mcp.CodeDeadline, true, "%s did not answer in time"},
+	fault.Unavailable:    {mcp.CodeUnavailable, true, "%s is not available now"},
+	fault.Disabled:       {mcp.CodeDisabled, true, "%s is disabled"},
+	fault.Overloaded:     {mcp.CodeOverloaded, true, "too many requests wait for %s already"},
+	fault.NotFound:       {mcp.CodeInvalidParams, false, "not found"},
+	fault.Invalid:        {mcp.CodeInvalidParams, false, "invalid params"},
+	fault.Missing:        {mcp.CodeUnavailable, true, "%s cannot be started, because its command was not found"},
+	fault.Spawn:          {mcp.CodeUnavailable, true, "%s could not be started"},
+	fault.Dial:           {mcp.CodeUnavailable, true, "%s could not be reached"},
+	fault.Broken:         {mcp.CodeLinkLost, true, "the connection to %s was lost"},
+	fault.Exited:         {mcp.CodeLinkLost, true, "the process of %s ended"},
+	fault.Wedged:         {mcp.CodeLinkLost, true, "%s stopped responding"},
+	fault.SessionLost:    {mcp.CodeLinkLost, true, "%s has forgotten everline's session"},
+	fault.SessionSuspect: {mcp.CodeLinkLost, true, "%s may have forgotten everline's session"},
+	fault.Unauthorized:   {mcp.CodeLogin, true, "%s needs a login"},
+	fault.Forbidden:      {mcp.CodeLogin, true, "%s does not allow this"},
+	fault.RateLimited:    {mcp.CodeRateLimited, true, "%s takes no more requests for now"},
+	fault.HTTPStatus:     {mcp.CodeBadPeer, true, "%s answered with an HTTP error"},
+	fault.Protocol:       {mcp.CodeBadPeer, true, "%s broke the protocol"},
+	fault.TooLarge:       {mcp.CodeTooLarge, true, "a message was larger than allowed for %s"},
+	fault.NoVersion:      {mcp.CodeBadPeer, true, "%s speaks no protocol version that everline knows"},
+	fault.Unsupported:    {mcp.CodeMethodNotFound, false, "the server does not offer this"},
+	fault.RPC:            {mcp.CodeInternal, false, "the server answered with an error"},
+	fault.Conflict:       {mcp.CodeConflict, true, "%s is not in a state for this"},
+	fault.Closed:         {mcp.CodeShuttingDown, true, "everline is shutting down"},
 }
 
 // closedLink is the verdict on Closed where a server is meant, not everline.
-var closedLink = verdict{codeLinkLost, true, "the connection to %s was closed"}
+var closedLink = verdict{mcp.CodeLinkLost, true, "the connection to %s was closed"}
 
 func verdictOf(f *fault.Fault) verdict {
 	switch {
@@ -110,7 +77,7 @@ func (rq *request) failureAs(f *fault.Fault, v verdict) answer {
 	if f.RPC != nil {
 		return rq.serverError(f.RPC)
 	}
-	if v.readable && rq.msg.Method == methodCall {
+	if v.readable && rq.msg.Method == mcp.ToolsCall {
 		return rq.readable(f, v)
 	}
 	return *rq.errorAnswer(rq.codeOf(f, v), rq.message(f, v), dataOf(f))
@@ -119,9 +86,9 @@ func (rq *request) failureAs(f *fault.Fault, v verdict) answer {
 // codeOf is the verdict's code, but for a resource that does not exist: there
 // the eras differ (server/resources, Error Handling).
 func (rq *request) codeOf(f *fault.Fault, v verdict) int64 {
-	resource := rq.msg.Method == methodRead || rq.msg.Method == methodSubscribe
+	resource := rq.msg.Method == mcp.ResourcesRead || rq.msg.Method == mcp.ResourcesSubscribe
 	if f.Kind == fault.NotFound && resource && !rq.modern {
-		return codeNoResource
+		return mcp.CodeResourceNotFound
 	}
 	return v.code
 }
@@ -143,13 +110,13 @@ func (rq *request) message(f *fault.Fault, v verdict) string {
 // specification's examples.
 func (rq *request) unknown() string {
 	switch rq.msg.Method {
-	case methodCall:
+	case mcp.ToolsCall:
 		name, _ := rq.target()
 		return "Unknown tool: " + name
-	case methodGet:
+	case mcp.PromptsGet:
 		name, _ := rq.target()
 		return "Unknown prompt: " + name
-	case methodComplete:
+	case mcp.CompletionComplete:
 		return "Unknown reference"
 	default:
 		return "Resource not found"
@@ -162,10 +129,10 @@ func (rq *request) serverError(e *fault.RPCError) answer {
 	raw, code := e.Raw, e.Code
 	if rq.modern {
 		switch code {
-		case codeNoResource:
-			code = codeInvalidParams
-		case codeURLElicitation:
-			code = codeNeedsURL
+		case mcp.CodeResourceNotFound:
+			code = mcp.CodeInvalidParams
+		case mcp.CodeURLElicitation:
+			code = mcp.CodeNeedsURL
 		}
 		if code != e.Code {
 			raw = wire.Set(raw, wire.AppendInt(nil, code), "code")
@@ -182,16 +149,16 @@ func (rq *request) errorAnswer(code int64, text string, data []byte) *answer {
 // statusOf is the HTTP status that goes with an error code. Legacy revisions
 // answer a request that was understood with 200 whatever became of it.
 func (rq *request) statusOf(code int64) int {
-	if code == codeShuttingDown {
+	if code == mcp.CodeShuttingDown {
 		return http.StatusServiceUnavailable
 	}
 	if !rq.modern {
 		return http.StatusOK
 	}
 	switch code {
-	case codeMethodNotFound:
+	case mcp.CodeMethodNotFound:
 		return http.StatusNotFound
-	case codeInvalidRequest, codeInvalidParams, codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:
+	case mcp.CodeInvalidRequest, mcp.CodeInvalidParams, mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
 		return http.StatusBadRequest
 	default:
 		return http.StatusOK

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func decorate(f *fault.Fault) {
 
 func describe(out *bytes.Buffer, f *fault.Fault) {
 	fmt.Fprintf(out, "== %s, %s\n", f.Kind, f.Outcome)
-	for _, method := range []string{methodCall, methodGet} {
+	for _, method := range []string{mcp.ToolsCall, mcp.PromptsGet} {
 		rq := &request{msg: wire.Message{ID: []byte("1"), Method: method}, fields: fields{name: []byte(`"n"`)}, modern: true}
 		a := rq.failure(f)
 		status := a.status
@@ -108,7 +109,7 @@ func TestErrorTableIsWhole(t *testing.T) {
 		if v.words == "" || v.code == 0 {
 			t.Errorf("%s has no verdict", fault.Kind(kind))
 		}
-		standard := v.code == codeMethodNotFound || v.code == codeInvalidParams || v.code == codeInternal
+		standard := v.code == mcp.CodeMethodNotFound || v.code == mcp.CodeInvalidParams || v.code == mcp.CodeInternal
 		if v.code >= -32768 && v.code <= -32000 && !standard {
 			t.Errorf("%s has a code in the reserved range: %d", fault.Kind(kind), v.code)
 		}
@@ -119,7 +120,7 @@ func TestOutcomeIsJSON(t *testing.T) {
 	f := refusal(fault.Broken, fault.Unknown)
 	f.Err, f.RetryAfter = errors.New("a \"quoted\"\ncause"), time.Second
 	wantJSON(t, string(outcome(f)), `{"outcome":"unknown","server":"only","generation":3,"kind":"broken","cause":"a \"quoted\"\ncause","retryAfterMs":1000}`)
-	rq := &request{msg: wire.Message{ID: []byte("1"), Method: methodCall}}
+	rq := &request{msg: wire.Message{ID: []byte("1"), Method: mcp.ToolsCall}}
 	a := rq.failure(f)
 	if !json.Valid(a.frame()) {
 		t.Errorf("not JSON: %s", a.frame())

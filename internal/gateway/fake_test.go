@@ -19,6 +19,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,7 @@ func newHub() *hub {
 	return h
 }
 
-func item(name, raw string, headers ...catalog.HeaderParam) catalog.Item {
+func item(name, raw string, headers ...mcp.HeaderParam) catalog.Item {
 	return catalog.Item{Name: name, Raw: []byte(raw), Headers: headers}
 }
 
@@ -391,7 +392,7 @@ func answers(seen *[]everline.Call, by everline.Answer) func(context.Context, *e
 		if c.Answered != nil {
 			c.Answered(by)
 		}
-		if c.Method == methodCall {
+		if c.Method == mcp.ToolsCall {
 			return []byte(`{"task":{"taskId":"own","status":"working","ttl":60000}}`), nil
 		}
 		return []byte(`{"taskId":"own","status":"working","ttl":60000}`), nil

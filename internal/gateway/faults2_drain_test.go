@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // leave sends a request whose client goes once the call has started.
@@ -49,17 +50,17 @@ func TestFaultW7CallsWithoutAClientAreNotWaitedFor(t *testing.T) {
 	modern := []string{"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"}
 	for name, out := range map[string]func(s *site, h *slowHub){
 		"a session": func(s *site, h *slowHub) {
-			s.leave(h, "POST", "/mcp", call("1", "echo", ""), s.initialize(latestLegacy))
+			s.leave(h, "POST", "/mcp", call("1", "echo", ""), s.initialize(mcp.LatestLegacy))
 		},
 		"a stream": func(s *site, h *slowHub) {
-			id := s.initialize(latestLegacy)
+			id := s.initialize(mcp.LatestLegacy)
 			tp := s.tap("POST", "/mcp", call("1", "echo", `"p"`), id) // after a second of silence
 			within(s.t, "the call starts", h.started)
 			tp.cancel()
 			tp.end()
 		},
 		"a batch": func(s *site, h *slowHub) {
-			s.leave(h, "POST", "/mcp", "["+call("1", "echo", "")+"]", s.initialize(batchVersion))
+			s.leave(h, "POST", "/mcp", "["+call("1", "echo", "")+"]", s.initialize(mcp.BatchVersion))
 		},
 		"a kept result": func(s *site, h *slowHub) { s.leave(h, "POST", "/mcp", named, modern...) },
 		"/sse": func(s *site, h *slowHub) {
@@ -87,7 +88,7 @@ func TestFaultW7CallsWithoutAClientAreNotWaitedFor(t *testing.T) {
 func TestFaultW7CallsWithAClientAre(t *testing.T) {
 	h := newSlowHub()
 	s := serve(t, h.hub, Options{Keep: func(string) time.Duration { return time.Hour }})
-	id := s.initialize(latestLegacy)
+	id := s.initialize(mcp.LatestLegacy)
 	stays := s.later(call("1", "echo", ""), id)
 	within(t, "the call starts", h.started)
 	goes := s.tap("POST", "/mcp", call("2", "echo", `"p"`), id) // goes during the drain

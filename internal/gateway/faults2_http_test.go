@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 func TestFaultS16PathsThatPeopleType(t *testing.T) {
@@ -118,7 +119,7 @@ func TestFaultV10PagesOfOtherOrigins(t *testing.T) {
 func TestFaultV11ImagesOpenNothing(t *testing.T) {
 	s := serve(t, newHub(), Options{})
 	const image = "Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
-	session := s.initialize(latestLegacy)
+	session := s.initialize(mcp.LatestLegacy)
 	before := s.g.table.len()
 	for _, path := range []string{"/sse", "/mcp"} {
 		for _, c := range []struct {
@@ -212,7 +213,7 @@ func TestFaultV9ChecksComeBeforeTheBody(t *testing.T) {
 func TestFaultV9OneBudgetForBodies(t *testing.T) {
 	h := newSlowHub()
 	s := serve(t, h.hub, Options{MaxBodies: 16 << 20})
-	id := s.initialize(latestLegacy)
+	id := s.initialize(mcp.LatestLegacy)
 	large := func(n int) string {
 		return strings.Replace(call("1", "echo", ""), `{}`, `{"x":"`+strings.Repeat("y", n)+`"}`, 1)
 	}
@@ -307,15 +308,15 @@ func TestFaultV9ConnectionsAndStreams(t *testing.T) {
 }
 
 func TestFaultW8InterimResultsHaveContent(t *testing.T) {
-	for method, member := range map[string]string{methodCall: `"content":[]`, methodGet: `"messages":[]`, methodRead: `"contents":[]`} {
+	for method, member := range map[string]string{mcp.ToolsCall: `"content":[]`, mcp.PromptsGet: `"messages":[]`, mcp.ResourcesRead: `"contents":[]`} {
 		h := newHub()
 		h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
-			return c.Client.Ask(ctx, askElicit, []byte(`{"message":"?"}`))
+			return c.Client.Ask(ctx, mcp.ElicitationCreate, []byte(`{"message":"?"}`))
 		}
 		s := serve(t, h, Options{})
 		params := strings.Replace(modernBody("1", method, `,"name":"echo","uri":"file:///a"`), `Capabilities":{}`, `Capabilities":{"elicitation":{}}`, 1)
 		target := "Mcp-Name: echo"
-		if method == methodRead {
+		if method == mcp.ResourcesRead {
 			target = "Mcp-Name: file:///a"
 		}
 		r := s.post(params, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: "+method, target)
@@ -327,7 +328,7 @@ func TestFaultW10CanceledRequestsHaveNoAnswer(t *testing.T) {
 	h := newSlowHub()
 	s := serve(t, h.hub, Options{})
 	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
-	for _, version := range []string{latestLegacy, "2025-06-18"} {
+	for _, version := range []string{mcp.LatestLegacy, "2025-06-18"} {
 		for accept, status := range map[string]int{"application/json, text/event-stream": 200, "text/event-stream": 200, "application/json": 202} {
 			for _, progress := range []string{"", `"p"`} {
 				id := s.initialize(version)
@@ -346,7 +347,7 @@ func TestFaultW10CanceledRequestsHaveNoAnswer(t *testing.T) {
 		}
 	}
 	// A client that comes back for it is told that nothing comes.
-	id := s.initialize(latestLegacy)
+	id := s.initialize(mcp.LatestLegacy)
 	tp := s.tap("POST", "/mcp", call("1", "echo", `"p"`), id) // a stream after a second
 	within(t, "the call starts", h.started).Progress([]byte(`{"progress":1}`))
 	tp.next()
@@ -363,7 +364,7 @@ func TestFaultW10CanceledRequestsHaveNoAnswer(t *testing.T) {
 		t.Errorf("the end of the session: %d %s", r.status, r.body)
 	}
 	// In a batch the others are answered.
-	id = s.initialize(batchVersion)
+	id = s.initialize(mcp.BatchVersion)
 	answer = s.later("["+call("1", "echo", "")+`,{"jsonrpc":"2.0","id":2,"method":"ping"}]`, id)
 	within(t, "the call starts", h.started)
 	want(t, s.post(cancel, id), 202)

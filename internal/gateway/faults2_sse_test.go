@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // An eventSource reads /sse as browsers and their libraries do: the ids count.
@@ -56,7 +57,7 @@ const sseHello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"proto
 func TestFaultW6AnEventSourceComesBackAfterARestart(t *testing.T) {
 	h := newHub()
 	h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
-		return c.Client.Ask(ctx, askElicit, []byte(`{"message":"?"}`))
+		return c.Client.Ask(ctx, mcp.ElicitationCreate, []byte(`{"message":"?"}`))
 	}
 	before := serve(t, h, Options{})
 	e := before.eventSource("")
@@ -84,7 +85,7 @@ func TestFaultW6AnEventSourceComesBackAfterARestart(t *testing.T) {
 	}
 	want(t, after.do("POST", again.messages, call("2", "echo", "")), 202)
 	asked := again.next()
-	if !strings.Contains(asked, askElicit) {
+	if !strings.Contains(asked, mcp.ElicitationCreate) {
 		t.Fatalf("the client is not asked: %s", asked)
 	}
 	id := string(memberOf([]byte(asked), "id"))

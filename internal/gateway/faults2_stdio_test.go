@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -179,7 +180,7 @@ func TestFaultS8TheGatewayOnStdioHoldsAsWell(t *testing.T) {
 }
 
 func listenTo(id, filter string) string {
-	return modernBody(id, methodListen, `,"notifications":{`+filter+`}`)
+	return modernBody(id, mcp.SubscriptionsListen, `,"notifications":{`+filter+`}`)
 }
 
 func TestFaultW5BridgeRenewsListens(t *testing.T) {
@@ -189,11 +190,11 @@ func TestFaultW5BridgeRenewsListens(t *testing.T) {
 			d := startDaemon(t, h)
 			c := talk(t, d.bridge)
 			c.say(listenTo(`"l"`, `"toolsListChanged":true,"resourceSubscriptions":["file:///a"]`))
-			if got := c.next(); !strings.Contains(got, notifyAcknowledged) {
+			if got := c.next(); !strings.Contains(got, mcp.NotifyAcknowledged) {
 				t.Fatalf("got %s", got)
 			}
 			c.say(listenTo("2", `"promptsListChanged":true`)) // another one beside it
-			if got := c.next(); !strings.Contains(got, notifyAcknowledged) {
+			if got := c.next(); !strings.Contains(got, mcp.NotifyAcknowledged) {
 				t.Fatalf("got %s", got)
 			}
 			if graceful {
@@ -238,7 +239,7 @@ func TestFaultW5BridgeRenewsListens(t *testing.T) {
 func TestFaultW5RefusedListensEnd(t *testing.T) {
 	d := startDaemon(t, newHub())
 	c := talk(t, d.bridge)
-	c.say(modernBody("1", methodListen, ""))
+	c.say(modernBody("1", mcp.SubscriptionsListen, ""))
 	if got := c.next(); !strings.Contains(got, `"id":1`) || !strings.Contains(got, "-32602") {
 		t.Errorf("got %s", got)
 	}

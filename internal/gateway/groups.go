@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // groups are the gateways of the endpoints for parts of the catalog, each made
@@ -28,7 +30,7 @@ func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Reques
 			g.ending(w, &request{})
 			return
 		case child == nil:
-			g.reject(w, http.StatusNotFound, codeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
+			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
 			return
 		}
 		serve(child, w, r)

@@ -16,13 +16,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 )
 
 // An array of very many elements costs what its bytes cost, whoever sends it.
 func TestLargeBatchIsNotCollected(t *testing.T) {
 	s := serve(t, newHub(), Options{})
-	session := s.initialize(batchVersion)
+	session := s.initialize(mcp.BatchVersion)
 	body := "[" + strings.Repeat("1,", 4<<20) + "1]"
 	allocated := func(headers ...string) (reply, uint64) {
 		var before, after runtime.MemStats
@@ -58,7 +59,7 @@ func TestFramesAreUTF8(t *testing.T) {
 		return []byte(`{"content":[]}`), nil
 	}
 	s := serve(t, h, Options{})
-	session := s.initialize(batchVersion)
+	session := s.initialize(mcp.BatchVersion)
 	bad := strings.Replace(call("1", "echo", ""), `{}`, `{"a":"`+"\xff"+`"}`, 1)
 	want(t, s.post(bad, session), http.StatusBadRequest, `"id":1,`, "-32700")
 	want(t, s.post(strings.Replace(bad, `"id":1`, `"id":"`+"\xff"+`"`, 1), session), http.StatusBadRequest, `"id":null`, "-32700")
@@ -82,7 +83,7 @@ func TestClientThatNeverReadsIsCutOff(t *testing.T) {
 			h := newHub()
 			h.publish(item("echo", `{"name":"echo","description":"`+strings.Repeat("x", size)+`","inputSchema":{"type":"object"}}`))
 			s := serve(t, h, Options{WriteTimeout: 50 * time.Millisecond})
-			session := s.initialize(latestLegacy)
+			session := s.initialize(mcp.LatestLegacy)
 			c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +121,7 @@ func TestQuietConnectionsAreKept(t *testing.T) {
 		conns.Add(1)
 		return dial.DialContext(ctx, network, addr)
 	}
-	session := s.initialize(latestLegacy)
+	session := s.initialize(mcp.LatestLegacy)
 	for range 3 {
 		time.AfterFunc(4*timeout, func() { slow <- struct{}{} })
 		want(t, s.post(call("1", "echo", ""), session), http.StatusOK, `"result":`)
@@ -141,7 +142,7 @@ func (panicky) SubscribeFor(context.Context, *everline.Session, string, func([]b
 }
 
 func (p panicky) Call(ctx context.Context, c *everline.Call) ([]byte, error) {
-	if c.Method == methodTaskGet {
+	if c.Method == mcp.TasksGet {
 		panic("planted")
 	}
 	return p.hub.Call(ctx, c)
@@ -155,12 +156,12 @@ func TestPanicsEndOneRequest(t *testing.T) {
 	h.onCall = answers(&seen, everline.Answer{Server: "only", Generation: 1})
 	var warned atomic.Int64
 	s := serve(t, h, Options{Warn: func(string) { warned.Add(1) }})
-	session := s.initialize(latestLegacy)
+	session := s.initialize(mcp.LatestLegacy)
 	want(t, s.post(slow("1", "echo"), session), http.StatusOK, `"taskId"`)
 	s.g.backend = panicky{h}
 
-	tp := s.tap("POST", "/mcp", modernBody("1", methodListen, `,"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`),
-		"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: "+methodListen)
+	tp := s.tap("POST", "/mcp", modernBody("1", mcp.SubscriptionsListen, `,"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`),
+		"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: "+mcp.SubscriptionsListen)
 	if ack := tp.next(); strings.Contains(ack, "file:///a") || !strings.Contains(ack, `"toolsListChanged":true`) {
 		t.Errorf("acknowledged: %s", ack)
 	}

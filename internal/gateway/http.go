@@ -8,17 +8,13 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
-)
-
-const (
-	sessionHeader = "Mcp-Session-Id"
-	versionHeader = "Mcp-Protocol-Version"
 )
 
 // serveMCP serves Streamable HTTP of both eras on one URL.
 func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
-	modern := r.Header.Get(versionHeader) == modernVersion // which has POST alone
+	modern := r.Header.Get(mcp.HeaderVersion) == mcp.ModernVersion // which has POST alone
 	switch {
 	case r.Method == http.MethodPost:
 		g.servePost(w, r)
@@ -28,7 +24,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 		g.serveDelete(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		g.reject(w, http.StatusMethodNotAllowed, codeInvalidRequest, "Method not allowed")
+		g.reject(w, http.StatusMethodNotAllowed, mcp.CodeInvalidRequest, "Method not allowed")
 	}
 }
 
@@ -42,18 +38,18 @@ func (g *Gateway) reject(w http.ResponseWriter, status int, code int64, text str
 func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	accept := readAccept(r.Header["Accept"])
 	if !accept.json && !accept.events {
-		g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept application/json and text/event-stream")
+		g.reject(w, http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Not acceptable: accept application/json and text/event-stream")
 		return
 	}
 	if !g.typed(w, r) {
 		return
 	}
-	version := r.Header.Get(versionHeader)
+	version := r.Header.Get(mcp.HeaderVersion)
 	var s *session
 	limit := g.opts.MaxBody
 	switch {
-	case version == modernVersion: // the revision has no sessions
-	case r.Header.Get(sessionHeader) != "":
+	case version == mcp.ModernVersion: // the revision has no sessions
+	case r.Header.Get(mcp.HeaderSession) != "":
 		if s = g.sessionOf(w, r); s == nil {
 			return
 		}
@@ -105,7 +101,7 @@ func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
 		rq.fields.meta.session = wire.AppendString(nil, name)
 	}
 	rq.client = g.peers.clientOf(r, rq)
-	if rq.msg.Method == methodListen {
+	if rq.msg.Method == mcp.SubscriptionsListen {
 		g.listenHTTP(r, rq, p.w)
 		return
 	}
@@ -117,7 +113,7 @@ func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
 func (g *Gateway) checkRequest(rq *request, h http.Header) *answer {
 	if rq.fields.meta.version != nil {
 		version, _ := wire.Text(rq.fields.meta.version)
-		if bad := rq.checkHeader(h, "MCP-Protocol-Version", version, false); bad != nil {
+		if bad := rq.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
 			return bad
 		}
 	}
@@ -133,7 +129,7 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 		g.ending(p.w, rq)
 		return
 	}
-	if rq.msg.Method == methodInitialize && rq.msg.IsRequest() {
+	if rq.msg.Method == mcp.Initialize && rq.msg.IsRequest() {
 		p.sess = nil
 		g.openSession(rq, p)
 		return
@@ -160,7 +156,7 @@ func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 	if p.accept.events {
 		rq.emit, rq.tell = p.emit, p.tell
 		switch {
-		case p.sess != nil && rq.msg.Method == methodCall && p.sess.primed():
+		case p.sess != nil && rq.msg.Method == mcp.ToolsCall && p.sess.primed():
 			p.streamAfter(min(longCall, g.opts.KeepAlive))
 		case rq.fields.meta.progressToken != nil:
 			p.streamAfter(g.opts.KeepAlive)
@@ -182,20 +178,20 @@ func (g *Gateway) openSession(rq *request, p *post) {
 		return
 	}
 	defer g.table.unpin(s)
-	p.w.Header()[sessionHeader] = []string{s.id}
+	p.w.Header()[mcp.HeaderSession] = []string{s.id}
 	p.finish(g.initialized(rq, version))
 }
 
 // sessionOf returns the pinned session of a request, or refuses the request
 // and returns nil (2025-11-25 basic/transports, Session Management).
 func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
-	version := r.Header.Get(versionHeader)
-	if version != "" && !slices.Contains(supported, version) {
+	version := r.Header.Get(mcp.HeaderVersion)
+	if version != "" && !slices.Contains(mcp.Versions, version) {
 		rq := &request{}
 		writeJSON(w, rq.unsupported(version))
 		return nil
 	}
-	id := r.Header.Get(sessionHeader)
+	id := r.Header.Get(mcp.HeaderSession)
 	if id == "" {
 		g.noSession(w)
 		return nil
@@ -211,7 +207,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	case g.closing(): // it may be known to the next everline
 		g.ending(w, &request{})
 	default:
-		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
+		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 	}
 	return nil
 }
@@ -221,14 +217,14 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 func (g *Gateway) ending(w http.ResponseWriter, rq *request) {
 	f := *errClosing
 	f.Outcome = fault.NotSent
-	a := rq.errorAnswer(codeShuttingDown, "everline is shutting down", outcome(&f))
+	a := rq.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", outcome(&f))
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	w.Header()["Connection"] = closes // the next one may listen at the same address
 	writeJSON(w, a)
 }
 
 func (g *Gateway) noSession(w http.ResponseWriter) {
-	g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the "+sessionHeader+" header is missing; send initialize first")
+	g.reject(w, http.StatusBadRequest, mcp.CodeInvalidRequest, "Bad request: the "+mcp.HeaderSession+" header is missing; send initialize first")
 }
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
@@ -258,7 +254,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.table.unpin(s)
-	if last := r.Header.Get("Last-Event-ID"); resumes(last) {
+	if last := r.Header.Get(mcp.HeaderLastEventID); resumes(last) {
 		g.comeBack(w, r, s, last)
 		return
 	}
@@ -269,7 +265,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.attach(st) {
-		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: send initialize again")
+		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 		return
 	}
 	defer s.detach(st)
@@ -278,7 +274,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if events.open() != nil {
 		return
 	}
-	if first, frames := s.missed(r.Header.Get("Last-Event-ID")); len(frames) > 0 && events.numbered(replayPrefix, first, frames) != nil {
+	if first, frames := s.missed(r.Header.Get(mcp.HeaderLastEventID)); len(frames) > 0 && events.numbered(replayPrefix, first, frames) != nil {
 		return
 	}
 	t := &teller{
@@ -297,12 +293,12 @@ func (g *Gateway) mayStream(w http.ResponseWriter, r *http.Request) bool {
 	if plain || namesEvents(values) {
 		return true
 	}
-	g.reject(w, http.StatusNotAcceptable, codeInvalidRequest, "Not acceptable: accept text/event-stream")
+	g.reject(w, http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Not acceptable: accept text/event-stream")
 	return false
 }
 
 func namesEvents(values []string) bool {
-	return slices.ContainsFunc(mediaRanges(values), func(kind string) bool { return kind == "text/event-stream" || kind == "text/*" })
+	return slices.ContainsFunc(mediaRanges(values), func(kind string) bool { return kind == mcp.TypeEvents || kind == "text/*" })
 }
 
 // mediaRanges are the media ranges of Accept headers, in lower case, without
@@ -331,9 +327,9 @@ func readAccept(values []string) accepted {
 		switch kind {
 		case "*/*":
 			return accepted{json: true, events: true}
-		case "application/json", "application/*":
+		case mcp.TypeJSON, "application/*":
 			a.json = true
-		case "text/event-stream", "text/*":
+		case mcp.TypeEvents, "text/*":
 			a.events = true
 		}
 	}

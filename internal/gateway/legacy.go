@@ -5,19 +5,9 @@ import (
 	"slices"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-// Protocol versions.
-const (
-	modernVersion = "2026-07-28"
-	latestLegacy  = "2025-11-25"
-	firstVersion  = "2024-11-05"
-	batchVersion  = "2025-03-26" // the one revision whose HTTP transport takes batches
-)
-
-// legacyVersions are those that initialize can agree on, newest first.
-var legacyVersions = []string{latestLegacy, "2025-06-18", batchVersion, firstVersion}
 
 // These capabilities are the same for every client, and always all of them:
 // servers come and go, and a client that was told once that there are no
@@ -34,10 +24,10 @@ const (
 // Version Negotiation).
 func negotiate(params []byte) string {
 	wanted, _ := wire.Text(wire.Get(params, "protocolVersion"))
-	if slices.Contains(legacyVersions, wanted) {
+	if slices.Contains(mcp.LegacyVersions, wanted) {
 		return wanted
 	}
-	return latestLegacy
+	return mcp.LatestLegacy
 }
 
 // initialized is the answer to initialize.
@@ -57,7 +47,7 @@ func (g *Gateway) initialized(rq *request, version string) answer {
 // serveLegacy answers the methods that only the older revisions have.
 func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 	switch rq.msg.Method {
-	case methodInitialize:
+	case mcp.Initialize:
 		if bad := g.ourselves(rq); bad != nil {
 			return *bad
 		}
@@ -67,16 +57,16 @@ func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 			rq.sess.agree(version)
 		}
 		return g.initialized(rq, version)
-	case "ping":
+	case mcp.Ping:
 		return rq.result(nil)
-	case "logging/setLevel":
+	case mcp.LoggingSetLevel:
 		return g.setLevel(rq)
-	case methodSubscribe:
+	case mcp.ResourcesSubscribe:
 		return g.subscribe(ctx, rq)
-	case "resources/unsubscribe":
+	case mcp.ResourcesUnsubscribe:
 		uri, ok := wire.Text(rq.fields.uri)
 		if !ok {
-			return *rq.errorAnswer(codeInvalidParams, "Invalid params: the uri is missing", nil)
+			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 		}
 		if rq.sess != nil {
 			rq.sess.unsubscribe(uri)
@@ -88,9 +78,9 @@ func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
 }
 
 func (g *Gateway) setLevel(rq *request) answer {
-	rank := severity(rq.fields.level)
+	rank := mcp.LevelRank(rq.fields.level)
 	if rank == 0 {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
 	if s := rq.sess; s != nil {
 		s.out() // log messages go into the feed
@@ -107,7 +97,7 @@ func (g *Gateway) setLevel(rq *request) answer {
 func (g *Gateway) subscribe(parent context.Context, rq *request) answer {
 	uri, ok := wire.Text(rq.fields.uri)
 	if !ok || rq.sess == nil {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid params: the uri is missing", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 	}
 	ctx, end, err := g.depart(parent, rq)
 	if err != nil {
@@ -137,7 +127,7 @@ func (g *Gateway) notice(rq *request) {
 	if rq.sess != nil {
 		rq.sess.heard(rq.msg.Method, false)
 	}
-	if rq.msg.Method == notifyCanceled {
+	if rq.msg.Method == mcp.NotifyCancelled {
 		rq.cancelNamed()
 	}
 }

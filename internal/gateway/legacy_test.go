@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 func TestInitializeNegotiates(t *testing.T) {
@@ -331,7 +332,7 @@ func TestUnsubscribedWhileItWasBeingMade(t *testing.T) {
 	h := lateHub{newHub(), make(chan struct{}), make(chan struct{})}
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.newSession(latestLegacy)
+	s := g.newSession(mcp.LatestLegacy)
 	done := make(chan error, 1)
 	go func() { // ends once the subscription is accepted
 		_, err := s.subscribe(context.Background(), "file:///a")
@@ -371,7 +372,7 @@ func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
 			h := gatedHub{newHub(), make(chan chan error)}
 			g := New(h, Options{})
 			defer g.Close(context.Background())
-			s := g.newSession(latestLegacy)
+			s := g.newSession(mcp.LatestLegacy)
 			var both sync.WaitGroup
 			defer both.Wait()
 			subscribe := func() chan error {
@@ -407,7 +408,7 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 	g := New(h, Options{})
 	defer g.Close(context.Background())
 	for range 2000 {
-		s := g.newSession(latestLegacy)
+		s := g.newSession(mcp.LatestLegacy)
 		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
 		rq.sess = s
 		g.levels.mu.Lock() // another session sets its level
@@ -420,7 +421,7 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 		s.end()
 		set.Wait()
 		if len(g.levels.want) != 0 || g.levels.now != 0 {
-			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.levels.want), severities[g.levels.now])
+			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.levels.want), mcp.Levels[g.levels.now])
 		}
 	}
 }

@@ -3,22 +3,9 @@ package gateway
 import (
 	"sync"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-// severities are the log levels of RFC 5424, lowest first, with "" for none.
-var severities = [...]string{"", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
-// severity is the rank of a raw log level, 0 if it is none.
-func severity(raw []byte) int {
-	name, _ := wire.Text(raw)
-	for i, s := range severities[1:] {
-		if s == name {
-			return i + 1
-		}
-	}
-	return 0
-}
 
 // levels knows which sessions want log messages, and keeps the servers at the
 // lowest level that any of them wants.
@@ -55,7 +42,7 @@ func (l *levels) change(s *session) {
 	}
 	if lowest != l.now {
 		l.now = lowest
-		l.set(severities[lowest])
+		l.set(mcp.Levels[lowest])
 	}
 }
 
@@ -81,7 +68,7 @@ func (l *levels) wanting(rank int) []*session {
 // forwardLog hands a server's log message to the sessions that asked for its
 // level, and to no other client.
 func (g *Gateway) forwardLog(_ string, params []byte) {
-	rank := severity(wire.Get(params, "level"))
+	rank := mcp.LevelRank(wire.Get(params, "level"))
 	if rank == 0 {
 		return
 	}
@@ -89,7 +76,7 @@ func (g *Gateway) forwardLog(_ string, params []byte) {
 	if len(sessions) == 0 {
 		return
 	}
-	frame := wire.AppendNotification(nil, "notifications/message", params)
+	frame := wire.AppendNotification(nil, mcp.NotifyMessage, params)
 	for _, s := range sessions {
 		if emit := s.logSink(); emit != nil {
 			emit(frame)

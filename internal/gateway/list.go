@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func listEnvelopes(info []byte, ttl time.Duration) (envs [len(listMembers)]listE
 		member := strconv.Quote(k.String()) + ":"
 		envs[i].legacy = []byte("{" + member)
 		envs[i].modern = []byte(`{"resultType":"complete","ttlMs":` + strconv.FormatInt(ttl.Milliseconds(), 10) +
-			`,"cacheScope":"private","_meta":{"` + metaServerInfo + `":` + string(info) + "}," + member)
+			`,"cacheScope":"private","_meta":{"` + mcp.MetaServerInfo + `":` + string(info) + "}," + member)
 	}
 	return envs
 }
@@ -33,7 +34,7 @@ func listEnvelopes(info []byte, ttl time.Duration) (envs [len(listMembers)]listE
 // page, so there is no cursor that we ever gave out.
 func (g *Gateway) list(ctx context.Context, rq *request, k everline.Kind) answer {
 	if c := rq.fields.cursor; c != nil && !wire.IsNull(c) && string(c) != `""` {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid cursor: lists have one page", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
 	}
 	g.backend.WaitFirst(ctx)
 	items := g.backend.Catalog().Array(k)

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/task"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -41,7 +42,7 @@ type listener struct {
 // heard.
 func (g *Gateway) newListener(rq *request) (*listener, *answer) {
 	if !wire.IsObject(rq.fields.notifications) {
-		return nil, rq.errorAnswer(codeInvalidParams, "Invalid params: notifications is missing", nil)
+		return nil, rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
 	l := &listener{g: g, id: rq.msg.ID, feed: newFeed(), told: g.news.now.Load().count}
 	seen := map[string]bool{}
@@ -76,13 +77,13 @@ func (l *listener) subscribe(ctx context.Context) {
 	cancels := make([]func(), len(l.uris))
 	var all sync.WaitGroup
 	guarded := func(fn func()) { // what panics is not in the acknowledgement
-		all.Go(func() { _ = l.g.guarded(methodListen, fn) })
+		all.Go(func() { _ = l.g.guarded(mcp.SubscriptionsListen, fn) })
 	}
 	guarded(func() { l.watchTasks(ctx) })
 	for i, uri := range l.uris {
 		guarded(func() {
 			cancel, err := l.g.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
-				l.feed.update(uri, l.tagged(notifyUpdated, params))
+				l.feed.update(uri, l.tagged(mcp.NotifyResourceUpdated, params))
 			})
 			if err == nil {
 				cancels[i] = cancel
@@ -128,11 +129,11 @@ func (l *listener) close() {
 
 // tagged is a notification that names its subscription.
 func (l *listener) tagged(method string, params []byte) []byte {
-	return wire.AppendNotification(nil, method, wire.Set(params, l.id, "_meta", metaSubscription))
+	return wire.AppendNotification(nil, method, wire.Set(params, l.id, "_meta", mcp.MetaSubscription))
 }
 
 func (l *listener) ack() []byte {
-	b := append([]byte(`{"_meta":{"`+metaSubscription+`":`), l.id...)
+	b := append([]byte(`{"_meta":{"`+mcp.MetaSubscription+`":`), l.id...)
 	b = append(b, `},"notifications":{`...)
 	comma := func() {
 		if b[len(b)-1] != '{' {
@@ -167,13 +168,13 @@ func (l *listener) ack() []byte {
 		}
 		b = append(b, ']')
 	}
-	return wire.AppendNotification(nil, "notifications/subscriptions/acknowledged", append(b, "}}"...))
+	return wire.AppendNotification(nil, mcp.NotifyAcknowledged, append(b, "}}"...))
 }
 
 // farewell is the response that ends a subscription in order.
 func (l *listener) farewell() []byte {
-	b := append([]byte(`{"resultType":"complete","_meta":{"`+metaSubscription+`":`), l.id...)
-	b = append(append(b, `,"`+metaServerInfo+`":`...), l.g.info...)
+	b := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscription+`":`), l.id...)
+	b = append(append(b, `,"`+mcp.MetaServerInfo+`":`...), l.g.info...)
 	return wire.AppendResult(nil, l.id, append(b, "}}"...))
 }
 
@@ -181,7 +182,7 @@ func (l *listener) farewell() []byte {
 // patterns/cancellation); the response, which the page on subscriptions asks
 // for instead, has gone before.
 func (l *listener) canceled() []byte {
-	return wire.AppendNotification(nil, notifyCanceled, append(append([]byte(`{"requestId":`), l.id...), '}'))
+	return wire.AppendNotification(nil, mcp.NotifyCancelled, append(append([]byte(`{"requestId":`), l.id...), '}'))
 }
 
 // listenHTTP serves a listen on its own response stream.
@@ -198,7 +199,7 @@ func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter
 	}
 	ctx, fl, err := g.flights.begin(r.Context(), rq)
 	if err != nil {
-		a := rq.failure(fault.From(methodListen, err))
+		a := rq.failure(fault.From(mcp.SubscriptionsListen, err))
 		writeJSON(w, &a)
 		return
 	}

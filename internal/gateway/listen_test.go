@@ -7,11 +7,12 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 func (s *site) listen(id, filter string) *tap {
 	s.t.Helper()
-	return s.tap("POST", "/mcp", modernBody(id, methodListen, `,"notifications":`+filter), modernHeader, "Mcp-Method: "+methodListen)
+	return s.tap("POST", "/mcp", modernBody(id, mcp.SubscriptionsListen, `,"notifications":`+filter), modernHeader, "Mcp-Method: "+mcp.SubscriptionsListen)
 }
 
 func TestListenAcknowledgesFirstAndTags(t *testing.T) {
@@ -60,7 +61,7 @@ func TestListenLeavesOutWhatServersRefuse(t *testing.T) {
 	if got := tp.next(); !strings.HasSuffix(got, `"notifications":{"resourcesListChanged":true}}}`) {
 		t.Errorf("got %s", got)
 	}
-	want(t, s.modern("1", methodListen, "", ""), 400, `-32602`)
+	want(t, s.modern("1", mcp.SubscriptionsListen, "", ""), 400, `-32602`)
 }
 
 func TestListenEndsWithAResponse(t *testing.T) {
@@ -75,5 +76,5 @@ func TestListenEndsWithAResponse(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	wantJSON(t, got[0], `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":9,"io.modelcontextprotocol/serverInfo":{"name":"everline","version":"devel"}}}}`)
-	want(t, s.modern("1", methodListen, "", `,"notifications":{}`), 503, `"id":1`)
+	want(t, s.modern("1", mcp.SubscriptionsListen, "", `,"notifications":{}`), 503, `"id":1`)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everline/everline/config"
+	words "github.com/everline/everline/internal/mcp"
 )
 
 // versions are all protocol versions, the oldest first.
@@ -50,7 +51,7 @@ func matrixServer(transport, version string) *mcp.Server {
 		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}, nil
 	})
 	addPlainTools(s, uri)
-	addAskingTools(s, version == modernVersion)
+	addAskingTools(s, version == words.ModernVersion)
 	return s
 }
 
@@ -62,8 +63,8 @@ func pinned(version string) mcp.Middleware {
 			case *mcp.InitializeParams:
 				p.ProtocolVersion = version
 			}
-			if method == methodDiscover && version != modernVersion || method == methodInitialize && version == modernVersion {
-				return nil, &jsonrpc.Error{Code: codeMethodNotFound, Message: "method not found"}
+			if method == words.ServerDiscover && version != words.ModernVersion || method == words.Initialize && version == words.ModernVersion {
+				return nil, &jsonrpc.Error{Code: words.CodeMethodNotFound, Message: "method not found"}
 			}
 			return next(ctx, method, r)
 		}
@@ -162,9 +163,9 @@ func matrixServers(t *testing.T) []config.Server {
 		s := matrixServer("http", v)
 		add("stdio", v, "")
 		add("http", v, site(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
-			&mcp.StreamableHTTPOptions{Stateless: v == modernVersion, PropagateRequestCancellation: v == modernVersion})))
+			&mcp.StreamableHTTPOptions{Stateless: v == words.ModernVersion, PropagateRequestCancellation: v == words.ModernVersion})))
 	}
-	s := matrixServer("sse", firstVersion)
-	add("sse", firstVersion, site(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)))
+	s := matrixServer("sse", words.FirstVersion)
+	add("sse", words.FirstVersion, site(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)))
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everline/everline/config"
+	words "github.com/everline/everline/internal/mcp"
 )
 
 // features are what each pair is tried with, in this order.
@@ -139,7 +140,7 @@ func (m *trial) try(ctx context.Context, feature string) error {
 
 // tryLogging: the level that a session wants reaches servers behind its answer.
 func (m *trial) tryLogging(ctx context.Context) error {
-	if m.version != modernVersion {
+	if m.version != words.ModernVersion {
 		return m.until(ctx, "log", m.heard.logs, m.uri())
 	}
 	if _, err := m.text(ctx, "log", mcp.Meta{"io.modelcontextprotocol/logLevel": "info"}); err != nil {
@@ -191,7 +192,7 @@ func (m *trial) tryCancel(ctx context.Context) error {
 // noLogs: the level of an older server is one for all its clients, and asked
 // for by sessions alone.
 func noLogs(client string, s config.Server) bool {
-	return client == modernVersion && !strings.HasSuffix(s.Name, modernVersion)
+	return client == words.ModernVersion && !strings.HasSuffix(s.Name, words.ModernVersion)
 }
 
 // excused is why a feature need not work in a pair; "" if it must.
@@ -212,7 +213,7 @@ func TestCompatibilityMatrix(t *testing.T) {
 	run := func(version, by string, tr mcp.Transport, features ...string) {
 		session, heard := matrixClient(t, tr, version)
 		defer session.Close()
-		if version != modernVersion {
+		if version != words.ModernVersion {
 			if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +253,7 @@ func TestCompatibilityMatrix(t *testing.T) {
 			run(v, "stdio", tr, some...)
 			wait()
 		}
-		run(firstVersion, "sse", &mcp.SSEClientTransport{Endpoint: s.url + "/sse", HTTPClient: s.web}, some...)
+		run(words.FirstVersion, "sse", &mcp.SSEClientTransport{Endpoint: s.url + "/sse", HTTPClient: s.web}, some...)
 	}
 	if !t.Failed() {
 		comparePage(t, matrixPage(found))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 const modernHeader = "MCP-Protocol-Version: 2026-07-28"
@@ -91,16 +91,16 @@ func TestFaultR5HeadersAreValidated(t *testing.T) {
 	if calls != ok {
 		t.Errorf("%d calls, want %d", calls, ok)
 	}
-	want(t, s.post(modernBody("1", "tools/call", `,"name":"é"`), modernHeader, "Mcp-Method: tools/call", "Mcp-Name: "+encodeHeader("é")), 200)
+	want(t, s.post(modernBody("1", "tools/call", `,"name":"é"`), modernHeader, "Mcp-Method: tools/call", "Mcp-Name: "+mcp.EncodeHeader("é")), 200)
 	want(t, s.post(modernBody("1", "resources/read", `,"uri":"file:///a"`), modernHeader, "Mcp-Method: resources/read", "Mcp-Name: file:///a"), 200)
 }
 
 func TestFaultR5ParamHeaders(t *testing.T) {
 	h := newHub()
 	h.publish(item("q", `{"name":"q"}`,
-		catalog.HeaderParam{Path: []string{"region"}, Header: "Region"},
-		catalog.HeaderParam{Path: []string{"opt", "n"}, Header: "N"},
-		catalog.HeaderParam{Path: []string{"dry"}, Header: "Dry"}))
+		mcp.HeaderParam{Path: []string{"region"}, Name: "Region"},
+		mcp.HeaderParam{Path: []string{"opt", "n"}, Name: "N"},
+		mcp.HeaderParam{Path: []string{"dry"}, Name: "Dry"}))
 	s := serve(t, h, Options{})
 	for _, c := range []struct {
 		args    string
@@ -132,20 +132,6 @@ func TestFaultR5ParamHeaders(t *testing.T) {
 		r := s.modern("1", "tools/call", "q", `,"name":"q","arguments":`+c.args, headers...)
 		if r.status != c.status {
 			t.Errorf("%s with %q: %d %s", c.args, c.headers, r.status, r.body)
-		}
-	}
-}
-
-func TestHeaderEncoding(t *testing.T) {
-	for _, v := range []string{"plain", "a b", "", "é", " x", "x ", "a\nb", "=?base64?x?=", "tab\there"} {
-		enc := encodeHeader(v)
-		if got, ok := decodeHeader(enc); !ok || got != v {
-			t.Errorf("%q became %q and then %q", v, enc, got)
-		}
-	}
-	for _, bad := range []string{"\x01", "é", "\x7f", "=?base64?@?="} {
-		if _, ok := decodeHeader(bad); ok {
-			t.Errorf("%q was accepted", bad)
 		}
 	}
 }

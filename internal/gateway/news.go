@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // kindCount is how many kinds of items are listed.
@@ -69,7 +70,7 @@ func (e *edition) since(told *[kindCount]uint64) listChanged {
 
 // changeMethods are the notifications' methods, in the order of the bits.
 var changeMethods = [...]string{
-	"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+	mcp.NotifyToolsChanged, mcp.NotifyPromptsChanged, mcp.NotifyResourcesChanged,
 }
 
 // each calls fn with the method of every change in c.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -32,7 +33,7 @@ func lower(names []string) []string {
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := g.refusal(r); why != "" {
-			a := answer{status: http.StatusForbidden, head: wire.AppendError(nil, nil, codeInvalidRequest, "Forbidden: "+why, nil)}
+			a := answer{status: http.StatusForbidden, head: wire.AppendError(nil, nil, mcp.CodeInvalidRequest, "Forbidden: "+why, nil)}
 			writeJSON(w, &a)
 			return
 		}
@@ -69,7 +70,7 @@ func (g guard) fetched(site []string) bool {
 func share(w http.ResponseWriter, r *http.Request, origin string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", sessionHeader+", "+versionHeader)
+	h.Set("Access-Control-Expose-Headers", mcp.HeaderSession+", "+mcp.HeaderVersion)
 	h.Add("Vary", "Origin")
 	asked := r.Header.Get("Access-Control-Request-Method")
 	if r.Method != http.MethodOptions || asked == "" {

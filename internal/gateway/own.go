@@ -6,13 +6,9 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-// metaSession is how a modern client over HTTP, which has no session, names the
-// lives that it wants for itself of servers whose isolation is "session": by an
-// unguessable string. Without it each request has lives of its own.
-const metaSession = "everline/session"
 
 // namedPrefix begins the keys of named sessions in the table. No header can
 // hold it at its begin, so no session id is one.
@@ -48,7 +44,7 @@ func (g *Gateway) stay(rq *request, c *everline.Call) (*stay, error) {
 	}
 	s.offer(rq.serves)
 	rq.client, c.Session = s.client, &s.own
-	c.Params = wire.Delete(c.Params, "_meta", metaSession) // whoever knows it can use the lives
+	c.Params = wire.Delete(c.Params, "_meta", mcp.MetaSession) // whoever knows it can use the lives
 	return &stay{sess: s, end: func() { g.table.unpin(s) }}, nil
 }
 
@@ -57,7 +53,7 @@ func (g *Gateway) stay(rq *request, c *everline.Call) (*stay, error) {
 func (g *Gateway) named(rq *request) (*session, error) {
 	name, ok := wire.Text(rq.fields.meta.session)
 	if !ok || len(name) < leastResultID || len(name) > mostResultID {
-		f := fault.New(fault.Invalid, rq.msg.Method, metaSession+" must be an unguessable string of "+
+		f := fault.New(fault.Invalid, rq.msg.Method, mcp.MetaSession+" must be an unguessable string of "+
 			strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters")
 		f.Outcome = fault.NotSent
 		return nil, f
@@ -65,7 +61,7 @@ func (g *Gateway) named(rq *request) (*session, error) {
 	if s := g.table.pin(namedPrefix + name); s != nil {
 		return s, nil
 	}
-	s := g.newSession(modernVersion)
+	s := g.newSession(mcp.ModernVersion)
 	if s = g.table.addAs(s, namedPrefix+name); s == nil {
 		f := fault.New(fault.Overloaded, rq.msg.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
@@ -130,11 +126,11 @@ func (s *session) anyTell() func(frame []byte) {
 // Notify passes on what a server says outside of calls: log messages from the
 // level on that the client wants, and everything else.
 func (s *session) Notify(method string, params []byte) {
-	if method == notifyMessage {
+	if method == mcp.NotifyMessage {
 		s.mu.Lock()
 		level := s.level
 		s.mu.Unlock()
-		if rank := severity(wire.Get(params, "level")); rank == 0 || level == 0 || rank < level {
+		if rank := mcp.LevelRank(wire.Get(params, "level")); rank == 0 || level == 0 || rank < level {
 			return
 		}
 	}

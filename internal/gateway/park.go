@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
@@ -238,7 +239,7 @@ func (p *parked) pause() []byte {
 
 // itemless is what the result of a method must have elsewhere. Clients that read
 // each result as a complete one fail without it, and the others pass it over.
-var itemless = map[string]string{methodCall: `"content":[],`, methodGet: `"messages":[],`, methodRead: `"contents":[],`}
+var itemless = map[string]string{mcp.ToolsCall: `"content":[],`, mcp.PromptsGet: `"messages":[],`, mcp.ResourcesRead: `"contents":[],`}
 
 // expire gives up a call whose client did not come back with the answers of
 // this round. It runs on the timer's goroutine. A retry comes before it or
@@ -472,9 +473,9 @@ func lacked(missing *string, result []byte, err error) ([]byte, error) {
 	if text != "" {
 		say += ": " + text
 	}
-	raw := wire.AppendString(append(wire.AppendInt([]byte(`{"code":`), codeMissingCapability), `,"message":`...), say)
+	raw := wire.AppendString(append(wire.AppendInt([]byte(`{"code":`), mcp.CodeMissingCapability), `,"message":`...), say)
 	raw = append(append(append(raw, `,"data":{"requiredCapabilities":`...), *missing...), "}}"...)
 	return nil, &fault.Fault{
-		Kind: fault.RPC, Outcome: fault.Answered, RPC: &fault.RPCError{Code: codeMissingCapability, Message: say, Raw: raw},
+		Kind: fault.RPC, Outcome: fault.Answered, RPC: &fault.RPCError{Code: mcp.CodeMissingCapability, Message: say, Raw: raw},
 	}
 }

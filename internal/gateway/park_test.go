@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 )
 
@@ -66,7 +67,7 @@ func (b *booth) state(interim string) string {
 
 // asksOnce asks one question, and answers the call with what came back.
 func asksOnce(ctx context.Context, c *everline.Call) ([]byte, error) {
-	got, err := c.Client.Ask(ctx, askElicit, []byte(`{"message":"?"}`))
+	got, err := c.Client.Ask(ctx, mcp.ElicitationCreate, []byte(`{"message":"?"}`))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func TestWhatARetryDoesNotBringIsAskedForAgain(t *testing.T) {
 func TestRoundsAreCapped(t *testing.T) {
 	b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
 		for {
-			if _, err := c.Client.Ask(ctx, askElicit, nil); err != nil {
+			if _, err := c.Client.Ask(ctx, mcp.ElicitationCreate, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -172,7 +173,7 @@ func TestParkedCallsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ended := make(chan error, 1)
 				b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
-					_, err := c.Client.Ask(ctx, askRoots, nil)
+					_, err := c.Client.Ask(ctx, mcp.RootsList, nil)
 					ended <- err
 					return nil, err
 				})
@@ -196,7 +197,7 @@ func TestParkedCallsEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			given := make(chan error, 1)
 			b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
-				_, _ = c.Client.Ask(ctx, askElicit, nil)
+				_, _ = c.Client.Ask(ctx, mcp.ElicitationCreate, nil)
 				<-ctx.Done()
 				given <- ctx.Err()
 				return nil, fault.From(c.Method, ctx.Err())
@@ -216,7 +217,7 @@ func TestQuestionsAtOneTimeAreOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
 			out := make(chan []byte, 2)
-			for _, method := range []string{askElicit, askRoots} {
+			for _, method := range []string{mcp.ElicitationCreate, mcp.RootsList} {
 				go func() { // ends with its question
 					got, _ := c.Client.Ask(ctx, method, nil)
 					out <- got
@@ -274,7 +275,7 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		}
 		g := New(h, Options{})
 		defer g.Close(context.Background())
-		s := g.newSession(latestLegacy)
+		s := g.newSession(mcp.LatestLegacy)
 		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
 		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
 		rq.sess = s

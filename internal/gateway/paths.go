@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // tidy serves a path that people type as the one that they mean: "/mcp/",
@@ -60,5 +62,5 @@ func (g *Gateway) serveRoot(w http.ResponseWriter, r *http.Request) {
 
 // lost refuses a request for a path that is none of ours.
 func (g *Gateway) lost(w http.ResponseWriter, r *http.Request) {
-	g.reject(w, http.StatusNotFound, codeInvalidRequest, "Nothing is served at "+r.URL.Path+". "+paths)
+	g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Nothing is served at "+r.URL.Path+". "+paths)
 }

@@ -6,15 +6,14 @@ import (
 	"sync"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
 const (
-	// nameHeader is metaSession for who does not want to change a body, as a
+	// nameHeader is mcp.MetaSession for who does not want to change a body, as a
 	// bridge: it names the session in each request, and ends it with a DELETE.
 	nameHeader = "Everline-Session"
-
-	metaClientInfo = "io.modelcontextprotocol/clientInfo"
 
 	maxPeers   = 1024 // connections that are remembered
 	maxPeerIDs = 4096 // request ids of one of them
@@ -50,7 +49,7 @@ func (p *peers) clientOf(r *http.Request, rq *request) uint64 {
 	if conn == nil {
 		return 0
 	}
-	info := wire.Get(rq.msg.Params, "_meta", metaClientInfo)
+	info := wire.Get(rq.msg.Params, "_meta", mcp.MetaClientInfo)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.all[conn]

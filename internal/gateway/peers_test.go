@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everline/everline/config"
+	words "github.com/everline/everline/internal/mcp"
 )
 
 // asker runs a shared stdio server of go-sdk, in the legacy era, behind a hub.
@@ -40,7 +41,7 @@ func elicited(t *testing.T, tr mcp.Transport, asked *atomic.Int32) *mcp.ClientSe
 			return &mcp.ElicitResult{Action: "accept"}, nil
 		},
 	})
-	s, err := client.Connect(t.Context(), tr, &mcp.ClientSessionOptions{ProtocolVersion: modernVersion})
+	s, err := client.Connect(t.Context(), tr, &mcp.ClientSessionOptions{ProtocolVersion: words.ModernVersion})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -210,7 +211,7 @@ func TestFaultW2WhatOneConnectionTells(t *testing.T) {
 		for _, q := range c.reqs {
 			meta := "{}"
 			if q.info != "" {
-				meta = fmt.Sprintf(`{%q:{"name":%q}}`, metaClientInfo, q.info)
+				meta = fmt.Sprintf(`{%q:{"name":%q}}`, words.MetaClientInfo, q.info)
 			}
 			rq, bad := parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"_meta":%s}}`, q.id, meta)))
 			if bad != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // lines reads so many events of a stream as "id data".
@@ -114,7 +116,7 @@ func TestFaultN6NothingGoesToAStreamThatWasReplaced(t *testing.T) {
 	g := New(newHub(), Options{})
 	defer g.Close(context.Background())
 	for i := range 1000 {
-		s := g.newSession(latestLegacy)
+		s := g.newSession(mcp.LatestLegacy)
 		out := s.out()
 		var both sync.WaitGroup
 		open := func() *countSink {
@@ -142,7 +144,7 @@ func TestFaultN6NothingGoesToAStreamThatWasReplaced(t *testing.T) {
 func TestFaultN6WhatWasTakenIsReplayed(t *testing.T) {
 	g := New(newHub(), Options{})
 	defer g.Close(context.Background())
-	s := g.newSession(latestLegacy)
+	s := g.newSession(mcp.LatestLegacy)
 	out := s.out()
 	s.keep([][]byte{[]byte(`{"told":0}`)})
 	old := &standing{over: make(chan struct{})}

@@ -7,16 +7,8 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
-)
-
-// The _meta keys of the 2026-07-28 revision (basic/index, Reserved keys).
-const (
-	metaVersion      = "io.modelcontextprotocol/protocolVersion"
-	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	metaLogLevel     = "io.modelcontextprotocol/logLevel"
-	metaSubscription = "io.modelcontextprotocol/subscriptionId"
-	metaServerInfo   = "io.modelcontextprotocol/serverInfo"
 )
 
 // A request is one message of a client on its way through the gateway. Its
@@ -98,17 +90,17 @@ func readFields(params []byte) fields {
 func (f *fields) readMeta(meta []byte) {
 	for key, val := range wire.Members(meta) {
 		switch key {
-		case metaVersion:
+		case mcp.MetaVersion:
 			f.meta.version = val
-		case metaCapabilities:
+		case mcp.MetaCapabilities:
 			f.meta.capabilities = val
-		case metaLogLevel:
+		case mcp.MetaLogLevel:
 			f.meta.logLevel = val
-		case "progressToken":
+		case mcp.MetaProgressToken:
 			f.meta.progressToken = val
-		case metaResultID:
+		case mcp.MetaResultID:
 			f.meta.resultID = val
-		case metaSession:
+		case mcp.MetaSession:
 			f.meta.session = val
 		}
 	}
@@ -120,9 +112,9 @@ func (f *fields) readMeta(meta []byte) {
 func (rq *request) target() (string, bool) {
 	raw := rq.fields.name
 	switch rq.msg.Method {
-	case methodRead:
+	case mcp.ResourcesRead:
 		raw = rq.fields.uri
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel:
+	case mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
 		raw = rq.fields.taskID
 	}
 	return wire.Text(raw)
@@ -135,21 +127,21 @@ func parse(frame []byte) (*request, *answer) {
 	msg, err := wire.Parse(frame)
 	if err != nil {
 		if errors.As(err, new(*wire.SyntaxError)) {
-			return nil, refuse(nil, codeParse, "Parse error: "+err.Error())
+			return nil, refuse(nil, mcp.CodeParse, "Parse error: "+err.Error())
 		}
-		return nil, refuse(nil, codeInvalidRequest, "Invalid request: "+err.Error())
+		return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: "+err.Error())
 	}
 	switch {
 	case msg.Mended && msg.IsRequest() && !bytes.Contains(msg.ID, []byte(string(utf8.RuneError))):
-		return nil, refuse(msg.ID, codeParse, "Parse error: not UTF-8") // who waits for an answer on a stream gets it
+		return nil, refuse(msg.ID, mcp.CodeParse, "Parse error: not UTF-8") // who waits for an answer on a stream gets it
 	case msg.Mended:
-		return nil, refuse(nil, codeParse, "Parse error: not UTF-8")
+		return nil, refuse(nil, mcp.CodeParse, "Parse error: not UTF-8")
 	case msg.Method == "" && !msg.IsResponse():
-		return nil, refuse(nil, codeInvalidRequest, "Invalid request: neither a request, a notification nor a response")
+		return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: neither a request, a notification nor a response")
 	case msg.IsRequest() && wire.IsNull(msg.ID):
-		return nil, refuse(nil, codeInvalidRequest, "Invalid request: the id is null")
+		return nil, refuse(nil, mcp.CodeInvalidRequest, "Invalid request: the id is null")
 	case msg.Params != nil && !wire.IsObject(msg.Params) && msg.Method != "":
-		return nil, refuse(msg.ID, codeInvalidParams, "Invalid params: not an object")
+		return nil, refuse(msg.ID, mcp.CodeInvalidParams, "Invalid params: not an object")
 	}
 	return &request{msg: msg, fields: readFields(msg.Params)}, nil
 }
@@ -201,7 +193,7 @@ func (rq *request) result(raw []byte) answer {
 // splice writes the opening brace and the missing members to head, and returns
 // what of raw comes behind them.
 func (rq *request) splice(head, raw []byte) (newHead, body []byte) {
-	extra := missing(raw, rq.msg.Method == methodRead)
+	extra := missing(raw, rq.msg.Method == mcp.ResourcesRead)
 	if extra == "" || !wire.IsObject(raw) {
 		return head, raw
 	}

@@ -11,14 +11,12 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
 
 const (
-	methodResult = "everline/result"
-	metaResultID = "everline/resultId"
-
 	leastResultID = 22       // characters: as many as 128 random bits need in base64
 	mostResultID  = 128      // characters
 	mostKept      = 1024     // outcomes at a time, over all clients
@@ -57,7 +55,7 @@ func (rq *request) keyOf() (key string, bad *answer) {
 	if raw := rq.fields.meta.resultID; raw != nil {
 		id, ok := wire.Text(raw)
 		if !ok || len(id) < leastResultID || len(id) > mostResultID {
-			return "", rq.errorAnswer(codeInvalidParams, "Invalid params: "+metaResultID+" must be an unguessable string of "+
+			return "", rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
 				strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters", nil)
 		}
 		return "id " + id, nil
@@ -75,7 +73,7 @@ func (rq *request) sessionKey(rawID []byte) string {
 
 // keepFor is how long the outcome of a call of this tool is to be kept.
 func (g *Gateway) keepFor(rq *request, name string) time.Duration {
-	if g.opts.Keep == nil || rq.msg.Method != methodCall {
+	if g.opts.Keep == nil || rq.msg.Method != mcp.ToolsCall {
 		return 0
 	}
 	target, ok := g.backend.Catalog().Tool(name)
@@ -169,7 +167,7 @@ func (g *Gateway) callKept(parent context.Context, rq *request, c *everline.Call
 	k, first, clash := g.results.begin(key, rq, c.Name, keep)
 	switch {
 	case clash:
-		return *rq.errorAnswer(codeInvalidParams, "Invalid params: another call has this "+metaResultID, nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: another call has this "+mcp.MetaResultID, nil)
 	case !first:
 		return g.await(parent, rq, k)
 	}
@@ -179,7 +177,7 @@ func (g *Gateway) callKept(parent context.Context, rq *request, c *everline.Call
 		parent = context.WithoutCancel(parent)
 	}
 	rq.kept.Store(k)
-	raw, f := []byte(nil), fault.New(fault.Internal, methodCall, "the call panicked")
+	raw, f := []byte(nil), fault.New(fault.Internal, mcp.ToolsCall, "the call panicked")
 	defer func() { g.results.end(k, raw, f) }()
 	var a answer
 	a, raw, f = g.send(parent, rq, c)
@@ -197,7 +195,7 @@ func (g *Gateway) result(parent context.Context, rq *request) answer {
 	}
 	k := g.results.find(key)
 	if k == nil {
-		return *rq.errorAnswer(codeInvalidParams, "Unknown result: nothing is kept under this id", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
 	}
 	return g.await(parent, rq, k)
 }
@@ -220,6 +218,6 @@ func (g *Gateway) await(parent context.Context, rq *request, k *kept) answer {
 		return rq.result(k.raw)
 	}
 	as := &request{msg: rq.msg, fields: rq.fields, modern: rq.modern, sess: rq.sess}
-	as.msg.Method = methodCall
+	as.msg.Method = mcp.ToolsCall
 	return as.failure(k.fault)
 }

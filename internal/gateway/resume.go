@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Bounds of what is kept of the streams that were the responses to POSTs.
@@ -275,7 +277,7 @@ func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, l
 	res := s.responses[n]
 	s.mu.Unlock()
 	if err != nil || err2 != nil || last < 0 || res == nil {
-		g.reject(w, http.StatusBadRequest, codeInvalidRequest, "Bad request: the stream that Last-Event-ID names is not kept any more")
+		g.reject(w, http.StatusBadRequest, mcp.CodeInvalidRequest, "Bad request: the stream that Last-Event-ID names is not kept any more")
 		return
 	}
 	if res.abandoned() {
@@ -329,7 +331,7 @@ func (s *eventStream) prime(prefix string) error {
 
 // resumable tells whether a session's client knows how to come back for a
 // response: HTTP clients from 2025-03-26 on, which has the ids.
-func (s *session) resumable() bool { return s.lane == nil && s.protocol() != firstVersion }
+func (s *session) resumable() bool { return s.lane == nil && s.protocol() != mcp.FirstVersion }
 
 // primed tells whether it expects the priming event.
-func (s *session) primed() bool { return s.protocol() == latestLegacy }
+func (s *session) primed() bool { return s.protocol() == mcp.LatestLegacy }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // An event is one event of a stream.
@@ -159,14 +160,14 @@ func TestKeptResponsesAreBounded(t *testing.T) {
 		r.finish(make([]byte, size))
 		return r
 	}
-	crowd := g.newSession(latestLegacy)
+	crowd := g.newSession(mcp.LatestLegacy)
 	for range 3 * resumeEach {
 		begin(crowd, 10)
 	}
 	if n := len(crowd.responses); n != resumeEach || crowd.responses[3*resumeEach] == nil {
 		t.Errorf("%d are kept of one session, or not the newest", n)
 	}
-	large := g.newSession(latestLegacy)
+	large := g.newSession(mcp.LatestLegacy)
 	begin(large, resumeTotal+1)
 	if len(large.responses) != 0 || g.responses.bytes > resumeTotal {
 		t.Errorf("%d bytes are kept", g.responses.bytes)
@@ -197,7 +198,7 @@ func TestKeptResponsesAreForgottenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(newHub(), Options{})
 		defer g.Close(context.Background())
-		s := g.newSession(latestLegacy)
+		s := g.newSession(mcp.LatestLegacy)
 		kept := func() (numbers []uint64, bytes int) {
 			synctest.Wait()
 			g.responses.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 )
 
@@ -34,4 +35,4 @@ func (g *Gateway) perform(ctx context.Context, rq *request, c *everline.Call) ([
 
 // inputLack is the verdict on a call whose server did not get the input that
 // it asked for.
-var inputLack = verdict{codeConflict, true, "%s asked for input that it did not get"}
+var inputLack = verdict{mcp.CodeConflict, true, "%s asked for input that it did not get"}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/catalog"
+	words "github.com/everline/everline/internal/mcp"
 )
 
 // The client of go-sdk, which we did not write, judges every transport in
@@ -24,7 +24,7 @@ import (
 func sdkHub() *hub {
 	h := newHub()
 	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"R"}}}}`,
-		catalog.HeaderParam{Path: []string{"r"}, Header: "R"}))
+		words.HeaderParam{Path: []string{"r"}, Name: "R"}))
 	h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
 		switch {
 		case c.Method == "resources/read":
@@ -149,7 +149,7 @@ func judge(t *testing.T, h *hub, c *sdk, version string) {
 		t.Errorf("away: %+v %v", res, err)
 	}
 	var rpc *jsonrpc.Error
-	if _, err = c.CallTool(ctx, &mcp.CallToolParams{Name: "nope"}); !errors.As(err, &rpc) || rpc.Code != codeInvalidParams {
+	if _, err = c.CallTool(ctx, &mcp.CallToolParams{Name: "nope"}); !errors.As(err, &rpc) || rpc.Code != words.CodeInvalidParams {
 		t.Errorf("unknown tool: %v", err)
 	}
 	judgeRest(ctx, t, h, c, version)
@@ -176,7 +176,7 @@ func judgeRest(ctx context.Context, t *testing.T, h *hub, c *sdk, version string
 	if r, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteParamsArgument{Name: "a"}}); err != nil || len(r.Completion.Values) != 1 {
 		t.Errorf("complete: %+v %v", r, err)
 	}
-	if version != modernVersion {
+	if version != words.ModernVersion {
 		if err := c.Ping(ctx, nil); err != nil {
 			t.Errorf("ping: %v", err)
 		}

@@ -5,17 +5,13 @@ import (
 	"errors"
 	"io"
 
-	"github.com/everline/everline/internal/wire"
+	"github.com/everline/everline/internal/mcp"
 )
-
-// metaInstance is where an everline says which one it is, when it shakes hands
-// with a server.
-const metaInstance = "everline/instance"
 
 // ourselves refuses the handshake of the everline that this is the endpoint of,
 // by whatever way it came here; nil for everybody else's.
 func (g *Gateway) ourselves(rq *request) *answer {
-	if name, ok := wire.Text(wire.Get(rq.msg.Params, "_meta", metaInstance)); !ok || name == "" || name != g.opts.Instance {
+	if !mcp.FromInstance(rq.msg.Params, g.opts.Instance) {
 		return nil
 	}
 	return rq.loop()
@@ -23,8 +19,7 @@ func (g *Gateway) ourselves(rq *request) *answer {
 
 // loop is the refusal. Whoever asks knows it by its code and its kind.
 func (rq *request) loop() *answer {
-	return rq.errorAnswer(codeLoop, "This everline is a server of itself: remove that server from its configuration",
-		[]byte(`{"outcome":"not_sent","kind":"loop","cause":"the server is the everline that asks"}`))
+	return rq.errorAnswer(mcp.CodeLoop, mcp.LoopMessage, []byte(mcp.LoopData))
 }
 
 // ServeLoop stands in for a gateway that would start itself again without end:

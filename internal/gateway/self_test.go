@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 const (
@@ -30,8 +32,8 @@ func TestFaultE6_ServerOfItself(t *testing.T) {
 			s := serve(t, newHub(), Options{Instance: "me"})
 			r := s.do("POST", "/mcp", fmt.Sprintf(helloFrom, who))
 			check(t, r.body)
-			if (r.header.Get(sessionHeader) == "") != own {
-				t.Errorf("session %q", r.header.Get(sessionHeader))
+			if (r.header.Get(mcp.HeaderSession) == "") != own {
+				t.Errorf("session %q", r.header.Get(mcp.HeaderSession))
 			}
 			check(t, s.do("POST", "/mcp", fmt.Sprintf(discoverFrom, who), "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: server/discover").body)
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -198,7 +199,7 @@ func (s *session) cancelAll() {
 // client that only sends modern requests hears nothing unasked. A request is
 // enough: its client may have shaken hands with an everline before this one.
 func (s *session) heard(method string, request bool) {
-	if method == methodInitialize || method == "ping" {
+	if method == mcp.Initialize || method == mcp.Ping {
 		return
 	}
 	s.mu.Lock()
@@ -241,7 +242,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 	}
 	out := s.out()
 	cancel, err := s.g.backend.SubscribeFor(ctx, &s.own, uri, func(params []byte) {
-		out.update(uri, wire.AppendNotification(nil, notifyUpdated, params))
+		out.update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	})
 	s.mu.Lock()
 	wanted := s.subs[uri] == mine

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if g.closing() {
-		if r.Header.Get("Last-Event-ID") != "" {
+		if r.Header.Get(mcp.HeaderLastEventID) != "" {
 			panic(http.ErrAbortHandler) // an EventSource takes any answer but 200 for the end, and comes back after none
 		}
 		g.ending(w, &request{})
@@ -35,7 +36,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
-	s := g.newSession(firstVersion)
+	s := g.newSession(mcp.FirstVersion)
 	s.lane, s.gone = &lane{limit: g.opts.MaxInFlight}, r.Context().Done()
 	st := &standing{over: make(chan struct{})}
 	out := s.out()
@@ -56,7 +57,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if events.named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
 		return
 	}
-	if s.adopt(r.Header.Get("Last-Event-ID")) {
+	if s.adopt(r.Header.Get(mcp.HeaderLastEventID)) {
 		g.levels.change(s)
 		out.announceAll()
 	}
@@ -87,12 +88,12 @@ func (s *session) eventID() string {
 func (s *session) adopt(lastID string) bool {
 	rest, ok := strings.CutPrefix(lastID, ssePrefix)
 	parts := strings.SplitN(rest, "-", 3)
-	if !ok || len(parts) < 3 || !slices.Contains(legacyVersions, parts[2]) {
+	if !ok || len(parts) < 3 || !slices.Contains(mcp.LegacyVersions, parts[2]) {
 		return false
 	}
 	serves, err := strconv.ParseUint(parts[0], 10, 8)
 	level, err2 := strconv.ParseUint(parts[1], 10, 8)
-	if err != nil || err2 != nil || level >= uint64(len(severities)) {
+	if err != nil || err2 != nil || level >= uint64(len(mcp.Levels)) {
 		return false
 	}
 	s.mu.Lock()
@@ -125,12 +126,12 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		g.ending(w, &request{})
 		return
 	case s == nil:
-		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: open /sse again")
+		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: open /sse again")
 		return
 	}
 	defer g.table.unpin(s)
 	if s.lane == nil {
-		g.reject(w, http.StatusNotFound, codeInvalidRequest, "Session not found: this one is not of /sse")
+		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: this one is not of /sse")
 		return
 	}
 	body, held, ok := g.body(w, r, g.opts.MaxBody)
@@ -221,13 +222,13 @@ func (l *lane) enter(rq *request) *answer {
 	defer l.mu.Unlock()
 	id := string(rq.msg.ID)
 	if _, dup := l.ids[id]; dup {
-		return refuse(nil, codeInvalidRequest, "Invalid request: a request with this id is in flight")
+		return refuse(nil, mcp.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
 	}
 	if l.closed {
-		return rq.errorAnswer(codeShuttingDown, "everline is shutting down", nil)
+		return rq.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", nil)
 	}
 	if len(l.ids) >= l.limit {
-		return rq.errorAnswer(codeOverloaded, "Too many requests are in flight on this connection", nil)
+		return rq.errorAnswer(mcp.CodeOverloaded, "Too many requests are in flight on this connection", nil)
 	}
 	if l.ids == nil {
 		l.ids = map[string]struct{}{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	defer cancelCalls(nil)
 	listen, stopListens := context.WithCancel(calls)
 	defer stopListens()
-	p := &pipe{g: g, sess: g.newSession(latestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, feed: newFeed(), listen: listen}
+	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, feed: newFeed(), listen: listen}
 	p.sess.feed, p.sess.lane = p.feed, p.lane
 	p.sess.stream = &standing{over: make(chan struct{})}
 	defer p.feed.close()
@@ -120,7 +121,7 @@ func (p *pipe) read(ctx context.Context, in io.Reader) error {
 		line, err := readLine(r, p.g.opts.MaxBody)
 		switch {
 		case errors.Is(err, errLongLine):
-			p.feed.answer(refuse(nil, codeInvalidRequest, "The message is too large").frame())
+			p.feed.answer(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
 		case err == nil || len(line) > 0:
 			p.take(ctx, line)
 		}
@@ -187,11 +188,11 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 		return nil
 	}
 	if rq.modern = rq.isModern(""); !rq.modern {
-		if rq.msg.Method == methodDiscover {
+		if rq.msg.Method == mcp.ServerDiscover {
 			// A modern probe without _meta: its sender is told what it lacks.
 			return rq.checkModern()
 		}
-		if rq.msg.Method == methodInitialize {
+		if rq.msg.Method == mcp.Initialize {
 			return p.initialize(ctx, rq)
 		}
 		return p.g.serveOn(ctx, rq, p.lane, p.feed)
@@ -199,7 +200,7 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 	if bad := rq.checkModern(); bad != nil {
 		return bad
 	}
-	if rq.msg.Method == methodListen {
+	if rq.msg.Method == mcp.SubscriptionsListen {
 		return p.startListen(rq)
 	}
 	return p.g.serveOn(ctx, rq, p.lane, p.feed)
@@ -212,7 +213,7 @@ func (p *pipe) initialize(ctx context.Context, rq *request) *answer {
 	}
 	defer p.lane.leave(rq)
 	if p.g.closing() {
-		return rq.errorAnswer(codeShuttingDown, errClosing.Text(), nil)
+		return rq.errorAnswer(mcp.CodeShuttingDown, errClosing.Text(), nil)
 	}
 	a := p.g.serve(ctx, rq)
 	return &a
@@ -231,13 +232,13 @@ func (p *pipe) startListen(rq *request) *answer {
 	ctx, fl, err := p.g.flights.begin(p.listen, rq)
 	if err != nil {
 		p.lane.leave(rq)
-		a := rq.failure(fault.From(methodListen, err))
+		a := rq.failure(fault.From(mcp.SubscriptionsListen, err))
 		return &a
 	}
 	go func() { // ends with the listen; the lane's drain waits for it
 		defer p.lane.leave(rq)
 		defer p.g.flights.end(fl)
-		err := p.g.guarded(methodListen, func() { _ = l.run(ctx, feedSink{p.feed}) }) // its end is in what it wrote
+		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, feedSink{p.feed}) }) // its end is in what it wrote
 		if err != nil {
 			a := rq.failure(errPanic)
 			p.feed.answer(a.frame())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A console is a client on a pair of pipes.
@@ -178,7 +179,7 @@ func TestFaultJ6StdioDuplicateIDIsRefused(t *testing.T) {
 func TestStdioListens(t *testing.T) {
 	h := newHub()
 	c, g := stdio(t, h, Options{})
-	c.say(modernBody(`"a"`, methodListen, `,"notifications":{"toolsListChanged":true}`), modernBody(`"b"`, methodListen, `,"notifications":{"toolsListChanged":true}`))
+	c.say(modernBody(`"a"`, mcp.SubscriptionsListen, `,"notifications":{"toolsListChanged":true}`), modernBody(`"b"`, mcp.SubscriptionsListen, `,"notifications":{"toolsListChanged":true}`))
 	acks := c.next() + c.next()
 	if strings.Count(acks, "acknowledged") != 2 {
 		t.Fatalf("got %s", acks)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -161,8 +162,8 @@ type eventStream struct {
 }
 
 var (
-	eventType = []string{"text/event-stream"}
-	jsonType  = []string{"application/json"}
+	eventType = []string{mcp.TypeEvents}
+	jsonType  = []string{mcp.TypeJSON}
 	noCache   = []string{"no-cache, no-transform"}
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/task"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -17,14 +18,6 @@ import (
 // the client asks for, and those of the extension of 2026-07-28, which the
 // server decides on. A client can have those of its own era alone.
 const (
-	methodTaskGet    = "tasks/get"
-	methodTaskResult = "tasks/result" // 2025-11-25 alone, like the next
-	methodTaskList   = "tasks/list"
-	methodTaskCancel = "tasks/cancel"
-	methodTaskUpdate = "tasks/update" // the extension alone
-
-	extensionTasks = "io.modelcontextprotocol/tasks"
-
 	taskPage  = 50               // tasks on one page of a list
 	taskLook  = 10 * time.Second // how long a list waits for the state of a task
 	watchWait = time.Second      // how long a new task waits for its news to be subscribed to
@@ -47,7 +40,7 @@ func (g *Gateway) offer() *offered {
 	o := &offered{table: table, modern: modernCapabilities}
 	var has, cancel, calls bool
 	for raw := range table.Capabilities() {
-		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", extensionTasks))
+		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", mcp.ExtensionTasks))
 		if t := wire.Get(raw, "tasks"); wire.IsObject(t) {
 			has = true
 			cancel = cancel || wire.IsObject(wire.Get(t, "cancel"))
@@ -55,7 +48,7 @@ func (g *Gateway) offer() *offered {
 		}
 	}
 	if o.ext {
-		o.modern = `{"extensions":{"` + extensionTasks + `":{}},` + modernCapabilities[1:]
+		o.modern = `{"extensions":{"` + mcp.ExtensionTasks + `":{}},` + modernCapabilities[1:]
 	}
 	if has {
 		o.tasks = `"tasks":{"list":{}`
@@ -73,7 +66,7 @@ func (g *Gateway) offer() *offered {
 
 // legacy is what a client of an older version is told.
 func (o *offered) legacy(version string) string {
-	if version != latestLegacy || o.tasks == "" {
+	if version != mcp.LatestLegacy || o.tasks == "" {
 		return legacyCapabilities
 	}
 	return "{" + o.tasks + legacyCapabilities[1:]
@@ -81,7 +74,7 @@ func (o *offered) legacy(version string) string {
 
 // mayBeTask tells whether the answer to a call may be a task.
 func (rq *request) mayBeTask() bool {
-	if rq.msg.Method != methodCall {
+	if rq.msg.Method != mcp.ToolsCall {
 		return false
 	}
 	if rq.modern {
@@ -91,7 +84,7 @@ func (rq *request) mayBeTask() bool {
 }
 
 func (rq *request) declaresTasks() bool {
-	return wire.IsObject(wire.Get(rq.fields.meta.capabilities, "extensions", extensionTasks))
+	return wire.IsObject(wire.Get(rq.fields.meta.capabilities, "extensions", mcp.ExtensionTasks))
 }
 
 // invoke hands a call to the backend. If the answer is a task it is remembered,
@@ -158,7 +151,7 @@ func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
 		g.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
 		if emit := st.sess.logSink(); emit != nil {
-			emit(wire.AppendNotification(nil, "notifications/tasks/status", params))
+			emit(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
 		}
 	})
 	if err == nil {
@@ -169,27 +162,27 @@ func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
 // taskRequest answers the requests about tasks.
 func (g *Gateway) taskRequest(ctx context.Context, rq *request) answer {
 	switch method := rq.msg.Method; {
-	case rq.modern && (method == methodTaskList || method == methodTaskResult), !rq.modern && method == methodTaskUpdate:
+	case rq.modern && (method == mcp.TasksList || method == mcp.TasksResult), !rq.modern && method == mcp.TasksUpdate:
 		return rq.noMethod()
 	case rq.modern && !g.offer().ext, !rq.modern && g.offer().tasks == "":
 		return rq.noMethod()
 	case rq.modern && !rq.declaresTasks():
-		return *rq.errorAnswer(codeMissingCapability, "Missing required client capability: "+extensionTasks,
-			[]byte(`{"requiredCapabilities":{"extensions":{"`+extensionTasks+`":{}}}}`))
+		return *rq.errorAnswer(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
+			[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
 	}
 	if !rq.introduce() {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid log level", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	if rq.msg.Method == methodTaskList {
+	if rq.msg.Method == mcp.TasksList {
 		return g.listTasks(ctx, rq)
 	}
 	id, ok := wire.Text(rq.fields.taskID)
 	if !ok {
-		return *rq.errorAnswer(codeInvalidParams, "Invalid params: the taskId is missing", nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
 	t := g.tasks.Find(id, g.clientOf(rq))
 	if t == nil {
-		return *rq.errorAnswer(codeInvalidParams, "Task not found: "+id, nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
 	ctx, end, err := g.depart(ctx, rq)
 	if err != nil {
@@ -202,7 +195,7 @@ func (g *Gateway) taskRequest(ctx context.Context, rq *request) answer {
 	case f == nil:
 		return rq.result(result)
 	case f.Kind == fault.NotFound:
-		return *rq.errorAnswer(codeInvalidParams, "Task not found: "+f.Text(), nil)
+		return *rq.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
 	default:
 		return rq.failed(ctx, err)
 	}
@@ -225,10 +218,10 @@ func (g *Gateway) clientOf(rq *request) uint64 {
 func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method string, params []byte) ([]byte, error) {
 	c := &everline.Call{
 		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
-		Params:       wire.Set(wire.Delete(params, "_meta", metaSession), wire.AppendString(nil, t.Own), "taskId"),
+		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.Own), "taskId"),
 		Client:       taskClient{rq, t},
 		Capabilities: rq.serves.declaration(),
-		LogLevel:     severities[rq.level],
+		LogLevel:     mcp.Levels[rq.level],
 	}
 	if t.By.Mortal {
 		c.Generation = t.By.Generation
@@ -238,13 +231,13 @@ func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method
 	}
 	result, err := g.backend.Call(ctx, c)
 	if f := fault.From(method, err); f != nil {
-		if f.Kind == fault.NotFound || method == methodTaskGet && f.RPC != nil && f.RPC.Code == codeInvalidParams {
+		if f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams {
 			g.tasks.Drop(t)
 		}
 		return nil, err
 	}
 	result = task.Relate(result, t.Own, t.ID)
-	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != methodTaskResult {
+	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result
 		if rq.modern {
@@ -263,7 +256,7 @@ func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
 		text, _ := wire.Text(rq.fields.cursor)
 		n, err := strconv.ParseUint(text, 10, 63)
 		if err != nil {
-			return *rq.errorAnswer(codeInvalidParams, "Invalid params: unknown cursor", nil)
+			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: unknown cursor", nil)
 		}
 		after = n
 	}
@@ -300,7 +293,7 @@ func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task.Task
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
 	look := func(t *task.Task) []byte {
-		state, err := g.askTask(ctx, rq, t, methodTaskGet, nil)
+		state, err := g.askTask(ctx, rq, t, mcp.TasksGet, nil)
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
@@ -312,7 +305,7 @@ func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task.Task
 	}
 	for i, t := range page {
 		work.Go(func() {
-			_ = g.guarded(methodTaskList, func() { states[i] = look(t) }) // what panics is left out
+			_ = g.guarded(mcp.TasksList, func() { states[i] = look(t) }) // what panics is left out
 		})
 	}
 	work.Wait()
@@ -364,7 +357,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 			if wire.Get(params, "taskId") != nil {
 				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
-				l.feed.update("task "+t.ID, l.tagged("notifications/tasks", params))
+				l.feed.update("task "+t.ID, l.tagged(mcp.NotifyTasks, params))
 			}
 		})
 		if err != nil {
@@ -374,7 +367,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 	}
 	for i, t := range l.tasks {
 		all.Go(func() {
-			_ = l.g.guarded(methodListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
+			_ = l.g.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
 		})
 	}
 	all.Wait()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // These run on the fake clock of a bubble, so their times are exact.
@@ -19,7 +20,7 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		g := New(newHub(), Options{SessionIdle: time.Hour})
 		defer g.Close(context.Background())
 		open := func() *session {
-			s := g.newSession(latestLegacy)
+			s := g.newSession(mcp.LatestLegacy)
 			if !g.table.add(s) {
 				t.Fatal("full")
 			}

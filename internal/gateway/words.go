@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-const metaOutcome = "everline/outcome"
 
 // readable answers a tools/call that could not be completed with a result that
 // a model can read: what happened, whether the tool was executed, and what to
@@ -23,7 +22,7 @@ func (rq *request) readable(f *fault.Fault, v verdict) answer {
 	}
 	b = append(b, `"content":[{"type":"text","text":`...)
 	b = wire.AppendString(b, tell(f, v, rq.msg.Method))
-	b = append(b, `}],"isError":true,"_meta":{"`+metaOutcome+`":`...)
+	b = append(b, `}],"isError":true,"_meta":{"`+mcp.MetaOutcome+`":`...)
 	b = append(append(b, outcome(f)...), "}}}"...)
 	return answer{head: b}
 }

@@ -9,15 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 const (
-	modernVersion = "2026-07-28"
-	metaPrefix    = "io.modelcontextprotocol/"
+	metaPrefix = "io.modelcontextprotocol/"
 )
 
 var (
-	listMethods = []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+	listMethods = []string{mcp.ToolsList, mcp.PromptsList, mcp.ResourcesList, mcp.ResourcesTemplatesList}
 	listMembers = []string{"tools", "prompts", "resources", "resourceTemplates"}
 )
 
@@ -104,7 +105,7 @@ func (s *Server) own(ctx context.Context, r *Request) Reply {
 	version, modern := modernCall(r.Params)
 	switch {
 	case modern && s.cfg.Era == Legacy:
-		if r.Method == "server/discover" {
+		if r.Method == mcp.ServerDiscover {
 			return rpcError(-32601, "Method not found")
 		}
 	case modern && !slices.Contains(s.cfg.Versions, version):
@@ -142,7 +143,7 @@ func (s *Server) stamp(method string, rep Reply) Reply {
 		return rep
 	}
 	extra := `"resultType":"complete"`
-	if slices.Contains(listMethods, method) || method == "resources/read" || method == "server/discover" {
+	if slices.Contains(listMethods, method) || method == mcp.ResourcesRead || method == mcp.ServerDiscover {
 		extra += `,"ttlMs":` + strconv.Itoa(s.cfg.TTL) + `,"cacheScope":"public"`
 	}
 	if strings.HasPrefix(rep.Result, "{}") {
@@ -155,19 +156,19 @@ func (s *Server) stamp(method string, rep Reply) Reply {
 
 func (s *Server) dispatch(ctx context.Context, r *Request) Reply {
 	switch r.Method {
-	case "initialize":
+	case mcp.Initialize:
 		return s.initialize(r)
-	case "server/discover":
+	case mcp.ServerDiscover:
 		return s.discover()
-	case "ping", "resources/subscribe", "resources/unsubscribe":
+	case mcp.Ping, mcp.ResourcesSubscribe, mcp.ResourcesUnsubscribe:
 		return Reply{Result: "{}"}
-	case "logging/setLevel":
+	case mcp.LoggingSetLevel:
 		return s.setLevel(r)
-	case "tools/call":
+	case mcp.ToolsCall:
 		return s.callTool(ctx, r)
-	case "prompts/get":
+	case mcp.PromptsGet:
 		return Reply{Result: `{"messages":[]}`}
-	case "resources/read":
+	case mcp.ResourcesRead:
 		return Reply{Result: `{"contents":[]}`}
 	}
 	if i := slices.Index(listMethods, r.Method); i >= 0 {
@@ -182,9 +183,9 @@ func (s *Server) initialize(r *Request) Reply {
 	}
 	_ = json.Unmarshal(r.Params, &p)
 	version := p.ProtocolVersion
-	if !slices.Contains(s.cfg.Versions, version) || version == modernVersion {
+	if !slices.Contains(s.cfg.Versions, version) || version == mcp.ModernVersion {
 		version = s.cfg.Versions[0]
-		if version == modernVersion && len(s.cfg.Versions) > 1 {
+		if version == mcp.ModernVersion && len(s.cfg.Versions) > 1 {
 			version = s.cfg.Versions[1]
 		}
 	}
@@ -332,7 +333,7 @@ func (s *Server) noteAnswer(raw []byte) {
 
 // noteNotification counts a notification; for a cancel it returns the raw id.
 func (s *Server) noteNotification(e *envelope) (cancelled string) {
-	if e.Method == "notifications/cancelled" {
+	if e.Method == mcp.NotifyCancelled {
 		var p struct {
 			RequestID json.RawMessage `json:"requestId"`
 		}

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // T is what this package needs of a *testing.T.
@@ -82,7 +84,7 @@ func (x *exchange) event(raw string) {
 	defer x.mu.Unlock()
 	if !x.open {
 		x.open = true
-		x.w.Header().Set("Content-Type", "text/event-stream")
+		x.w.Header().Set("Content-Type", mcp.TypeEvents)
 		x.w.WriteHeader(http.StatusOK)
 	}
 	fmt.Fprintf(x.w, "event: message\ndata: %s\n\n", raw)
@@ -102,7 +104,7 @@ func (s *Server) post(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "bad JSON", http.StatusBadRequest)
 		return
 	}
-	session := req.Header.Get("Mcp-Session-Id")
+	session := req.Header.Get(mcp.HeaderSession)
 	if session != "" && !s.alive(session) {
 		s.count("gone")
 		s.mu.Lock()
@@ -142,7 +144,7 @@ func (s *Server) postRequest(w http.ResponseWriter, req *http.Request, e *envelo
 		x.reply(ctx, s, e.ID, rep)
 		return
 	}
-	if _, modern := modernCall(r.Params); modern && e.Method == "subscriptions/listen" && s.cfg.Era != Legacy {
+	if _, modern := modernCall(r.Params); modern && e.Method == mcp.SubscriptionsListen && s.cfg.Era != Legacy {
 		if rep, ok := s.scripted(r); ok {
 			s.pause(ctx, rep.Delay)
 			x.reply(ctx, s, e.ID, rep)
@@ -158,8 +160,8 @@ func (s *Server) postRequest(w http.ResponseWriter, req *http.Request, e *envelo
 		return
 	}
 	rep := s.handle(ctx, r)
-	if e.Method == "initialize" && rep.Result != "" && !s.cfg.Stateless {
-		w.Header().Set("Mcp-Session-Id", s.mint())
+	if e.Method == mcp.Initialize && rep.Result != "" && !s.cfg.Stateless {
+		w.Header().Set(mcp.HeaderSession, s.mint())
 	}
 	x.reply(ctx, s, e.ID, rep)
 }
@@ -168,14 +170,14 @@ func (s *Server) postRequest(w http.ResponseWriter, req *http.Request, e *envelo
 func (s *Server) refuse(r *Request, session string) (Reply, bool) {
 	version, modern := modernCall(r.Params)
 	if modern && s.cfg.Era != Legacy {
-		if r.Header.Get("Mcp-Method") != r.Method || r.Header.Get("Mcp-Protocol-Version") != version {
+		if r.Header.Get(mcp.HeaderMethod) != r.Method || r.Header.Get(mcp.HeaderVersion) != version {
 			rep := rpcError(-32020, "Header mismatch")
 			rep.Status = 400
 			return rep, true
 		}
 		return Reply{}, false
 	}
-	if s.cfg.Era == Modern || s.cfg.Stateless || r.Method == "initialize" || session != "" {
+	if s.cfg.Era == Modern || s.cfg.Stateless || r.Method == mcp.Initialize || session != "" {
 		return Reply{}, false
 	}
 	return Reply{Status: 400, Body: `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`}, true
@@ -208,7 +210,7 @@ func (x *exchange) reply(ctx context.Context, s *Server, id json.RawMessage, rep
 	}
 	h := x.w.Header()
 	if bytes.HasPrefix([]byte(body), []byte("{")) {
-		h.Set("Content-Type", "application/json")
+		h.Set("Content-Type", mcp.TypeJSON)
 	}
 	for k, v := range rep.Header {
 		h.Set(k, v)
@@ -245,7 +247,7 @@ func (s *Server) mint() string {
 // get serves the standing stream of the legacy era. It counts as "GET", and
 // Next("GET", …) scripts it.
 func (s *Server) get(w http.ResponseWriter, req *http.Request) {
-	session := req.Header.Get("Mcp-Session-Id")
+	session := req.Header.Get(mcp.HeaderSession)
 	r := &Request{Method: "GET", Session: session, Header: req.Header.Clone()}
 	rep, ok := s.scripted(r)
 	x := &exchange{w: w}
@@ -262,7 +264,7 @@ func (s *Server) get(w http.ResponseWriter, req *http.Request) {
 	}
 	l := newListener(session, "")
 	s.listen(l)
-	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Content-Type", mcp.TypeEvents)
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	x.open = true
@@ -294,14 +296,14 @@ func (l *listener) endedGracefully(s *Server) bool {
 }
 
 func (s *Server) deleteSession(w http.ResponseWriter, req *http.Request) {
-	rep, ok := s.scripted(&Request{Method: "DELETE", Session: req.Header.Get("Mcp-Session-Id"), Header: req.Header.Clone()})
+	rep, ok := s.scripted(&Request{Method: "DELETE", Session: req.Header.Get(mcp.HeaderSession), Header: req.Header.Clone()})
 	if ok {
 		(&exchange{w: w}).reply(req.Context(), s, nil, rep)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := req.Header.Get("Mcp-Session-Id")
+	id := req.Header.Get(mcp.HeaderSession)
 	if !s.sessions[id] {
 		http.Error(w, "no such session", http.StatusNotFound)
 		return
@@ -325,7 +327,7 @@ func (s *Server) sse(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	l.ctx = ctx
 	s.listen(l) // before the client can know where to post to
-	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Content-Type", mcp.TypeEvents)
 	w.WriteHeader(http.StatusOK)
 	fmt.Fprintf(w, "event: endpoint\ndata: /messages?sid=%s\n\n", l.session)
 	_ = http.NewResponseController(w).Flush()

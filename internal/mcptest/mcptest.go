@@ -42,6 +42,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Era says which revisions a Server speaks.
@@ -138,14 +140,13 @@ func New(cfg Config) *Server {
 }
 
 func defaultVersions(era Era) []string {
-	legacy := []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 	switch era {
 	case Modern:
-		return []string{modernVersion}
+		return mcp.ModernVersions
 	case Dual:
-		return append([]string{modernVersion}, legacy...)
+		return mcp.Versions
 	default:
-		return legacy
+		return mcp.LegacyVersions
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // listener is one standing stream that notifications go to.
@@ -87,19 +89,19 @@ func (s *Server) SendAll(raw string) {
 
 func (f *listenFilter) wants(method, params string) bool {
 	switch method {
-	case "notifications/tools/list_changed":
+	case mcp.NotifyToolsChanged:
 		return f.Tools
-	case "notifications/prompts/list_changed":
+	case mcp.NotifyPromptsChanged:
 		return f.Prompts
-	case "notifications/resources/list_changed":
+	case mcp.NotifyResourcesChanged:
 		return f.Resources
-	case "notifications/resources/updated":
+	case mcp.NotifyResourceUpdated:
 		var p struct {
 			URI string `json:"uri"`
 		}
 		_ = json.Unmarshal([]byte(params), &p)
 		return slices.Contains(f.URIs, p.URI)
-	case "notifications/tasks":
+	case mcp.NotifyTasks:
 		var p struct {
 			ID string `json:"taskId"`
 		}

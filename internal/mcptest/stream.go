@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // errExit is what Serve returns after a Reply with Exit.
@@ -195,12 +197,12 @@ func (l *link) request(e *envelope) {
 			l.mu.Unlock()
 			cancel()
 		}()
-		if l.s.cfg.ExitOnProbe && r.Method == "server/discover" {
+		if l.s.cfg.ExitOnProbe && r.Method == mcp.ServerDiscover {
 			l.s.handle(ctx, r)
 			l.cancel(errExit)
 			return
 		}
-		if _, modern := modernCall(r.Params); modern && r.Method == "subscriptions/listen" && l.s.cfg.Era != Legacy {
+		if _, modern := modernCall(r.Params); modern && r.Method == mcp.SubscriptionsListen && l.s.cfg.Era != Legacy {
 			if l.listen(ctx, r) {
 				return
 			}
@@ -322,7 +324,7 @@ func RunChild() {
 	}
 	s := New(cfg)
 	s.journal("start")
-	s.On("tools/call", func(r *Request) *Reply {
+	s.On(mcp.ToolsCall, func(r *Request) *Reply {
 		if bytes.Contains(r.Params, []byte(`"exit":true`)) {
 			return &Reply{Run: true, Exit: true}
 		}

@@ -8,11 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-const (
-	extension = "io.modelcontextprotocol/tasks"
-	related   = "io.modelcontextprotocol/related-task"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // TaskTools are the tools that a TaskDesk serves, the fixtures that the
@@ -30,7 +27,7 @@ var TaskTools = []string{
 // TaskCapabilities are what a server with a TaskDesk declares.
 func TaskCapabilities(era Era) string {
 	if era == Modern {
-		return `{"tools":{"listChanged":true},"extensions":{"` + extension + `":{}}}`
+		return `{"tools":{"listChanged":true},"extensions":{"` + mcp.ExtensionTasks + `":{}}}`
 	}
 	return `{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 }
@@ -58,13 +55,13 @@ type deskTask struct {
 // Desk puts tasks on a server whose tools are TaskTools.
 func Desk(s *Server) *TaskDesk {
 	d := &TaskDesk{s: s, modern: s.cfg.Era == Modern}
-	s.On("tools/call", d.call)
+	s.On(mcp.ToolsCall, d.call)
 	for method, f := range map[string]func(*deskTask, *taskParams) *Reply{
-		"tasks/get": d.get, "tasks/update": d.update, "tasks/cancel": d.cancel, "tasks/result": d.result,
+		mcp.TasksGet: d.get, mcp.TasksUpdate: d.update, mcp.TasksCancel: d.cancel, mcp.TasksResult: d.result,
 	} {
 		s.On(method, func(r *Request) *Reply { return d.about(r, f) })
 	}
-	s.On("tasks/list", d.list)
+	s.On(mcp.TasksList, d.list)
 	return d
 }
 
@@ -88,7 +85,9 @@ type taskParams struct {
 	} `json:"_meta"`
 }
 
-func (p *taskParams) declared() bool { return p.Meta.Capabilities.Extensions[extension] != nil }
+func (p *taskParams) declared() bool {
+	return p.Meta.Capabilities.Extensions[mcp.ExtensionTasks] != nil
+}
 
 func readTask(r *Request) *taskParams {
 	var p taskParams
@@ -116,7 +115,7 @@ func (d *TaskDesk) call(r *Request) *Reply {
 		}
 	case "failing_job":
 		if !wants && d.modern {
-			return &Reply{Error: `{"code":-32021,"message":"tasks are required","data":{"requiredCapabilities":{"extensions":{"` + extension + `":{}}}}}`}
+			return &Reply{Error: `{"code":-32021,"message":"tasks are required","data":{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}}`}
 		}
 	}
 	if !wants {
@@ -211,11 +210,11 @@ func (d *TaskDesk) state(t *deskTask, detailed bool) string {
 // about serves a request that is about one task.
 func (d *TaskDesk) about(r *Request, f func(*deskTask, *taskParams) *Reply) *Reply {
 	p := readTask(r)
-	if d.modern && r.Method == "tasks/result" || !d.modern && r.Method == "tasks/update" {
+	if d.modern && r.Method == mcp.TasksResult || !d.modern && r.Method == mcp.TasksUpdate {
 		return nil
 	}
 	if d.modern && !p.declared() {
-		return &Reply{Error: `{"code":-32021,"message":"not declared","data":{"requiredCapabilities":{"extensions":{"` + extension + `":{}}}}}`}
+		return &Reply{Error: `{"code":-32021,"message":"not declared","data":{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}}`}
 	}
 	d.mu.Lock()
 	i := slices.IndexFunc(d.tasks, func(t *deskTask) bool { return t.id == p.TaskID })
@@ -274,7 +273,7 @@ func (d *TaskDesk) result(t *deskTask, _ *taskParams) *Reply {
 		case <-d.s.done:
 		}
 	}
-	return &Reply{Result: t.result[:len(t.result)-1] + fmt.Sprintf(`,"_meta":{%q:{"taskId":%q}}}`, related, t.id)}
+	return &Reply{Result: t.result[:len(t.result)-1] + fmt.Sprintf(`,"_meta":{%q:{"taskId":%q}}}`, mcp.MetaRelatedTask, t.id)}
 }
 
 // list lists the tasks of all, as a server with one session does.
@@ -300,9 +299,9 @@ func (d *TaskDesk) Finish(n int) {
 		close(t.ended)
 	}
 	d.mu.Unlock()
-	method := "notifications/tasks/status"
+	method := mcp.NotifyTaskStatus
 	if d.modern {
-		method = "notifications/tasks"
+		method = mcp.NotifyTasks
 	}
 	d.s.Notify(method, d.state(t, true))
 }

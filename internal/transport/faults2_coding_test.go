@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // TestFaultS9 has answers in codings that nobody asked for, and configured
@@ -19,7 +20,7 @@ func TestFaultS9(t *testing.T) {
 		if got := r.Header.Get("Accept-Encoding"); got != "gzip" && got != "" {
 			t.Errorf("Accept-Encoding is %q, not the transport's own", got)
 		}
-		if got := r.Header.Get("Content-Type"); r.Method == http.MethodPost && got != httpJSON {
+		if got := r.Header.Get("Content-Type"); r.Method == http.MethodPost && got != mcp.TypeJSON {
 			t.Errorf("Content-Type %q", got)
 		}
 		w.Header().Set("Content-Encoding", coding)
@@ -32,7 +33,7 @@ func TestFaultS9(t *testing.T) {
 		coding, media string
 		status        int
 	}{
-		{"br", httpJSON, 200}, {"zstd", httpJSON, 200}, {"deflate", httpEvents, 200}, {"x-odd", httpJSON, 200}, {"br", "text/plain", 500}, {"br", httpJSON, 404}, {"br", httpEvents, 400}, {"BR , gzip", httpJSON, 200},
+		{"br", mcp.TypeJSON, 200}, {"zstd", mcp.TypeJSON, 200}, {"deflate", mcp.TypeEvents, 200}, {"x-odd", mcp.TypeJSON, 200}, {"br", "text/plain", 500}, {"br", mcp.TypeJSON, 404}, {"br", mcp.TypeEvents, 400}, {"BR , gzip", mcp.TypeJSON, 200},
 	} {
 		coding, media, status = c.coding, c.media, c.status
 		conn := httpDial(t, HTTPSpec{URL: site.URL, Headers: map[string]string{"accept-encoding": "gzip, deflate, br", "Content-Type": "text/odd", "Connection": "close", "Transfer-Encoding": "br"}}, Options{})

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // roundTrip is the round tripper behind the fault layer.
@@ -43,7 +45,7 @@ func (k *httpCore) roundTrip(req *http.Request) (*http.Response, error) {
 
 // namesSession tells whether a server would look a request's session up.
 func (k *httpCore) namesSession(req *http.Request) bool {
-	return req.Header[httpSession] != nil || k.sessionInURL && req.Method == http.MethodPost
+	return req.Header[mcp.HeaderSession] != nil || k.sessionInURL && req.Method == http.MethodPost
 }
 
 // httpForgotten is what servers answer to a session that they do not know.
@@ -51,7 +53,7 @@ func httpForgotten(req *http.Request) *http.Response {
 	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`
 	return &http.Response{
 		Status: "404 Not Found", StatusCode: http.StatusNotFound, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {httpJSON}}, Body: io.NopCloser(strings.NewReader(body)),
+		Header: http.Header{"Content-Type": {mcp.TypeJSON}}, Body: io.NopCloser(strings.NewReader(body)),
 		ContentLength: int64(len(body)), Request: req,
 	}
 }
@@ -59,7 +61,7 @@ func httpForgotten(req *http.Request) *http.Response {
 // httpSpoil puts garbage ahead of a body: an event of its own on a stream.
 func httpSpoil(resp *http.Response) {
 	head := garbage
-	if httpMediaType(resp.Header) == httpEvents {
+	if httpMediaType(resp.Header) == mcp.TypeEvents {
 		head = "data: " + garbage + "\n\n"
 	}
 	resp.Body = struct {

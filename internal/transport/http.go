@@ -13,6 +13,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -101,10 +102,10 @@ func (c *httpConn) update(change func(*httpState)) {
 func (c *httpConn) legacyHeader(h http.Header, s *httpState) http.Header {
 	h = h.Clone()
 	if s.session != "" {
-		h[httpSession] = []string{s.session}
+		h[mcp.HeaderSession] = []string{s.session}
 	}
 	if s.version != "" {
-		h[httpVersion] = []string{s.version}
+		h[mcp.HeaderVersion] = []string{s.version}
 	}
 	return h
 }
@@ -135,8 +136,8 @@ func (c *httpConn) Lost(f *fault.Fault) { c.learn(f) }
 
 func (c *httpConn) call(ctx context.Context, r *Request) (wire.Message, *fault.Fault) {
 	p := httpPost{op: r.Method, id: r.ID, frame: r.Frame, state: c.state.Load()}
-	p.modern = p.state.modern || !p.state.agreed && r.Method == "server/discover"
-	p.session = p.state.session != "" && !p.modern && r.Method != "initialize"
+	p.modern = p.state.modern || !p.state.agreed && r.Method == mcp.ServerDiscover
+	p.session = p.state.session != "" && !p.modern && r.Method != mcp.Initialize
 	header, f := c.headerOf(r, &p)
 	if f != nil {
 		return wire.Message{}, f
@@ -146,9 +147,9 @@ func (c *httpConn) call(ctx context.Context, r *Request) (wire.Message, *fault.F
 		return wire.Message{}, f
 	}
 	defer c.end(fl)
-	if r.Method == "initialize" && p.resp.StatusCode/100 == 2 {
+	if r.Method == mcp.Initialize && p.resp.StatusCode/100 == 2 {
 		// At once: whatever becomes of the answer, there is a session to be ended.
-		if id := p.resp.Header.Get(httpSession); id != "" {
+		if id := p.resp.Header.Get(mcp.HeaderSession); id != "" {
 			c.update(func(s *httpState) { s.session = id })
 		}
 	}
@@ -184,7 +185,7 @@ func (c *httpConn) headerOf(r *Request, p *httpPost) (http.Header, *fault.Fault)
 		}
 	case p.modern:
 		return httpModernHeader(c.bare, r, p.state.version)
-	case r.Method == "initialize":
+	case r.Method == mcp.Initialize:
 		return c.ours(c.bare), nil
 	default:
 		return c.ours(p.state.post), nil
@@ -242,9 +243,9 @@ func (c *httpConn) answer(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fau
 	switch {
 	case httpCoding(p.resp.Header) != "":
 		return c.refused(fl, p)
-	case p.resp.StatusCode/100 == 2 && media == httpEvents:
+	case p.resp.StatusCode/100 == 2 && media == mcp.TypeEvents:
 		return c.stream(fl, p)
-	case p.resp.StatusCode == http.StatusOK && (media == httpJSON || media == ""):
+	case p.resp.StatusCode == http.StatusOK && (media == mcp.TypeJSON || media == ""):
 		return c.whole(fl, p)
 	default:
 		return c.refused(fl, p)

@@ -13,22 +13,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
 // httpMaxRetryAfter caps what a server may ask for.
 const httpMaxRetryAfter = 5 * time.Minute
-
-// JSON-RPC and MCP error codes that mean something to this layer.
-const (
-	codeMethodNotFound   = -32601
-	codeInvalidParams    = -32602
-	codeInternal         = -32603
-	codeResourceNotFound = -32002 // revisions before 2026-07-28
-	codeHeaderMismatch   = -32020
-	codeMissingCap       = -32021
-	codeBadVersion       = -32022
-)
 
 // A Challenge is the WWW-Authenticate fields of a 401 or 403. It is in the
 // chain of the Fault's Err, for whoever gets tokens.
@@ -69,7 +59,7 @@ func (a *httpReply) classify() (wire.Message, *fault.Fault) {
 		_, f := a.fault(fault.RateLimited, fault.NotSent, msg, nil)
 		f.RetryAfter = after
 		return wire.Message{}, f
-	case a.status == http.StatusNotFound && a.session && a.op == "ping" && !(ours && a.liveCode(msg)):
+	case a.status == http.StatusNotFound && a.session && a.op == mcp.Ping && !(ours && a.liveCode(msg)):
 		return a.fault(fault.SessionSuspect, fault.Unknown, msg, nil) // some know the session and no ping
 	case a.status == http.StatusNotFound && a.session && !(ours && a.liveCode(msg)):
 		return a.fault(fault.SessionLost, fault.NotSent, msg, nil)
@@ -136,7 +126,7 @@ func (a *httpReply) refusalProof() fault.Outcome {
 // liveCode tells an error that only a live session can give, for our own id.
 func (a *httpReply) liveCode(msg wire.Message) bool {
 	switch code, _ := wire.DecodeError(msg.Error); code {
-	case codeMethodNotFound, codeInvalidParams, codeInternal, codeResourceNotFound:
+	case mcp.CodeMethodNotFound, mcp.CodeInvalidParams, mcp.CodeInternal, mcp.CodeResourceNotFound:
 		return true
 	default:
 		return false
@@ -182,9 +172,9 @@ func (a *httpReply) answers(msg *wire.Message) bool {
 		return false
 	}
 	switch code, _ := wire.DecodeError(msg.Error); code {
-	case codeHeaderMismatch, codeMissingCap, codeBadVersion:
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
 		return true
-	case codeMethodNotFound:
+	case mcp.CodeMethodNotFound:
 		return a.status == http.StatusNotFound
 	default:
 		return false
@@ -232,8 +222,8 @@ func (a *httpReply) text(msg wire.Message) string {
 		return head + ": redirected to " + quote(httpShown(a.header.Get("Location")))
 	case a.status >= 200 && a.status <= 299 && media == "":
 		return head + " without an answer to the request"
-	case a.status >= 200 && a.status <= 299 && media != httpJSON && media != httpEvents:
-		return head + " with " + plainASCII(media) + " where " + httpJSON + " or " + httpEvents + " is due"
+	case a.status >= 200 && a.status <= 299 && media != mcp.TypeJSON && media != mcp.TypeEvents:
+		return head + " with " + plainASCII(media) + " where " + mcp.TypeJSON + " or " + mcp.TypeEvents + " is due"
 	case a.status >= 200 && a.status <= 299:
 		return strings.TrimSuffix(head+" without an answer to the request: "+httpWords(a.body), ": ")
 	case strings.HasPrefix(media, "text/html"):
@@ -307,7 +297,7 @@ func httpRetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 // httpMediaType is the type without parameters, in lower case.
 func httpMediaType(h http.Header) string {
 	v := h.Get("Content-Type")
-	if v == httpJSON || v == httpEvents {
+	if v == mcp.TypeJSON || v == mcp.TypeEvents {
 		return v
 	}
 	v, _, _ = strings.Cut(v, ";")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -174,26 +175,6 @@ func TestHTTPClassifyText(t *testing.T) {
 	}
 }
 
-func TestHTTPFieldValue(t *testing.T) {
-	for in, want := range map[string]string{
-		"get_weather":        "get_weather",
-		"file:///a b/c.json": "file:///a b/c.json",
-		"a\tb":               "a\tb",
-		"":                   "",
-		"Hello, 世界":          "=?base64?SGVsbG8sIOS4lueVjA==?=",
-		" padded ":           "=?base64?IHBhZGRlZCA=?=",
-		"\tx":                "=?base64?CXg=?=",
-		"line1\nline2":       "=?base64?bGluZTEKbGluZTI=?=",
-		"=?base64?literal?=": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=",
-		"=?base64?literal":   "=?base64?literal",
-		"x\x7f":              "=?base64?eH8=?=",
-	} {
-		if got := httpFieldValue(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestHTTPParse(t *testing.T) {
 	for _, tt := range []struct{ in, url, socket string }{
 		{"https://h/mcp?x=1#frag", "https://h/mcp?x=1", ""},
@@ -258,9 +239,9 @@ func TestFaultR5HeadersMirrorTheBody(t *testing.T) {
 		t.Fatal(f)
 	}
 	for name, want := range map[string]string{
-		httpVersion: "2026-10-01", httpMethod: "tools/call", httpName: "=?base64?Z3LDtsOfZQ==?=",
+		mcp.HeaderVersion: "2026-10-01", mcp.HeaderMethod: "tools/call", mcp.HeaderName: "=?base64?Z3LDtsOfZQ==?=",
 		"Mcp-Param-City": "=?base64?IEvDtmxu?=", "X-A": "1", "Content-Type": "application/json",
-		"Accept": "application/json, text/event-stream", httpSession: "",
+		"Accept": "application/json, text/event-stream", mcp.HeaderSession: "",
 	} {
 		if got := h.Get(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -25,7 +26,7 @@ type httpSeen struct {
 	id     string // raw
 }
 
-func (s *httpSeen) session() string { return s.header.Get(httpSession) }
+func (s *httpSeen) session() string { return s.header.Get(mcp.HeaderSession) }
 
 // httpScripted is a server whose answers a test scripts, and what it saw.
 type httpScripted struct {
@@ -171,7 +172,7 @@ func httpWrite(w http.ResponseWriter, text string) {
 func httpHandshake(w http.ResponseWriter, s httpSeen, session string) bool {
 	switch {
 	case s.verb == http.MethodPost && s.method == "initialize":
-		w.Header().Set(httpSession, session)
+		w.Header().Set(mcp.HeaderSession, session)
 		httpJSONAnswer(w, s)
 	case s.verb == http.MethodPost && s.id == "":
 		w.WriteHeader(http.StatusAccepted)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // standing runs a legacy link whose standing GETs are answered by get, in
@@ -220,7 +221,7 @@ func TestFaultB4ResumeWithLastEventID(t *testing.T) {
 	var ids []string
 	var at []time.Time
 	standing(t, func(w http.ResponseWriter, r *http.Request, s httpSeen, n int) {
-		ids, at = append(ids, s.header.Get(httpEventID)), append(at, time.Now())
+		ids, at = append(ids, s.header.Get(mcp.HeaderLastEventID)), append(at, time.Now())
 		httpStartEvents(w)
 		if n == 1 {
 			httpWrite(w, "retry: 300\n"+eventOf("1", `{"jsonrpc":"2.0","method":"a"}`)+eventOf("3", `{"jsonrpc":"2.0","method":"b"}`))
@@ -249,7 +250,7 @@ func TestFaultB4ResumeWithLastEventID(t *testing.T) {
 func TestFaultB4StaleCursor(t *testing.T) {
 	var ids []string
 	standing(t, func(w http.ResponseWriter, r *http.Request, s httpSeen, n int) {
-		ids = append(ids, s.header.Get(httpEventID))
+		ids = append(ids, s.header.Get(mcp.HeaderLastEventID))
 		switch {
 		case ids[n-1] != "":
 			http.Error(w, "Invalid event ID", http.StatusBadRequest)
@@ -282,11 +283,11 @@ func TestFaultB4CallIsResumed(t *testing.T) {
 			case s.verb == http.MethodPost:
 				httpStartEvents(w)
 				httpWrite(w, "id: c0\nretry: 2000\ndata:\n\n")
-			case s.header.Get(httpEventID) == "":
+			case s.header.Get(mcp.HeaderLastEventID) == "":
 				w.WriteHeader(http.StatusMethodNotAllowed)
 			default:
-				if want := fmt.Sprintf("c%d", polls); s.header.Get(httpEventID) != want {
-					t.Errorf("resumed from %q, want %q", s.header.Get(httpEventID), want)
+				if want := fmt.Sprintf("c%d", polls); s.header.Get(mcp.HeaderLastEventID) != want {
+					t.Errorf("resumed from %q, want %q", s.header.Get(mcp.HeaderLastEventID), want)
 				}
 				polls++
 				httpStartEvents(w)

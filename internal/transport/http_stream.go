@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -204,9 +205,9 @@ func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire
 // get asks for an event stream, from where it was cut if id is not "".
 func (c *httpConn) get(ctx context.Context, s *httpState, id string) (*http.Response, error) {
 	header := c.legacyHeader(c.header, s)
-	header["Accept"] = []string{httpEvents}
+	header["Accept"] = []string{mcp.TypeEvents}
 	if id != "" {
-		header[httpEventID] = []string{id}
+		header[mcp.HeaderLastEventID] = []string{id}
 	}
 	resp, _, err := c.do(c.request(ctx, http.MethodGet, c.url, header), nil)
 	return resp, err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func TestFaultA2NotFoundOnDeleteIsFine(t *testing.T) {
 	httpInit(t, c)
 	httpClose(t, c)
 	deletes := h.all(http.MethodDelete, "")
-	if len(deletes) != 1 || deletes[0].session() != "S1" || deletes[0].header.Get(httpVersion) != "2025-11-25" {
+	if len(deletes) != 1 || deletes[0].session() != "S1" || deletes[0].header.Get(mcp.HeaderVersion) != "2025-11-25" {
 		t.Errorf("DELETEs: %+v", deletes)
 	}
 	if c.Err() != nil {
@@ -168,13 +169,13 @@ func TestFaultA6InitializeGoesBare(t *testing.T) {
 	c.Agree("2025-06-18", false)
 	httpMustCall(t, c, 3, "tools/call")
 	for _, s := range h.all(http.MethodPost, "initialize") {
-		if s.session() != "" || s.header.Get(httpVersion) != "" {
-			t.Errorf("initialize carries %q, %q", s.session(), s.header.Get(httpVersion))
+		if s.session() != "" || s.header.Get(mcp.HeaderVersion) != "" {
+			t.Errorf("initialize carries %q, %q", s.session(), s.header.Get(mcp.HeaderVersion))
 		}
 	}
 	call := h.all(http.MethodPost, "tools/call")[0]
-	if !strings.HasPrefix(call.session(), "S") || call.header.Get(httpVersion) != "2025-06-18" {
-		t.Errorf("the call carries %q, %q", call.session(), call.header.Get(httpVersion))
+	if !strings.HasPrefix(call.session(), "S") || call.header.Get(mcp.HeaderVersion) != "2025-06-18" {
+		t.Errorf("the call carries %q, %q", call.session(), call.header.Get(mcp.HeaderVersion))
 	}
 	if call.header.Get("Accept") != "application/json, text/event-stream" || call.header.Get("Content-Type") != "application/json" {
 		t.Errorf("Accept %q, Content-Type %q", call.header.Get("Accept"), call.header.Get("Content-Type"))
@@ -193,7 +194,7 @@ func TestFaultA6SessionOfACutAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, srv := httpServe(t, func(w http.ResponseWriter, _ *http.Request, s httpSeen) {
 				if s.verb == http.MethodPost {
-					w.Header().Set(httpSession, "S1")
+					w.Header().Set(mcp.HeaderSession, "S1")
 					httpStartEvents(w)
 					httpWrite(w, body)
 				}
@@ -519,7 +520,7 @@ func TestFaultF4LargeEvents(t *testing.T) {
 // DELETE, whatever the server offers.
 func TestFaultR5ModernLinkHasNoSession(t *testing.T) {
 	h, srv := httpServe(t, func(w http.ResponseWriter, _ *http.Request, s httpSeen) {
-		w.Header().Set(httpSession, "S1")
+		w.Header().Set(mcp.HeaderSession, "S1")
 		httpJSONAnswer(w, s)
 	})
 	c := httpDial(t, HTTPSpec{URL: srv.URL}, Options{})
@@ -534,7 +535,7 @@ func TestFaultR5ModernLinkHasNoSession(t *testing.T) {
 	}
 	httpClose(t, c)
 	for _, s := range h.all(http.MethodPost, "") {
-		if s.header.Get(httpVersion) != "2026-07-28" || s.header.Get(httpMethod) != s.method || s.session() != "" {
+		if s.header.Get(mcp.HeaderVersion) != "2026-07-28" || s.header.Get(mcp.HeaderMethod) != s.method || s.session() != "" {
 			t.Errorf("%s went with %v", s.method, s.header)
 		}
 	}

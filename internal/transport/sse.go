@@ -13,6 +13,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -73,7 +74,7 @@ func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
 	fl.caller = ctx
 	stop := context.AfterFunc(ctx, fl.cancel)
 	header := c.header.Clone()
-	header["Accept"] = []string{httpEvents}
+	header["Accept"] = []string{mcp.TypeEvents}
 	resp, req, err := c.do(c.request(fl.ctx, http.MethodGet, c.url, header), fl)
 	if err != nil {
 		defer c.end(fl)
@@ -405,7 +406,7 @@ func (c *sseConn) submit(ctx context.Context, p *httpPost) (wire.Message, *fault
 		return c.refused(fl, p)
 	}
 	c.worked.Store(true)
-	if p.id == 0 || httpMediaType(p.resp.Header) != httpJSON {
+	if p.id == 0 || httpMediaType(p.resp.Header) != mcp.TypeJSON {
 		fl.drain(p.resp)
 		return wire.Message{}, nil
 	}
@@ -424,7 +425,7 @@ func (c *sseConn) submit(ctx context.Context, p *httpPost) (wire.Message, *fault
 func (c *sseConn) postHeader() http.Header {
 	h := httpPostHeader(c.header)
 	if v := c.version.Load(); v != nil {
-		h[httpVersion] = []string{*v}
+		h[mcp.HeaderVersion] = []string{*v}
 	}
 	return h
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // sseScript is a scripted HTTP+SSE server: it announces endpoint, and sends on
@@ -203,7 +204,7 @@ func TestSSEInboundAndLateAnswers(t *testing.T) {
 	if err := c.Send(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.all(http.MethodPost, "")[0].header.Get(httpVersion); got != "2025-03-26" {
+	if got := h.all(http.MethodPost, "")[0].header.Get(mcp.HeaderVersion); got != "2025-03-26" {
 		t.Errorf("version %q", got)
 	}
 }

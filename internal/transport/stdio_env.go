@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/program"
 )
 
@@ -25,7 +26,7 @@ var baseNames = []string{
 	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
-	"EVERLINE_CHAIN", // by which an everline below knows that it is the same again
+	mcp.ChainVar, // by which an everline below knows that it is the same again
 }
 
 // windowsNames are those that programs on Windows do not start without.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -164,7 +165,7 @@ func openUnreadable(t *testing.T, how, answer string) Conn {
 	}
 	_, srv := httpServe(t, func(w http.ResponseWriter, r *http.Request, s httpSeen) {
 		if how == "json" {
-			w.Header().Set("Content-Type", httpJSON)
+			w.Header().Set("Content-Type", mcp.TypeJSON)
 			httpWrite(w, text(s))
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -34,9 +35,6 @@ var clients atomic.Uint64
 func NewClientID() uint64 { return clients.Add(1) }
 
 const (
-	notifyMessage  = "notifications/message"
-	notifyComplete = "notifications/elicitation/complete"
-
 	maxAsks = 256 // requests of one server that wait for clients
 )
 
@@ -72,9 +70,9 @@ func (u *Upstream) serverRequest(l *link, of int64, m *wire.Message) {
 		return
 	}
 	switch m.Method {
-	case "ping":
+	case mcp.Ping:
 		u.send(l, wire.AppendResult(nil, m.ID, nil))
-	case "elicitation/create", "sampling/createMessage", "roots/list":
+	case mcp.ElicitationCreate, mcp.SamplingCreateMessage, mcp.RootsList:
 		if !u.modern.Load() {
 			u.forward(l, of, m)
 			return
@@ -86,7 +84,7 @@ func (u *Upstream) serverRequest(l *link, of int64, m *wire.Message) {
 }
 
 func (u *Upstream) refuse(l *link, m *wire.Message, text string) {
-	u.send(l, wire.AppendError(nil, m.ID, codeMethodNotFound, text, nil))
+	u.send(l, wire.AppendError(nil, m.ID, mcp.CodeMethodNotFound, text, nil))
 }
 
 // forward puts a request to the client whose call it belongs to, in the
@@ -115,7 +113,7 @@ func (u *Upstream) forward(l *link, of int64, m *wire.Message) {
 			until(ctx, listings, listingWait)
 			c, why = u.owner(of, msg.Params)
 		}
-		frame := wire.AppendError(nil, msg.ID, codeMethodNotFound, why, nil)
+		frame := wire.AppendError(nil, msg.ID, mcp.CodeMethodNotFound, why, nil)
 		if c != nil {
 			frame = u.put(ctx, c, of, &msg)
 		}
@@ -183,15 +181,15 @@ func reply(ended bool, m *wire.Message, result []byte, err error) []byte {
 	case f == nil && wire.IsObject(result):
 		return wire.AppendResult(nil, m.ID, result)
 	case f == nil:
-		return wire.AppendError(nil, m.ID, codeInternal, "the client's answer is no object", nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInternal, "the client's answer is no object", nil)
 	case f.RPC != nil:
 		return wire.AppendRawError(nil, m.ID, f.RPC.Raw)
 	case f.Kind == fault.Unsupported:
-		return wire.AppendError(nil, m.ID, codeMethodNotFound, f.Text(), nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeMethodNotFound, f.Text(), nil)
 	case ended:
-		return wire.AppendError(nil, m.ID, codeInternal, "the call that this request belongs to is over, or its client has gone", nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInternal, "the call that this request belongs to is over, or its client has gone", nil)
 	default:
-		return wire.AppendError(nil, m.ID, codeInternal, f.Text(), nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInternal, f.Text(), nil)
 	}
 }
 
@@ -236,7 +234,7 @@ func (u *Upstream) message(of int64, params []byte) {
 		c, _ := u.owner(of, nil)
 		switch {
 		case c != nil:
-			c.Client.Notify(notifyMessage, params)
+			c.Client.Notify(mcp.NotifyMessage, params)
 			return
 		case modern && of == 0 && u.calledFor():
 			u.ignored.Add(1)
@@ -277,7 +275,7 @@ func (u *Upstream) completed(params []byte) {
 		u.ignored.Add(1)
 		return
 	}
-	c.Notify(notifyComplete, params)
+	c.Notify(mcp.NotifyElicitationDone, params)
 }
 
 // errForeign is a retry toward a server that never asked for input.

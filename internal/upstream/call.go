@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -28,7 +29,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return emptyResult(err)
 	}
 	msg, f := u.request(ctx, c)
-	if f == nil && c.Method == methodCallTool && u.era.Modern && errorCode(&msg) == codeHeaderMismatch {
+	if f == nil && c.Method == mcp.ToolsCall && u.era.Modern && errorCode(&msg) == mcp.CodeHeaderMismatch {
 		msg, f = u.withNewHeaders(ctx, c, msg)
 	}
 	if f != nil {
@@ -82,11 +83,11 @@ func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err er
 		return true, nil // older servers tell of all tasks unasked
 	}
 	switch c.Method {
-	case "resources/subscribe":
+	case mcp.ResourcesSubscribe:
 		return true, u.Subscribe(ctx, uri)
-	case "resources/unsubscribe":
+	case mcp.ResourcesUnsubscribe:
 		return true, u.Unsubscribe(ctx, uri)
-	case "logging/setLevel":
+	case mcp.LoggingSetLevel:
 		return true, nil
 	default:
 		return false, nil
@@ -149,7 +150,7 @@ func (u *Upstream) refusal(ctx context.Context, op string, raw []byte) *fault.Fa
 // and only where another server can be at the end of the same link.
 func (u *Upstream) otherEra(ctx context.Context, e *fault.RPCError) bool {
 	switch {
-	case u.era.Modern && e.Code == codeBadVersion && wire.IsArray(wire.Get(e.Raw, "data", "supported")):
+	case u.era.Modern && e.Code == mcp.CodeUnsupportedVersion && wire.IsArray(wire.Get(e.Raw, "data", "supported")):
 		return true
 	case u.era.Transport != transport.HTTP || u.vouched():
 		return false
@@ -163,12 +164,14 @@ func (u *Upstream) otherEra(ctx context.Context, e *fault.RPCError) bool {
 // perhapsLegacy tells the codes with which legacy servers refuse requests that
 // come without a session.
 func perhapsLegacy(code int64) bool {
-	return code == codeMethodNotFound || code == codeInvalidRequest || code == codeServerError
+	return code == mcp.CodeMethodNotFound || code == mcp.CodeInvalidRequest || code == mcp.CodeServerError
 }
 
 // refusesEra tells the codes with which modern servers refuse every request of
 // the legacy era, ping included.
-func refusesEra(code int64) bool { return code == codeBadVersion || code == codeHeaderMismatch }
+func refusesEra(code int64) bool {
+	return code == mcp.CodeUnsupportedVersion || code == mcp.CodeHeaderMismatch
+}
 
 var errOtherEra = errors.New("the server speaks another protocol version than at the handshake")
 
@@ -323,7 +326,7 @@ func (u *Upstream) tellCancelled(id int64, kind fault.Kind) {
 func (u *Upstream) sendCancelled(id int64, reason string) {
 	params := wire.AppendInt([]byte(`{"requestId":`), id)
 	params = wire.AppendString(append(params, `,"reason":`...), reason)
-	u.sendThen(u.link, wire.AppendNotification(nil, "notifications/cancelled", append(params, '}')), func() { u.proveCancel(id) })
+	u.sendThen(u.link, wire.AppendNotification(nil, mcp.NotifyCancelled, append(params, '}')), func() { u.proveCancel(id) })
 }
 
 // send writes a frame in the background, within sendTimeout. What is over the
@@ -410,7 +413,7 @@ func mend(method string, result []byte) ([]byte, *fault.Fault) {
 		f.Outcome = fault.Answered
 		return nil, f
 	}
-	if method != methodCallTool {
+	if method != mcp.ToolsCall {
 		return result, nil
 	}
 	if wire.Has(result, "content") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -19,17 +20,16 @@ import (
 // was answered before decides: ping, and since that may be asked of a server
 // which was not initialized, a listing.
 
-// codeNotInitialized is used for this by servers that took it over from the
+// mcp.CodeNotInitialized is used for this by servers that took it over from the
 // language server protocol; in MCP it is that of an unknown resource.
-const codeNotInitialized = -32002
 
 // deniesSession tells an error that may say that the session is not known. The
 // codes alone say little, and the words are the server's: neither decides.
 func deniesSession(e *fault.RPCError) bool {
 	words := strings.ToLower(e.Message)
-	return e.Code == codeInvalidRequest || e.Code == codeNotInitialized ||
+	return e.Code == mcp.CodeInvalidRequest || e.Code == mcp.CodeNotInitialized ||
 		strings.Contains(words, "initializ") || strings.Contains(words, "initialis") ||
-		strings.Contains(words, "session") && e.Code != codeInternal
+		strings.Contains(words, "session") && e.Code != mcp.CodeInternal
 }
 
 var errForgotten = errors.New("the server answers as one that was not initialized")

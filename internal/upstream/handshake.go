@@ -8,38 +8,10 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
-
-const (
-	methodDiscover   = "server/discover"
-	methodInitialize = "initialize"
-	methodCallTool   = "tools/call"
-	noteInitialized  = "notifications/initialized"
-)
-
-// The protocol versions that we speak, the newest first.
-var (
-	modernVersions = []string{"2026-07-28"}
-	legacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-)
-
-// Codes of JSON-RPC, and of specification 2026-07-28, basic/index, "Error Codes".
-const (
-	codeServerError       = -32000
-	codeInvalidRequest    = -32600
-	codeMethodNotFound    = -32601
-	codeInvalidParams     = -32602
-	codeInternal          = -32603
-	codeHeaderMismatch    = -32020
-	codeMissingCapability = -32021
-	codeBadVersion        = -32022
-)
-
-func modernCode(code int64) bool {
-	return code == codeHeaderMismatch || code == codeMissingCapability || code == codeBadVersion
-}
 
 // hello is what the handshake told.
 type hello struct {
@@ -69,17 +41,17 @@ type finding struct {
 func (f *finding) silent() bool { return f.fault != nil && f.fault.Kind == fault.Deadline }
 
 func errNotModern() *fault.Fault {
-	return fault.New(fault.Protocol, methodDiscover, "the server does not speak the modern protocol any more")
+	return fault.New(fault.Protocol, mcp.ServerDiscover, "the server does not speak the modern protocol any more")
 }
 
 // discover asks server/discover, twice if the server names another version of
 // ours, and takes the answer over if the server is modern.
 func (u *Upstream) discover(ctx context.Context) finding {
-	version := modernVersions[0]
+	version := mcp.ModernVersions[0]
 	for range 2 {
 		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
 		began := time.Now()
-		msg, f := u.askProbe(ctx, append(member([]byte{'{'}, "_meta", selfMeta()), '}'))
+		msg, f := u.askProbe(ctx, append(member([]byte{'{'}, "_meta", mcp.HandshakeMeta()), '}'))
 		u.phases.answer(PhaseEra, began, f)
 		switch {
 		case f != nil:
@@ -87,21 +59,21 @@ func (u *Upstream) discover(ctx context.Context) finding {
 		case msg.Error == nil:
 			return u.discovered(&msg, version)
 		}
-		refusal := u.refused(methodDiscover, msg.Error)
+		refusal := u.refused(mcp.ServerDiscover, msg.Error)
 		switch {
 		case refusal.Kind != fault.RPC:
 			return finding{verdict: isModern, fault: refusal}
-		case !modernCode(refusal.RPC.Code):
+		case !mcp.IsModernCode(refusal.RPC.Code):
 			return finding{verdict: notModern}
-		case refusal.RPC.Code != codeBadVersion:
+		case refusal.RPC.Code != mcp.CodeUnsupportedVersion:
 			return finding{verdict: isModern, fault: refusal}
 		}
 		supported := texts(wire.Get(msg.Error, "data", "supported"))
-		if version = newest(modernVersions, supported); version == "" {
+		if version = mcp.Newest(mcp.ModernVersions, supported); version == "" {
 			return u.unsupported(supported)
 		}
 	}
-	return finding{verdict: isModern, fault: u.noVersion(methodDiscover, modernVersions)}
+	return finding{verdict: isModern, fault: u.noVersion(mcp.ServerDiscover, mcp.ModernVersions)}
 }
 
 // askProbe asks server/discover until ctx ends. On a pipe the request stays
@@ -109,9 +81,9 @@ func (u *Upstream) discover(ctx context.Context) finding {
 // start answers late, and that is told to whoever starts the next generation.
 func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *fault.Fault) {
 	if u.era.Transport == transport.HTTP || u.era.Transport == transport.SSE {
-		return u.ask(ctx, methodDiscover, params)
+		return u.ask(ctx, mcp.ServerDiscover, params)
 	}
-	req, f := u.encode(&Call{Method: methodDiscover, Params: params}, u.ids.Add(1))
+	req, f := u.encode(&Call{Method: mcp.ServerDiscover, Params: params}, u.ids.Add(1))
 	if f != nil {
 		return wire.Message{}, f
 	}
@@ -135,19 +107,19 @@ func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *
 		}
 	}) {
 		cancel()
-		return wire.Message{}, u.blame(methodDiscover, fault.New(fault.Closed, methodDiscover, "the start was given up"))
+		return wire.Message{}, u.blame(mcp.ServerDiscover, fault.New(fault.Closed, mcp.ServerDiscover, "the start was given up"))
 	}
 	select {
 	case r := <-inTime:
 		if r.err != nil {
-			return wire.Message{}, u.blame(methodDiscover, r.err)
+			return wire.Message{}, u.blame(mcp.ServerDiscover, r.err)
 		}
 		u.hear()
 		return r.msg, nil
 	case <-ctx.Done():
 		close(tooLate)
 		u.late = late
-		return wire.Message{}, u.blame(methodDiscover, ctx.Err())
+		return wire.Message{}, u.blame(mcp.ServerDiscover, ctx.Err())
 	}
 }
 
@@ -162,18 +134,18 @@ type lateProbe struct {
 func saysModern(msg *wire.Message) bool {
 	if msg.Error != nil {
 		code, _, _ := wire.StrictError(msg.Error)
-		return modernCode(code)
+		return mcp.IsModernCode(code)
 	}
-	return newest(modernVersions, texts(wire.Get(msg.Result, "supportedVersions"))) != ""
+	return mcp.Newest(mcp.ModernVersions, texts(wire.Get(msg.Result, "supportedVersions"))) != ""
 }
 
 // unsupported decides about a server that refused the modern version. One
 // that names a legacy version of ours is taken at its word.
 func (u *Upstream) unsupported(supported []string) finding {
-	if v := newest(legacyVersions, supported); v != "" {
+	if v := mcp.Newest(mcp.LegacyVersions, supported); v != "" {
 		return finding{verdict: legacyOffered, version: v}
 	}
-	return finding{verdict: isModern, fault: u.noVersion(methodDiscover, supported)}
+	return finding{verdict: isModern, fault: u.noVersion(mcp.ServerDiscover, supported)}
 }
 
 // discovered takes a DiscoverResult over. An answer that is none, as from a
@@ -184,7 +156,7 @@ func (u *Upstream) discovered(msg *wire.Message, version string) finding {
 		return finding{verdict: notModern}
 	}
 	supported := texts(wire.Get(r, "supportedVersions"))
-	agreed := newest(modernVersions, supported)
+	agreed := mcp.Newest(mcp.ModernVersions, supported)
 	if agreed == "" && len(supported) > 0 {
 		return u.unsupported(supported)
 	}
@@ -192,7 +164,7 @@ func (u *Upstream) discovered(msg *wire.Message, version string) finding {
 		agreed = version
 	}
 	u.hello.envelope = newEnvelope(agreed, u.opts.Name, u.opts.Version)
-	u.greet(r, wire.Get(r, "_meta", metaServerInfo))
+	u.greet(r, wire.Get(r, "_meta", mcp.MetaServerInfo))
 	u.agree(agreed, true)
 	return finding{verdict: isModern}
 }
@@ -219,8 +191,8 @@ func (u *Upstream) agree(version string, modern bool) {
 func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
 	u.hello = hello{}
 	var refusal *fault.Fault
-	tried := make([]string, 0, len(legacyVersions))
-	for version := first; len(tried) < len(legacyVersions); {
+	tried := make([]string, 0, len(mcp.LegacyVersions))
+	for version := first; len(tried) < len(mcp.LegacyVersions); {
 		if version = untried(version, tried); version == "" {
 			break
 		}
@@ -230,7 +202,7 @@ func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
 			return u.initialized(ctx, &msg)
 		}
 		if f == nil {
-			f = u.refused(methodInitialize, msg.Error)
+			f = u.refused(mcp.Initialize, msg.Error)
 		}
 		if refusal == nil {
 			refusal = f
@@ -247,10 +219,10 @@ func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
 // untried returns version if it is one of ours and was not tried, or else the
 // newest that was not; "" if all were.
 func untried(version string, tried []string) string {
-	if slices.Contains(legacyVersions, version) && !slices.Contains(tried, version) {
+	if slices.Contains(mcp.LegacyVersions, version) && !slices.Contains(tried, version) {
 		return version
 	}
-	for _, v := range legacyVersions {
+	for _, v := range mcp.LegacyVersions {
 		if !slices.Contains(tried, v) {
 			return v
 		}
@@ -269,21 +241,21 @@ func otherVersion(f *fault.Fault) (again bool, version string) {
 		return false, ""
 	}
 	supported := texts(wire.Get(f.RPC.Raw, "data", "supported"))
-	version = newest(legacyVersions, supported)
-	return version != "" || f.RPC.Code == codeInvalidParams && len(supported) == 0, version
+	version = mcp.Newest(mcp.LegacyVersions, supported)
+	return version != "" || f.RPC.Code == mcp.CodeInvalidParams && len(supported) == 0, version
 }
 
 func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message, *fault.Fault) {
 	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
 	params = member(append(params, ','), "capabilities", u.capabilities())
 	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
-	params = member(append(params, ','), "_meta", selfMeta())
+	params = member(append(params, ','), "_meta", mcp.HandshakeMeta())
 	began := time.Now()
 	patient, cancel := u.outlast(ctx)
 	defer cancel()
-	msg, f := u.ask(patient, methodInitialize, append(params, '}'))
+	msg, f := u.ask(patient, mcp.Initialize, append(params, '}'))
 	if err := ctx.Err(); err != nil {
-		msg, f = wire.Message{}, u.blame(methodInitialize, fault.From(methodInitialize, err))
+		msg, f = wire.Message{}, u.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
 	}
 	u.phases.answer(PhaseInitialize, began, f)
 	return msg, f
@@ -309,20 +281,20 @@ func (u *Upstream) outlast(ctx context.Context) (context.Context, context.Cancel
 // initialized takes an InitializeResult over and ends the handshake.
 func (u *Upstream) initialized(ctx context.Context, msg *wire.Message) *fault.Fault {
 	if !wire.IsObject(msg.Result) {
-		return u.blame(methodInitialize, fault.New(fault.Protocol, methodInitialize, "the server's result is no object"))
+		return u.blame(mcp.Initialize, fault.New(fault.Protocol, mcp.Initialize, "the server's result is no object"))
 	}
 	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
-	if !slices.Contains(legacyVersions, version) {
-		return u.noVersion(methodInitialize, []string{version})
+	if !slices.Contains(mcp.LegacyVersions, version) {
+		return u.noVersion(mcp.Initialize, []string{version})
 	}
 	u.greet(msg.Result, wire.Get(msg.Result, "serverInfo"))
 	u.agree(version, false)
-	frame := wire.AppendNotification(nil, noteInitialized, nil)
+	frame := wire.AppendNotification(nil, mcp.NotifyInitialized, nil)
 	err := u.link.conn.Send(ctx, frame)
 	if ended := ctx.Err(); ended != nil {
-		return u.blame(noteInitialized, fault.From(noteInitialized, ended))
+		return u.blame(mcp.NotifyInitialized, fault.From(mcp.NotifyInitialized, ended))
 	}
-	u.hello.unheard = fault.From(noteInitialized, err)
+	u.hello.unheard = fault.From(mcp.NotifyInitialized, err)
 	return nil
 }
 
@@ -334,12 +306,12 @@ func (h *hello) beside(f *fault.Fault) *fault.Fault {
 		return f
 	}
 	c := *f
-	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), noteInitialized, h.unheard.Text())
+	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), mcp.NotifyInitialized, h.unheard.Text())
 	return &c
 }
 
 func (u *Upstream) noVersion(op string, theirs []string) *fault.Fault {
-	ours := slices.Concat(modernVersions, legacyVersions)
+	ours := mcp.Versions
 	f := fault.New(fault.NoVersion, op, "no common protocol version: the server speaks "+list(theirs)+", everline "+list(ours))
 	f.Outcome = fault.Answered
 	f.Remedy = "update the server, or everline"
@@ -358,16 +330,6 @@ func list(words []string) string {
 		return "none that it names"
 	}
 	return out
-}
-
-// newest is the first of ours that is among theirs; "" if none is.
-func newest(ours, theirs []string) string {
-	for _, v := range ours {
-		if slices.Contains(theirs, v) {
-			return v
-		}
-	}
-	return ""
 }
 
 // texts reads an array of strings, leaving out what is none.

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -25,26 +26,26 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 
 func (u *Upstream) notification(of int64, m *wire.Message) {
 	switch m.Method {
-	case "notifications/tools/list_changed":
+	case mcp.NotifyToolsChanged:
 		u.changed(catalog.Tools)
-	case "notifications/prompts/list_changed":
+	case mcp.NotifyPromptsChanged:
 		u.changed(catalog.Prompts)
-	case "notifications/resources/list_changed":
+	case mcp.NotifyResourcesChanged:
 		u.changed(catalog.Resources)
 		u.changed(catalog.Templates)
-	case "notifications/resources/updated":
+	case mcp.NotifyResourceUpdated:
 		u.updated(m.Params)
-	case "notifications/tasks/status", "notifications/tasks":
+	case mcp.NotifyTaskStatus, mcp.NotifyTasks:
 		u.taskChanged(m.Params)
-	case notifyMessage:
+	case mcp.NotifyMessage:
 		u.message(of, m.Params)
-	case notifyComplete:
+	case mcp.NotifyElicitationDone:
 		u.completed(m.Params)
-	case "notifications/progress":
+	case mcp.NotifyProgress:
 		u.progress(m.Params)
-	case "notifications/subscriptions/acknowledged":
+	case mcp.NotifyAcknowledged:
 		u.acknowledged(of, m.Params)
-	case "notifications/cancelled":
+	case mcp.NotifyCancelled:
 		u.cancelled(m.Params)
 	default:
 		u.ignored.Add(1)
@@ -71,7 +72,7 @@ func (u *Upstream) updated(params []byte) {
 // progress goes to the call that has the token, while it is in flight, with
 // the token that its client gave.
 func (u *Upstream) progress(params []byte) {
-	id, ok := wire.ParseID(wire.Get(params, metaToken))
+	id, ok := wire.ParseID(wire.Get(params, mcp.MetaProgressToken))
 	if !ok {
 		u.ignored.Add(1)
 		return
@@ -88,7 +89,7 @@ func (u *Upstream) progress(params []byte) {
 		u.ignored.Add(1)
 		return
 	}
-	c.Progress(wire.Set(params, wire.Get(c.Params, "_meta", metaToken), metaToken))
+	c.Progress(wire.Set(params, wire.Get(c.Params, "_meta", mcp.MetaProgressToken), mcp.MetaProgressToken))
 }
 
 // cancelled: a legacy server withdraws a request of its own so, a modern one

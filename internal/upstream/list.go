@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -131,7 +132,7 @@ func (u *Upstream) listUndeclared(ctx context.Context, old *catalog.Catalog) pag
 	case f == nil:
 		found = hasTools
 		p.warnings = append(p.warnings, "the server lists tools, but did not declare them")
-	case len(had) > 0 && (f.RPC == nil || f.RPC.Code != codeMethodNotFound):
+	case len(had) > 0 && (f.RPC == nil || f.RPC.Code != mcp.CodeMethodNotFound):
 		found, p.items = unasked, had
 		p.warnings = []string{"the server did not declare tools, and now does not list them: " + f.Text() + "; the last good list is kept"}
 	}
@@ -223,9 +224,9 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		switch {
 		case f.RPC == nil:
 			return nil, f
-		case f.RPC.Code == codeMethodNotFound && k != catalog.Tools && cursor == nil:
+		case f.RPC.Code == mcp.CodeMethodNotFound && k != catalog.Tools && cursor == nil:
 			return nil, nil // declared for something else, such as reading by URI
-		case f.RPC.Code == codeInvalidParams && cursor != nil:
+		case f.RPC.Code == mcp.CodeInvalidParams && cursor != nil:
 			return nil, errStaleCursor
 		}
 		return nil, f

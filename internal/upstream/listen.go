@@ -11,12 +11,11 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
 const (
-	methodListen = "subscriptions/listen"
-
 	relistenFirst  = time.Second
 	relistenMax    = 30 * time.Second
 	relistenProven = 30 * time.Second // a stream that lived so long starts the delays anew
@@ -140,7 +139,7 @@ func (u *Upstream) keepListening(l *listen) {
 			u.spare(f)
 		}
 		wait := max(delay/2+rand.N(delay/2), time.Duration(u.spared.Load())-time.Since(u.born))
-		if f := u.pause(l.life, wait, methodListen); f != nil {
+		if f := u.pause(l.life, wait, mcp.SubscriptionsListen); f != nil {
 			l.settle(nil, u.cut(f))
 			return
 		}
@@ -150,7 +149,7 @@ func (u *Upstream) keepListening(l *listen) {
 // listSlowly takes the place of a stream that would tell of nothing.
 func (u *Upstream) listSlowly(l *listen) {
 	l.lose()
-	for u.pause(l.life, relistSlow-rand.N(relistSlow/10), methodListen) == nil {
+	for u.pause(l.life, relistSlow-rand.N(relistSlow/10), mcp.SubscriptionsListen) == nil {
 		l.tellGap()
 		l.lose()
 	}
@@ -224,7 +223,7 @@ func (l *listen) tellGap() {
 // if that was in order.
 func (u *Upstream) listenOnce(l *listen) *fault.Fault {
 	id := u.ids.Add(1)
-	req, f := u.encode(&Call{Method: methodListen, Params: wire.Set(nil, l.filter, "notifications")}, id)
+	req, f := u.encode(&Call{Method: mcp.SubscriptionsListen, Params: wire.Set(nil, l.filter, "notifications")}, id)
 	if f != nil {
 		return f
 	}
@@ -243,21 +242,21 @@ func (u *Upstream) listenOnce(l *listen) *fault.Fault {
 	u.mu.Unlock()
 	switch {
 	case err == nil && msg.Error != nil:
-		return u.rpcFault(methodListen, msg.Error)
+		return u.rpcFault(mcp.SubscriptionsListen, msg.Error)
 	case err == nil:
 		return nil
 	case l.life.Err() != nil && u.life.Err() == nil && !u.link.conn.Info().CancelByClose:
 		u.sendCancelled(id, "the subscription has ended")
 		return nil
 	}
-	return u.blame(methodListen, err)
+	return u.blame(mcp.SubscriptionsListen, err)
 }
 
 // over tells whether a stream was refused for good. Once there was one, what
 // refuses it may be a server that is starting up, or what is in front of it:
 // only that the server knows no such method is final then.
 func (l *listen) over(f *fault.Fault) bool {
-	return refuses(f) && (!l.opened() || f.Kind == fault.RPC && f.RPC.Code == codeMethodNotFound)
+	return refuses(f) && (!l.opened() || f.Kind == fault.RPC && f.RPC.Code == mcp.CodeMethodNotFound)
 }
 
 // refuses tells a refusal from a stream that ended or could not be opened now.
@@ -277,7 +276,7 @@ func refuses(f *fault.Fault) bool {
 
 // acknowledged is the first message of a stream: what the server agreed to.
 func (u *Upstream) acknowledged(of int64, params []byte) {
-	id, ok := wire.ParseID(wire.Get(params, "_meta", metaSubscription))
+	id, ok := wire.ParseID(wire.Get(params, "_meta", mcp.MetaSubscription))
 	if !ok {
 		id = of
 	}
@@ -302,7 +301,7 @@ func (u *Upstream) acknowledged(of int64, params []byte) {
 // not offer it is an error of kind Unsupported, or the server's own.
 func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
 	if !u.era.Modern {
-		return u.command(ctx, "resources/subscribe", "uri", uri)
+		return u.command(ctx, mcp.ResourcesSubscribe, "uri", uri)
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.opts.Server.CallTimeout)
 	defer cancel()
@@ -313,13 +312,13 @@ func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
 		l = u.subscribe(uri)
 	}
 	if l == nil {
-		return u.blame(methodListen, &fault.Fault{Kind: fault.Closed, Op: methodListen, Outcome: fault.NotSent})
+		return u.blame(mcp.SubscriptionsListen, &fault.Fault{Kind: fault.Closed, Op: mcp.SubscriptionsListen, Outcome: fault.NotSent})
 	}
 	select {
 	case <-l.settled:
 	case <-ctx.Done():
 		_ = u.Unsubscribe(ctx, uri) // toward a modern server it waits for nothing
-		return u.blame(methodListen, ctx.Err())
+		return u.blame(mcp.SubscriptionsListen, ctx.Err())
 	}
 	member, name := subject(uri)
 	agreed := texts(wire.Get(l.agreed, member))
@@ -328,8 +327,8 @@ func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
 		return l.refused
 	case !slices.Contains(agreed, name):
 		_ = u.Unsubscribe(ctx, uri)
-		f := fault.New(fault.Unsupported, methodListen, "the server does not tell about changes of this")
-		return u.blame(methodListen, f)
+		f := fault.New(fault.Unsupported, mcp.SubscriptionsListen, "the server does not tell about changes of this")
+		return u.blame(mcp.SubscriptionsListen, f)
 	}
 	return nil
 }
@@ -382,7 +381,7 @@ func (u *Upstream) forgetWith(l *listen, uri string) {
 // Unsubscribe takes Subscribe back.
 func (u *Upstream) Unsubscribe(ctx context.Context, uri string) error {
 	if !u.era.Modern {
-		return u.command(ctx, "resources/unsubscribe", "uri", uri)
+		return u.command(ctx, mcp.ResourcesUnsubscribe, "uri", uri)
 	}
 	u.mu.Lock()
 	l := u.subs[uri]
@@ -400,9 +399,9 @@ func (u *Upstream) SetLevel(ctx context.Context, level string) error {
 		return nil
 	}
 	if !u.declares("logging") {
-		return u.blame("logging/setLevel", &fault.Fault{Kind: fault.Unsupported, Op: "logging/setLevel", Outcome: fault.NotSent})
+		return u.blame(mcp.LoggingSetLevel, &fault.Fault{Kind: fault.Unsupported, Op: mcp.LoggingSetLevel, Outcome: fault.NotSent})
 	}
-	return u.command(ctx, "logging/setLevel", "level", level)
+	return u.command(ctx, mcp.LoggingSetLevel, "level", level)
 }
 
 // command sends a request with one text in its params and an empty result.

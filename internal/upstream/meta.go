@@ -6,18 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
-)
-
-// The reserved keys of specification 2026-07-28, basic/index, "_meta".
-const (
-	metaVersion      = "io.modelcontextprotocol/protocolVersion"
-	metaClientInfo   = "io.modelcontextprotocol/clientInfo"
-	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	metaLogLevel     = "io.modelcontextprotocol/logLevel"
-	metaSubscription = "io.modelcontextprotocol/subscriptionId"
-	metaServerInfo   = "io.modelcontextprotocol/serverInfo"
-	metaToken        = "progressToken"
 )
 
 // envelope is what goes around every request of this life.
@@ -33,8 +23,8 @@ func newEnvelope(version, name, ownVersion string) envelope {
 	if version == "" {
 		return envelope{}
 	}
-	head := member(nil, metaVersion, wire.AppendString(nil, version))
-	head = member(append(head, ','), metaClientInfo, clientInfo(name, ownVersion))
+	head := member(nil, mcp.MetaVersion, wire.AppendString(nil, version))
+	head = member(append(head, ','), mcp.MetaClientInfo, clientInfo(name, ownVersion))
 	return envelope{modern: true, head: head}
 }
 
@@ -65,7 +55,7 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 		meta = nil
 	}
 	own := retoken(meta, c, id)
-	if !e.modern && wire.Get(meta, metaVersion) != nil && has[hasState] != nil {
+	if !e.modern && wire.Get(meta, mcp.MetaVersion) != nil && has[hasState] != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: c.Method, Outcome: fault.NotSent, Err: errForeign}
 	}
 	if e.modern {
@@ -74,7 +64,7 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	if meta == nil {
 		return p, nil
 	}
-	if wire.Get(meta, metaVersion) != nil && has[hasTask] != nil {
+	if wire.Get(meta, mcp.MetaVersion) != nil && has[hasTask] != nil {
 		p = wire.Delete(p, "task") // the client of a newer revision knows no such tasks
 	}
 	own = bare(own)
@@ -104,7 +94,7 @@ var (
 		hasMeta: []byte("_meta"), hasName: []byte("name"), hasRef: []byte("ref"), hasTask: []byte("task"), hasState: []byte("requestState"),
 		5: []byte("uri"), []byte("arguments"), []byte("taskId"), []byte("inputResponses"),
 	}
-	metaNames = [...][]byte{[]byte(metaToken), []byte(metaVersion), []byte(metaClientInfo), []byte(metaCapabilities), []byte(metaLogLevel)}
+	metaNames = [...][]byte{[]byte(mcp.MetaProgressToken), []byte(mcp.MetaVersion), []byte(mcp.MetaClientInfo), []byte(mcp.MetaCapabilities), []byte(mcp.MetaLogLevel)}
 	refNames  = [...][]byte{[]byte("type"), []byte("name"), []byte("uri")}
 )
 
@@ -143,7 +133,7 @@ func (m *members) read(c *Call) string {
 // standard tells the methods whose params the protocol defines.
 func standard(method string) bool {
 	switch method {
-	case methodCallTool, "prompts/get", "resources/read", "completion/complete":
+	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.CompletionComplete:
 		return true
 	default:
 		return strings.HasPrefix(method, "tasks/")
@@ -154,8 +144,8 @@ func standard(method string) bool {
 func named(c *Call, has *members) []byte {
 	now, path := has[hasName], []string{"name"}
 	switch c.Method {
-	case methodCallTool, "prompts/get":
-	case "completion/complete":
+	case mcp.ToolsCall, mcp.PromptsGet:
+	case mcp.CompletionComplete:
 		if now, path = wire.Get(has[hasRef], "name"), []string{"ref", "name"}; now == nil {
 			return c.Params
 		}
@@ -178,19 +168,19 @@ func named(c *Call, has *members) []byte {
 // no other client can have. A token that nobody listens for is taken out: it
 // might be the same as one of ours.
 func retoken(meta []byte, c *Call, id int64) []byte {
-	token := wire.Get(meta, metaToken)
+	token := wire.Get(meta, mcp.MetaProgressToken)
 	switch {
 	case token == nil:
 		return meta
 	case c.Progress == nil || wire.IsNull(token):
-		return wire.Delete(meta, metaToken)
+		return wire.Delete(meta, mcp.MetaProgressToken)
 	}
-	return wire.Set(meta, wire.AppendInt(nil, id), metaToken)
+	return wire.Set(meta, wire.AppendInt(nil, id), mcp.MetaProgressToken)
 }
 
 // bare returns meta without the members that modern requests alone carry.
 func bare(meta []byte) []byte {
-	for _, key := range []string{metaVersion, metaClientInfo, metaCapabilities, metaLogLevel} {
+	for _, key := range []string{mcp.MetaVersion, mcp.MetaClientInfo, mcp.MetaCapabilities, mcp.MetaLogLevel} {
 		meta = wire.Delete(meta, key)
 	}
 	return meta
@@ -198,7 +188,7 @@ func bare(meta []byte) []byte {
 
 // modernMeta puts this life's own members in front of the client's.
 func (e *envelope) modernMeta(meta []byte, level string, declared []byte) []byte {
-	capabilities := wire.Get(meta, metaCapabilities)
+	capabilities := wire.Get(meta, mcp.MetaCapabilities)
 	switch {
 	case wire.IsObject(capabilities):
 	case declared != nil:
@@ -207,9 +197,9 @@ func (e *envelope) modernMeta(meta []byte, level string, declared []byte) []byte
 		capabilities = []byte("{}")
 	}
 	out := append([]byte{'{'}, e.head...)
-	out = member(append(out, ','), metaCapabilities, capabilities)
+	out = member(append(out, ','), mcp.MetaCapabilities, capabilities)
 	if level != "" {
-		out = member(append(out, ','), metaLogLevel, wire.AppendString(nil, level))
+		out = member(append(out, ','), mcp.MetaLogLevel, wire.AppendString(nil, level))
 	}
 	rest := bare(meta)
 	if rest == nil || isEmpty(rest) {
@@ -236,16 +226,11 @@ func sameBytes(a, b []byte) bool {
 // from Tool Parameters"). What is absent or no plain value has no header.
 func headers(c *Call) [][2]string {
 	var out [][2]string
+	arguments := wire.Get(c.Params, "arguments")
 	for _, h := range c.Headers {
-		raw := wire.Get(c.Params, append([]string{"arguments"}, h.Path...)...)
-		if raw == nil || wire.IsNull(raw) || wire.IsObject(raw) || wire.IsArray(raw) {
-			continue
+		if value, ok := h.Value(arguments); ok {
+			out = append(out, [2]string{h.Header(), value})
 		}
-		value, ok := wire.Text(raw)
-		if !ok {
-			value = string(raw)
-		}
-		out = append(out, [2]string{"Mcp-Param-" + h.Header, value})
 	}
 	return out
 }

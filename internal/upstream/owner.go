@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -132,7 +133,7 @@ func (u *Upstream) owner(of int64, params []byte) (*flown, string) {
 	if of != 0 && u.opts.Owner == nil {
 		return nil, errOver
 	}
-	if id, ok := wire.Text(wire.Get(params, "_meta", metaRelated, "taskId")); ok && u.tasks[id] != nil {
+	if id, ok := wire.Text(wire.Get(params, "_meta", mcp.MetaRelatedTask, "taskId")); ok && u.tasks[id] != nil {
 		return u.taskOwnerLocked(id)
 	}
 	return u.onlyClientLocked()
@@ -294,7 +295,7 @@ func (u *Upstream) proveCancels() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(u.life, u.opts.Server.CallTimeout)
-		_, f := u.ask(ctx, "ping", nil)
+		_, f := u.ask(ctx, mcp.Ping, nil)
 		cancel()
 		u.proven(ids, f == nil) // an error is an answer, too
 	}

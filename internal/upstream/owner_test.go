@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -19,13 +20,13 @@ const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","param
 // when it was answered.
 func curious(t *testing.T, s *mcptest.Server, method string) *mcptest.Server {
 	s.On(method, func(r *mcptest.Request) *mcptest.Reply {
-		if method == methodCallTool && !strings.Contains(string(r.Params), `"ask`) {
+		if method == mcp.ToolsCall && !strings.Contains(string(r.Params), `"ask`) {
 			return nil
 		}
 		n := len(s.Answers())
 		r.Send(question)
 		s.Await(t, "the answer", func() bool { return len(s.Answers()) > n })
-		if method == methodCallTool {
+		if method == mcp.ToolsCall {
 			return &mcptest.Reply{Result: `{"content":[]}`}
 		}
 		return &mcptest.Reply{Run: true}
@@ -101,7 +102,7 @@ func TestFaultU1WhatNobodyCausedReachesNobody(t *testing.T) {
 					t.Errorf("the server was told %s, and ann asked %v", a, ann.asked)
 				}
 				s.On(method, nil) // what is over owns nothing more
-				curious(t, s, methodCallTool)
+				curious(t, s, mcp.ToolsCall)
 				if _, err := u.Call(t.Context(), asking(ann, "ask")); err != nil || len(ann.asked) != 1 {
 					t.Errorf("then: %v, ann was asked %v", err, ann.asked)
 				}
@@ -114,7 +115,7 @@ func TestFaultU1WhatNobodyCausedReachesNobody(t *testing.T) {
 // whoever caused it; alone it is told how the question could be answered.
 func TestFaultU1ACallWithoutAClientIsAParty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := curious(t, mcptest.New(mcptest.Config{}), methodCallTool)
+		s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 		u, _ := inMemory(t, s)
 		go u.Call(t.Context(), asking(nil, "other")) // ends with the upstream
 		synctest.Wait()
@@ -130,7 +131,7 @@ func TestFaultU1ACallWithoutAClientIsAParty(t *testing.T) {
 
 // Over Streamable HTTP the stream says that it is nobody's, or ann's.
 func TestFaultU1OverHTTPTheStreamTellsNobodysRequests(t *testing.T) {
-	s := curious(t, mcptest.New(mcptest.Config{}), methodCallTool)
+	s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 	opts, _ := options(overWeb(t, s))
 	u := start(t, opts)
 	ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
@@ -193,7 +194,7 @@ func TestFaultU1WhatATaskAsksReachesItsClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := mcptest.New(mcptest.Config{})
-				s.Next(methodCallTool, 1, mcptest.Reply{Result: `{"task":{"taskId":"t1","status":"working","ttl":60000}}`})
+				s.Next(mcp.ToolsCall, 1, mcptest.Reply{Result: `{"task":{"taskId":"t1","status":"working","ttl":60000}}`})
 				u, _ := inMemory(t, s)
 				begin := asking(nil, "task")
 				if client != nil {
@@ -236,7 +237,7 @@ func TestFaultU1WhatATaskAsksReachesItsClient(t *testing.T) {
 // the cancel: it answers what was sent behind it.
 func TestFaultW2ACanceledCallIsForgottenWhenTheCancelWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := curious(t, mcptest.New(mcptest.Config{}), methodCallTool)
+		s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 		read := make(chan struct{})
 		s.On("ping", func(*mcptest.Request) *mcptest.Reply {
 			<-read
@@ -271,7 +272,7 @@ func TestFaultW2ACanceledCallIsForgottenWhenTheCancelWasRead(t *testing.T) {
 func TestFaultW2AServerThatIgnoresCancelsIsNotBelieved(t *testing.T) {
 	for _, how := range []string{"a late result", "a question without a call"} {
 		synctest.Test(t, func(t *testing.T) {
-			s := curious(t, mcptest.New(mcptest.Config{}), methodCallTool)
+			s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 			u, _ := inMemory(t, s)
 			bob, ann := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
 			giveUp := func() (id string) {
@@ -314,12 +315,12 @@ func TestFaultU1ACallOfUnknownOutcomeMayGoOn(t *testing.T) {
 	opts, _ := options(overWeb(t, s))
 	u := start(t, opts)
 	s.Await(t, "the standing stream", func() bool { return s.Listeners() == 1 })
-	s.Next(methodCallTool, 1, mcptest.Reply{Status: 502, Body: "bad gateway"})
+	s.Next(mcp.ToolsCall, 1, mcptest.Reply{Status: 502, Body: "bad gateway"})
 	bob, ann := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
 	if _, err := u.Call(t.Context(), asking(bob, "other")); err == nil {
 		t.Fatal("the call did not fail")
 	}
-	s.On(methodCallTool, func(*mcptest.Request) *mcptest.Reply {
+	s.On(mcp.ToolsCall, func(*mcptest.Request) *mcptest.Reply {
 		s.SendAll(question)
 		s.Await(t, "the answer", func() bool { return len(s.Answers()) > 0 })
 		return &mcptest.Reply{Result: `{"content":[]}`}
@@ -361,7 +362,7 @@ func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
 // A server may use the id of a request again as soon as it was answered.
 func TestFaultU12TheIDOfAQuestionIsFreeWithItsAnswer(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
-	s.On(methodCallTool, func(r *mcptest.Request) *mcptest.Reply {
+	s.On(mcp.ToolsCall, func(r *mcptest.Request) *mcptest.Reply {
 		for n := range 20 {
 			r.Send(question)
 			s.Await(t, "the answer", func() bool { return len(s.Answers()) > n })

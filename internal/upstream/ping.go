@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -20,15 +21,13 @@ func (u *Upstream) Ping(ctx context.Context) error {
 	if f == nil {
 		return nil
 	}
-	if *u.probe.Load() == "ping" && refusesPing(f) && u.declaresTools() && u.knock(ctx, listTools) == nil {
-		method := listTools
+	if *u.probe.Load() == mcp.Ping && refusesPing(f) && u.declaresTools() && u.knock(ctx, mcp.ToolsList) == nil {
+		method := mcp.ToolsList
 		u.probe.Store(&method)
 		return nil
 	}
 	return f
 }
-
-const listTools = "tools/list"
 
 func (u *Upstream) knock(ctx context.Context, method string) *fault.Fault {
 	msg, f := u.ask(ctx, method, nil)
@@ -135,7 +134,7 @@ func (u *Upstream) pingUntilHeard() {
 		default:
 		}
 	}
-	f := fault.New(fault.Wedged, "ping", "the server neither answers calls nor pings")
+	f := fault.New(fault.Wedged, mcp.Ping, "the server neither answers calls nor pings")
 	u.end(f)
 	u.stop()
 }
@@ -148,7 +147,7 @@ func (u *Upstream) pingOnce(every time.Duration) (heard bool) {
 	ctx, cancel := context.WithTimeout(u.life, every)
 	defer cancel()
 	err := u.Ping(ctx)
-	f := fault.From("ping", err)
+	f := fault.From(mcp.Ping, err)
 	if f == nil || f.Kind == fault.Unauthorized { // somebody is there
 		u.hear()
 		return true
@@ -237,13 +236,13 @@ func (u *Upstream) sessionGone() bool {
 	defer cancel()
 	var f fault.Fault
 	if u.era.Modern {
-		msg, err := u.ask(ctx, methodDiscover, nil)
+		msg, err := u.ask(ctx, mcp.ServerDiscover, nil)
 		switch {
 		case err == nil && msg.Error == nil:
 			u.vouch()
 			return false
 		case err == nil: // every modern server answers this request
-			f.Op, f.Err = methodDiscover, errOtherEra
+			f.Op, f.Err = mcp.ServerDiscover, errOtherEra
 		case err.Kind != fault.SessionSuspect:
 			return false
 		default:
@@ -254,7 +253,7 @@ func (u *Upstream) sessionGone() bool {
 		if err == nil {
 			return false
 		}
-		f = *fault.From("ping", err)
+		f = *fault.From(mcp.Ping, err)
 		if f.Kind != fault.SessionLost && f.Kind != fault.SessionSuspect {
 			return false
 		}

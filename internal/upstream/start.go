@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -49,9 +50,9 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 	if u.late != nil {
 		time.AfterFunc(lateAnswer, u.late.giveUp) // of no effect if the upstream has ended before
 	}
-	method := "ping"
+	method := mcp.Ping
 	if u.era.Modern {
-		method = methodDiscover
+		method = mcp.ServerDiscover
 	}
 	u.probe.Store(&method)
 	u.modern.Store(u.era.Modern)
@@ -273,7 +274,7 @@ func (u *Upstream) legacyAfter(ctx context.Context, found finding) *fault.Fault 
 	if f == nil || f.Kind != fault.RPC {
 		return f
 	}
-	if !found.silent() && !modernCode(f.RPC.Code) {
+	if !found.silent() && !mcp.IsModernCode(f.RPC.Code) {
 		return f
 	}
 	again := u.discover(ctx)

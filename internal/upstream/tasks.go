@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func isTask(result []byte) bool {
 // good for as long as the task (2025-11-25 basic/utilities/tasks, "Progress
 // Support"). The oldest of too many is dropped.
 func (u *Upstream) tail(id int64, c *Call, result []byte) {
-	if c.Progress == nil || c.Method != methodCallTool || !isTask(result) {
+	if c.Progress == nil || c.Method != mcp.ToolsCall || !isTask(result) {
 		return
 	}
 	u.mu.Lock()
@@ -65,8 +66,6 @@ func (u *Upstream) tail(id int64, c *Call, result []byte) {
 }
 
 const (
-	metaRelated = "io.modelcontextprotocol/related-task"
-
 	longestTask = 24 * time.Hour // for which its client is remembered
 )
 
@@ -80,9 +79,9 @@ func (u *Upstream) followTask(c *Call, m *wire.Message) {
 	state := wire.Get(m.Result, "task")
 	id, began := wire.Text(wire.Get(state, "taskId"))
 	switch {
-	case c.Method == methodCallTool && began && !over(state):
+	case c.Method == mcp.ToolsCall && began && !over(state):
 		u.addTask(id, u.clientOf(c), state)
-	case c.Method == "tasks/result", (c.Method == "tasks/get" || c.Method == "tasks/cancel") && over(m.Result):
+	case c.Method == mcp.TasksResult, (c.Method == mcp.TasksGet || c.Method == mcp.TasksCancel) && over(m.Result):
 		u.forgetTask(c.Name)
 	}
 }

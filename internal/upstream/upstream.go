@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -72,7 +73,7 @@ type Call struct {
 	Sent   []byte // the name as JSON, where the server's own is no text; else nil
 	Params []byte // raw object; nil for none. Not changed
 	// Headers are the tool's header parameters (modern Streamable HTTP).
-	Headers []catalog.HeaderParam
+	Headers []mcp.HeaderParam
 	// Progress gets the params of each progress notification, in order, with
 	// the client's own progressToken; it must not block. nil: no progress wanted.
 	Progress func(params []byte)

@@ -3,11 +3,9 @@ package task
 import (
 	"time"
 
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
-
-// MetaRelated is the _meta key that names the task which something belongs to.
-const MetaRelated = "io.modelcontextprotocol/related-task"
 
 // TimeToLive is how long a task is remembered from now on, by the state that its
 // server has told and the key that its era has for it.
@@ -22,8 +20,8 @@ func TimeToLive(state []byte, key string) time.Duration {
 // Relate puts the id to in place of from where _meta says which task something
 // belongs to.
 func Relate(object []byte, from, to string) []byte {
-	if id, ok := wire.Text(wire.Get(object, "_meta", MetaRelated, "taskId")); ok && id == from {
-		return wire.Set(object, wire.AppendString(nil, to), "_meta", MetaRelated, "taskId")
+	if id, ok := wire.Text(wire.Get(object, "_meta", mcp.MetaRelatedTask, "taskId")); ok && id == from {
+		return wire.Set(object, wire.AppendString(nil, to), "_meta", mcp.MetaRelatedTask, "taskId")
 	}
 	return object
 }

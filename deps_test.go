@@ -37,6 +37,11 @@ var mayImport = map[string][]string{
 	"internal/top":       {"internal/admin", "internal/show", "fault"},
 	"internal/observe":   {"."},
 
+	// Credentials toward servers. The texts of an issuer are shown as visible
+	// shows them, and files and locks are judged as everywhere else.
+	"internal/auth":               {"internal/owned", "internal/statelock", "internal/visible", "fault"},
+	"internal/mcptest/authserver": {},
+
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
 	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
@@ -105,6 +110,7 @@ var mayImport = map[string][]string{
 // package may import.
 var mayImportForeign = map[string][]string{
 	"gosdk":                    {"github.com/modelcontextprotocol/go-sdk"},
+	"internal/auth":            {"github.com/zalando/go-keyring", "github.com/go-jose/go-jose/v4", "github.com/modelcontextprotocol/go-sdk/oauthex", "golang.org/x/oauth2", "github.com/fsnotify/fsnotify"},
 	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/conf/edit":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport/stdio": {"golang.org/x/sys"},

@@ -25,8 +25,8 @@ const (
 
 const fileName = "everline.lock"
 
-// errHeld: another process has the lock.
-var errHeld = errors.New("the lock is held")
+// ErrHeld: somebody has the lock of a file.
+var ErrHeld = errors.New("the lock is held")
 
 // A Lock is one role of this process in a state folder.
 type Lock struct {
@@ -78,9 +78,9 @@ func open(place, program string) (*folder, error) {
 	if err != nil {
 		return nil, unable(err)
 	}
-	if err := tryLock(file); err != nil {
+	if err := Try(file); err != nil {
 		defer file.Close()
-		if errors.Is(err, errHeld) {
+		if errors.Is(err, ErrHeld) {
 			return nil, conflict(place, holderOf(place))
 		}
 		return nil, unable(err)

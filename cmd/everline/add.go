@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/typed"
+	"github.com/everline/everline/internal/fileedit"
 )
 
 type addFlags struct {
@@ -62,58 +60,12 @@ func (a *app) add(ctx context.Context, name string, words []string, f addFlags) 
 		return err
 	}
 	return a.editTrusted(ctx, path, f.dryRun, "server "+shownName(name)+" added", func(was []byte) ([]byte, error) {
-		if err := editable(path, was); err != nil {
-			return nil, err
+		text, warning, err := fileedit.AddServer(path, was, name, entry, f.force)
+		if warning != "" {
+			fmt.Fprintf(a.err, "warning: %s\n", printable(warning))
 		}
-		if config.HasServer(config.FormatEverline, path, was, name) && !f.force {
-			return nil, &fault.Fault{
-				Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
-				Remedy: "everline add --force replaces it",
-			}
-		}
-		text, err := config.SetServer(config.FormatEverline, path, was, name, entry)
-		if err != nil {
-			return nil, err
-		}
-		if err := stillGood(path, text, name); err != nil {
-			return nil, err
-		}
-		if w, plain := config.PlainWarning(path, text, name); plain {
-			fmt.Fprintf(a.err, "warning: %s\n", printable(w.String()))
-		}
-		return text, nil
+		return text, err
 	})
-}
-
-// editable refuses a client's own file, which is not ours to change by add and
-// remove.
-func editable(path string, was []byte) error {
-	if len(was) == 0 {
-		return nil
-	}
-	format, err := config.Detect(path, was)
-	if err != nil || format == config.FormatEverline {
-		return err
-	}
-	return &fault.Fault{
-		Kind: fault.Invalid, Op: "edit " + path, Outcome: fault.NotSent,
-		Err:    fmt.Errorf("the file is one of %s", config.Title(format)),
-		Remedy: "change it there, or copy it first: everline import " + path + " --to everline.json",
-	}
-}
-
-// stillGood reads the text that an edit made as serve will. A variable that is
-// not set here may be set where everline runs.
-func stillGood(path string, text []byte, name string) error {
-	anything := func(string) (string, bool) { return "set", true }
-	cfg, err := config.Parse(path, text, anything)
-	if err != nil {
-		return err
-	}
-	if s, ok := cfg.Server(name); ok && s.Err != nil {
-		return s.Err
-	}
-	return nil
 }
 
 func (f addFlags) entry(words []string) (config.Entry, error) {
@@ -170,63 +122,4 @@ func splitPairs(key, sep string, pairs []string) (config.Entry, error) {
 		e = append(e, config.Member{Key: strings.TrimSpace(name), Value: strings.TrimLeft(value, " ")})
 	}
 	return e, nil
-}
-
-func newRemove(a *app) *cobra.Command {
-	var file string
-	var dryRun bool
-	cmd := &cobra.Command{
-		Use:   "remove name...",
-		Short: "Take a server out of the configuration file",
-		Long:  "Take servers out of the configuration file. A running everline unpublishes them at once and ends them.",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			path, err := a.oneFile(cmd.Context(), file, args)
-			if err != nil {
-				return err
-			}
-			return a.editTrusted(cmd.Context(), path, dryRun, shownNames(args)+" removed", func(was []byte) ([]byte, error) {
-				if err := editable(path, was); err != nil {
-					return nil, err
-				}
-				if was == nil {
-					return nil, configNotThere(path)
-				}
-				text := was
-				for _, name := range args {
-					if text, err = config.RemoveServer(config.FormatEverline, path, text, name); err != nil {
-						return nil, suggestServer(err, path, was, name)
-					}
-				}
-				return text, nil
-			})
-		}),
-	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the file to change (default: the one that the running everline reads, else the one that serve would read)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the change, and make none")
-	return cmd
-}
-
-func configNotThere(path string) error {
-	return &fault.Fault{
-		Kind: fault.NotFound, Op: "edit " + path, Outcome: fault.NotSent, Err: errors.New("there is no such file"),
-		Remedy: "check the path, or name another file with --config",
-	}
-}
-
-// suggestServer adds the name that was probably meant.
-func suggestServer(err error, path string, data []byte, name string) error {
-	f := fault.From("", err)
-	cfg, parseErr := config.Parse(path, data, nil)
-	if f.Kind != fault.NotFound || parseErr != nil {
-		return err
-	}
-	var names []string
-	for _, s := range cfg.Servers {
-		names = append(names, s.Name)
-	}
-	if near := typed.Nearest(name, names); near != "" {
-		f.Remedy = "did you mean " + near + "?"
-	}
-	return f
 }

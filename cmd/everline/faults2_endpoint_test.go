@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -27,7 +28,7 @@ func TestFaultU5LinkedGroups(t *testing.T) {
 		{"https://gw.example/prefix/mcp/", "", "https://gw.example/prefix/mcp/"},
 		{"http://127.0.0.1:7433/groups/notes/mcp", "", "http://127.0.0.1:7433/groups/notes/mcp"},
 	} {
-		if got := groupURL(c[0], c[1]); got != c[2] {
+		if got := fileedit.GroupURL(c[0], c[1]); got != c[2] {
 			t.Errorf("the group %q of %s: %s, want %s", c[1], c[0], got, c[2])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/fileedit"
 )
 
 // usedFiles are the files that a command reads: those that were named, else
@@ -69,7 +70,7 @@ func holder(files, servers []string) (string, error) {
 	}
 	var found []string
 	for _, file := range files {
-		data, err := readEdited(file)
+		data, err := fileedit.Read(file)
 		has := func(name string) bool { return config.HasServer(config.FormatEverline, file, data, name) }
 		if err == nil && len(servers) > 0 && !slices.ContainsFunc(servers, func(name string) bool { return !has(name) }) {
 			found = append(found, file)
@@ -101,7 +102,7 @@ func (a *app) isTakenUp(ctx context.Context, path string) bool {
 }
 
 func isSameFile(a, b string) bool {
-	if isSameFolder(a, b) { // which compares any two that are there
+	if fileedit.Same(a, b) { // which compares any two that are there
 		return true
 	}
 	first, err := filepath.Abs(a)

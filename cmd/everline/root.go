@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/fileedit"
 )
 
 // version is set by release builds.
@@ -156,7 +157,7 @@ func startedAs(arg0 string) string {
 	if err != nil {
 		return name
 	}
-	if found, err := exec.LookPath(name); err == nil && isSameFolder(found, self) {
+	if found, err := exec.LookPath(name); err == nil && fileedit.Same(found, self) {
 		return name
 	}
 	if isBuiltToRun(self) {

@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/gateway"
 )
 
@@ -205,14 +206,6 @@ func hostOf(address string) string {
 	return host
 }
 
-func loopbackName(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
 // mayListen refuses addresses that others can reach, unless that was asked for.
 func mayListen(address string, allowRemote bool) error {
 	host, port, err := net.SplitHostPort(address)
@@ -222,7 +215,7 @@ func mayListen(address string, allowRemote bool) error {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return usage("--listen 127.0.0.1:7433", "the port %q is not a number from 0 to 65535", port)
 	}
-	if !allowRemote && !loopbackName(host) {
+	if !allowRemote && !fileedit.IsLoopback(host) {
 		return usage("--listen 127.0.0.1:"+port+", or --allow-remote if a proxy in front checks who calls",
 			"other machines could reach %s, and call every tool, because everline checks no identity there", address)
 	}

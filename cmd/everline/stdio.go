@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/gateway"
 )
 
@@ -39,7 +40,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		return gateway.Bridge(ctx, a.in, a.raw(), groupURL(st.Endpoint, f.group))
+		return gateway.Bridge(ctx, a.in, a.raw(), fileedit.GroupURL(st.Endpoint, f.group))
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}

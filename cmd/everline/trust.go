@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/owned"
 )
 
@@ -110,7 +111,7 @@ func checkTrust(stateDir string, named, files []string, cfg *config.Config) erro
 		if err != nil {
 			return err
 		}
-		data, err := readEdited(path)
+		data, err := fileedit.Read(path)
 		if err != nil {
 			return err
 		}
@@ -245,13 +246,13 @@ func trustKey(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	key, err := filepath.Abs(followed(path))
+	key, err := filepath.Abs(fileedit.Followed(path))
 	dir := ""
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(filepath.Dir(key))
 	}
 	if err != nil {
-		return "", fileFault("read", path, err)
+		return "", fileedit.Fault("read", path, err)
 	}
 	return filepath.Join(dir, filepath.Base(key)), nil
 }
@@ -273,7 +274,7 @@ func readTrust(stateDir string) (map[string]string, error) {
 		}
 	}
 	path := filepath.Join(stateDir, trustName)
-	data, err := readEdited(path)
+	data, err := fileedit.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +287,7 @@ func parseTrust(path string, data []byte) (map[string]string, error) {
 		return known, nil
 	}
 	if err := json.Unmarshal(data, &known); err != nil {
-		return nil, fileFault("read", path, err)
+		return nil, fileedit.Fault("read", path, err)
 	}
 	return known, nil
 }
@@ -298,7 +299,7 @@ func editTrust(stateDir, held string, change func(known map[string]string) error
 		return err
 	}
 	path := filepath.Join(stateDir, trustName)
-	_, err := edit{path: path, held: held, change: func(was []byte) ([]byte, error) {
+	_, err := fileedit.Edit{Path: path, Held: held, Change: func(was []byte) ([]byte, error) {
 		known, err := parseTrust(path, was)
 		if err != nil {
 			return nil, err
@@ -308,10 +309,10 @@ func editTrust(stateDir, held string, change func(known map[string]string) error
 		}
 		text, err := json.MarshalIndent(known, "", "  ")
 		if err != nil {
-			return nil, fileFault("write", path, err)
+			return nil, fileedit.Fault("write", path, err)
 		}
 		return append(text, '\n'), nil
-	}}.run()
+	}}.Run()
 	return err
 }
 
@@ -333,7 +334,7 @@ func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done st
 	if a.isTakenUp(ctx, path) {
 		remedy = ""
 	}
-	e := edit{path: path, dryRun: dryRun, change: change, before: func(was, text []byte) error {
+	e := fileedit.Edit{Path: path, DryRun: dryRun, Change: change, Before: func(was, text []byte) error {
 		if !mustTrust(nil, path) {
 			return nil
 		}
@@ -342,7 +343,7 @@ func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done st
 		}
 		return nil // a file that is not trusted can be edited all the same
 	}}
-	err := a.finishEdit(e, func() string { return done }, func() string { return remedy })
+	_, err := a.finishEdit(e, func(fileedit.Result) string { return done }, func() string { return remedy })
 	if err == nil && failed != nil && !errors.Is(failed, errNotTrusted) {
 		fmt.Fprintf(a.err, "%s could not be trusted: %v\n", path, failed)
 	}
@@ -367,7 +368,7 @@ func (a *app) keepTrust(path string, was, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return editTrust(a.stateDir, filepath.Dir(followed(path)), func(known map[string]string) error {
+	return editTrust(a.stateDir, filepath.Dir(fileedit.Followed(path)), func(known map[string]string) error {
 		for _, d := range before {
 			if !isTrusted(known[key], d) {
 				return errNotTrusted

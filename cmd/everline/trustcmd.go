@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -121,7 +122,7 @@ func lookAt(path string) (t trusting, trusted []string, err error) {
 	}
 	data, err := config.ReadFile(path)
 	if err != nil {
-		return t, nil, fileFault("read", path, err)
+		return t, nil, fileedit.Fault("read", path, err)
 	}
 	cfg, err := parsed(path, data)
 	if err != nil {

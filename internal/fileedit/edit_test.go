@@ -1,4 +1,4 @@
-package main
+package fileedit
 
 import (
 	"bytes"
@@ -21,9 +21,9 @@ func TestEditsAtTheSameTime(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range sides {
 		all.Go(func() { // is waited for below
-			_, err := edit{path: path, change: func(was []byte) ([]byte, error) {
+			_, err := Edit{Path: path, Change: func(was []byte) ([]byte, error) {
 				return fmt.Appendf(bytes.Clone(was), "line %d\n", i), nil
-			}}.run()
+			}}.Run()
 			if err != nil {
 				t.Errorf("side %d: %v", i, err)
 			}
@@ -51,21 +51,21 @@ func TestEditIsMadeAnew(t *testing.T) {
 	}
 	theirs("0")
 	tries, backup := 0, filepath.Join(filepath.Dir(path), "backups", "f")
-	made, err := edit{
-		path: path, backup: func([]byte) string { return backup },
-		change: func(was []byte) ([]byte, error) {
+	made, err := Edit{
+		Path: path, Backup: func([]byte) string { return backup },
+		Change: func(was []byte) ([]byte, error) {
 			if tries++; tries == 1 {
 				theirs("1")
 			}
 			return append(bytes.Clone(was), "+ours"...), nil
 		},
-		before: func(was, _ []byte) error {
+		Before: func(was, _ []byte) error {
 			if string(was) == "1" {
 				theirs("2")
 			}
 			return nil
 		},
-	}.run()
+	}.Run()
 	if err != nil || tries != 3 {
 		t.Errorf("%d tries: %v", tries, err)
 	}
@@ -73,7 +73,7 @@ func TestEditIsMadeAnew(t *testing.T) {
 		t.Errorf("the file has %q", text)
 	}
 	all, _ := filepath.Glob(filepath.Join(filepath.Dir(backup), "*"))
-	if text, _ := os.ReadFile(made.backup); string(text) != "2" || len(all) != 1 {
+	if text, _ := os.ReadFile(made.Backup); string(text) != "2" || len(all) != 1 {
 		t.Errorf("the backup has %q; there are %v", text, all)
 	}
 }
@@ -90,7 +90,7 @@ func TestEditWaitsForAnother(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { // ends once the folder is free
-		_, err := edit{path: filepath.Join(dir, "f"), change: func([]byte) ([]byte, error) { return []byte("x"), nil }}.run()
+		_, err := Edit{Path: filepath.Join(dir, "f"), Change: func([]byte) ([]byte, error) { return []byte("x"), nil }}.Run()
 		done <- err
 	}()
 	unlock()
@@ -108,7 +108,7 @@ func TestLargeFilesAreNotCut(t *testing.T) {
 	if err := os.Truncate(path, tree.MaxFile+1); err != nil { // takes no space on the disk
 		t.Fatal(err)
 	}
-	_, err := edit{path: path, change: func(was []byte) ([]byte, error) { return append(was, 'x'), nil }}.run()
+	_, err := Edit{Path: path, Change: func(was []byte) ([]byte, error) { return append(was, 'x'), nil }}.Run()
 	if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("%v", err)
 	}
@@ -124,7 +124,7 @@ func TestEditFollowsLinks(t *testing.T) {
 	if err := os.Symlink(filepath.Join("real", "f"), link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (edit{path: link, change: func([]byte) ([]byte, error) { return []byte("x"), nil }}).run(); err != nil {
+	if _, err := (Edit{Path: link, Change: func([]byte) ([]byte, error) { return []byte("x"), nil }}).Run(); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "real", "f")); err != nil || string(text) != "x" {
@@ -138,14 +138,14 @@ func TestEditFollowsLinks(t *testing.T) {
 // TestBackupsHaveTheirOwnNames has two files of one name, and one by a link.
 func TestBackupsHaveTheirOwnNames(t *testing.T) {
 	dir := t.TempDir()
-	a := &app{stateDir: filepath.Join(dir, "state")}
+	state := filepath.Join(dir, "state")
 	link := filepath.Join(dir, "link.json")
 	if err := os.Symlink(filepath.Join("one", "f.json"), link); err != nil {
 		t.Fatal(err)
 	}
-	one, other := a.backupPath(filepath.Join(dir, "one", "f.json")), a.backupPath(filepath.Join(dir, "other", "f.json"))
-	if one == other || one != a.backupPath(link) || filepath.Dir(one) != filepath.Join(dir, "state", "backups") {
-		t.Errorf("%s, %s, %s", one, other, a.backupPath(link))
+	one, other := BackupPath(state, filepath.Join(dir, "one", "f.json")), BackupPath(state, filepath.Join(dir, "other", "f.json"))
+	if one == other || one != BackupPath(state, link) || filepath.Dir(one) != filepath.Join(state, "backups") {
+		t.Errorf("%s, %s, %s", one, other, BackupPath(state, link))
 	}
 }
 
@@ -153,7 +153,7 @@ func TestBackupsHaveTheirOwnNames(t *testing.T) {
 func TestEditLeavesWhatItCannotMake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none", "f")
 	failed := errors.New("no")
-	if _, err := (edit{path: path, change: func([]byte) ([]byte, error) { return nil, failed }}).run(); !errors.Is(err, failed) {
+	if _, err := (Edit{Path: path, Change: func([]byte) ([]byte, error) { return nil, failed }}).Run(); !errors.Is(err, failed) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); err == nil {

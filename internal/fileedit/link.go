@@ -1,10 +1,11 @@
-package main
+package fileedit
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,9 +32,9 @@ type written struct {
 // links are the entries of all files.
 type links map[string]map[string]written
 
-func (a *app) readLinks() (links, error) {
-	path := filepath.Join(a.stateDir, linksName)
-	data, err := readEdited(path)
+func readLinks(stateDir string) (links, error) {
+	path := filepath.Join(stateDir, linksName)
+	data, err := Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -46,19 +47,19 @@ func parseLinks(path string, data []byte) (links, error) {
 		return all, nil
 	}
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fileFault("read", path, err)
+		return nil, Fault("read", path, err)
 	}
 	return all, nil
 }
 
-// editLinks changes what is noted of links. The folder held, if any, is one that
+// editLinks changes the record of links. The folder held, if any, is one that
 // this process has locked.
-func (a *app) editLinks(held string, change func(links)) error {
-	if err := owned.MakeFolder(a.stateDir); err != nil {
+func editLinks(stateDir, held string, change func(links)) error {
+	if err := owned.MakeFolder(stateDir); err != nil {
 		return err
 	}
-	path := filepath.Join(a.stateDir, linksName)
-	_, err := edit{path: path, held: held, change: func(was []byte) ([]byte, error) {
+	path := filepath.Join(stateDir, linksName)
+	_, err := Edit{Path: path, Held: held, Change: func(was []byte) ([]byte, error) {
 		all, err := parseLinks(path, was)
 		if err != nil {
 			return nil, err
@@ -66,15 +67,15 @@ func (a *app) editLinks(held string, change func(links)) error {
 		change(all)
 		text, err := json.MarshalIndent(all, "", "  ")
 		if err != nil {
-			return nil, fileFault("write", path, err)
+			return nil, Fault("write", path, err)
 		}
 		return append(text, '\n'), nil
-	}}.run()
+	}}.Run()
 	return err
 }
 
-// of is the entry that link made under a name in a file, by its key.
-func (l links) of(key, name string) (written, bool) {
+// find is the entry that link made under a name in a file, by the file's key.
+func (l links) find(key, name string) (written, bool) {
 	w, ok := l[key][name]
 	return w, ok
 }
@@ -95,7 +96,7 @@ func (l links) remove(key, name string) {
 
 // isIn tells whether an entry is the one that was written, though a client may
 // have added keys to it; exactly tells that none has.
-func (w written) isIn(members map[string]string) (is, exactly bool) {
+func (w written) isIn(members map[string]string) (found, exactly bool) {
 	if len(w.Members) == 0 || members == nil {
 		return false, false
 	}
@@ -107,32 +108,30 @@ func (w written) isIn(members map[string]string) (is, exactly bool) {
 	return true, len(members) == len(w.Members)
 }
 
-// A linking is the entry of one client's file.
-type linking struct {
-	app                *app
+// A Link is the entry for everline in one client's file.
+type Link struct {
+	stateDir           string
 	format, path, name string
-	key                string // of the file in links
+	key                string // of the file in known
 	known              links
 	missing            []string // folders that are still to be made for the file
 }
 
-func (a *app) newLinking(format, path, name string) (*linking, error) {
-	if name == "" {
-		return nil, usage("--name "+config.LinkName, "the server must have a name")
-	}
+// NewLink reads what is recorded of the entry with this name in a client's file.
+func NewLink(stateDir, format, path, name string) (*Link, error) {
 	key, err := linkKey(path)
 	if err != nil {
 		return nil, err
 	}
-	known, err := a.readLinks()
-	return &linking{a, format, path, name, key, known, missingFolders(filepath.Dir(key))}, err
+	known, err := readLinks(stateDir)
+	return &Link{stateDir, format, path, name, key, known, missingFolders(filepath.Dir(key))}, err
 }
 
-// linkKey is the path under which a file is noted, wherever a link leads.
+// linkKey is the path under which a file is recorded, wherever a link leads.
 func linkKey(path string) (string, error) {
-	key, err := filepath.Abs(followed(path))
+	key, err := filepath.Abs(Followed(path))
 	if err != nil {
-		return "", fileFault("find", path, err)
+		return "", Fault("find", path, err)
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(key)); err == nil { // else it is still to be made
 		key = filepath.Join(dir, filepath.Base(key))
@@ -140,25 +139,39 @@ func linkKey(path string) (string, error) {
 	return key, nil
 }
 
-func (l *linking) members(text []byte) map[string]string {
+// Put is the edit that writes the entry into the file, or replaces the one that
+// an earlier Put wrote.
+func (l *Link) Put(entry config.Entry, dryRun bool) Edit {
+	return Edit{
+		Path: l.path, DryRun: dryRun, Backup: l.backup, Before: l.record,
+		Change: func(was []byte) ([]byte, error) { return l.put(was, entry) },
+	}
+}
+
+// Take is the edit that takes the entry out; it removes a file that Put had made
+// and that holds nothing else.
+func (l *Link) Take(dryRun bool) Edit {
+	return Edit{Path: l.path, DryRun: dryRun, Change: l.take}
+}
+
+func (l *Link) members(text []byte) map[string]string {
 	return config.Members(l.format, l.path, text, l.name)
 }
 
 // refuse says that an entry stays as it is because link did not write it so.
-func (l *linking) refuse(command, remedy string) error {
+func (l *Link) refuse(command, remedy string) error {
 	return &fault.Fault{
 		Kind: fault.Conflict, Op: command + " " + l.format, Outcome: fault.NotSent, Remedy: remedy,
 		Err: fmt.Errorf("%s has a server %q that is not as everline link wrote it; nothing was changed", l.path, l.name),
 	}
 }
 
-// link puts an entry into the file, or in the place of one that link wrote.
-func (l *linking) link(was []byte, entry config.Entry) ([]byte, error) {
+func (l *Link) put(was []byte, entry config.Entry) ([]byte, error) {
 	text, err := config.SetServer(l.format, l.path, was, l.name, entry)
 	if err != nil || bytes.Equal(was, text) || !config.HasServer(l.format, l.path, was, l.name) {
 		return text, err
 	}
-	if w, ok := l.known.of(l.key, l.name); ok {
+	if w, ok := l.known.find(l.key, l.name); ok {
 		if _, exactly := w.isIn(l.members(was)); exactly {
 			return text, nil
 		}
@@ -166,20 +179,20 @@ func (l *linking) link(was []byte, entry config.Entry) ([]byte, error) {
 	return nil, l.refuse("link", "everline link "+l.format+" --name "+l.name+"-gateway")
 }
 
-// wrote notes what link writes, before it does.
-func (l *linking) wrote(was, text []byte) error {
-	w, again := l.known.of(l.key, l.name)
+// record notes what put writes, before it is written.
+func (l *Link) record(was, text []byte) error {
+	w, again := l.known.find(l.key, l.name)
 	w.Members = l.members(text)
 	if was == nil {
 		w.Created, w.Folders = true, l.missing
 	} else if !again {
 		w.Created, w.Folders = l.createdBy()
 	}
-	return l.app.editLinks(filepath.Dir(l.key), func(all links) { all.set(l.key, l.name, w) })
+	return editLinks(l.stateDir, filepath.Dir(l.key), func(all links) { all.set(l.key, l.name, w) })
 }
 
 // createdBy hands on that another entry of ours made the file.
-func (l *linking) createdBy() (bool, []string) {
+func (l *Link) createdBy() (bool, []string) {
 	for _, w := range l.known[l.key] {
 		if w.Created {
 			return true, w.Folders
@@ -188,23 +201,21 @@ func (l *linking) createdBy() (bool, []string) {
 	return false, nil
 }
 
-// backup is where the file is kept as it was before it had our entry; "" for one
-// that is kept already.
-func (l *linking) backup(was []byte) string {
+// backup is where the file is kept as it was before it had our entry; "" if it
+// has been kept already.
+func (l *Link) backup(was []byte) string {
 	if config.HasServer(l.format, l.path, was, l.name) {
 		return ""
 	}
-	return l.app.backupPath(l.path)
+	return BackupPath(l.stateDir, l.path)
 }
 
-// unlink takes our entry out; nil is a file in which nothing else is, and that
-// link had made.
-func (l *linking) unlink(was []byte) ([]byte, error) {
+func (l *Link) take(was []byte) ([]byte, error) {
 	if len(was) == 0 || !config.HasServer(l.format, l.path, was, l.name) {
 		return was, nil
 	}
-	w, ok := l.known.of(l.key, l.name)
-	if is, _ := w.isIn(l.members(was)); !ok || !is {
+	w, ok := l.known.find(l.key, l.name)
+	if found, _ := w.isIn(l.members(was)); !ok || !found {
 		return nil, l.refuse("unlink", "take it out by hand, if it is to go")
 	}
 	text, err := config.RemoveServer(l.format, l.path, was, l.name)
@@ -216,7 +227,7 @@ func (l *linking) unlink(was []byte) ([]byte, error) {
 
 // isEmpty tells whether a text is what is left of a new file once our entry is
 // taken out, however a client has laid it out since.
-func (l *linking) isEmpty(text []byte) bool {
+func (l *Link) isEmpty(text []byte) bool {
 	full, err := config.SetServer(l.format, l.path, nil, l.name, config.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
 	if err != nil {
 		return false
@@ -225,19 +236,20 @@ func (l *linking) isEmpty(text []byte) bool {
 	return err == nil && strings.Join(strings.Fields(string(empty)), "") == strings.Join(strings.Fields(string(text)), "")
 }
 
-// unlinked forgets the entry, and with a file that is gone the folders that were
-// made for it, if nothing else is in them by now.
-func (l *linking) unlinked(gone bool) error {
-	w, ok := l.known.of(l.key, l.name)
-	if !ok {
+// Forget drops the record of an entry that Take took out, and with a file that
+// was removed the folders that were made for it, if they are empty by now.
+func (l *Link) Forget(taken Result) error {
+	w, ok := l.known.find(l.key, l.name)
+	if !ok || bytes.Equal(taken.Was, taken.Text) {
 		return nil
 	}
-	for i := len(w.Folders) - 1; gone && i >= 0; i-- {
+	removed := taken.Text == nil
+	for i := len(w.Folders) - 1; removed && i >= 0; i-- {
 		if os.Remove(w.Folders[i]) != nil {
 			break // something is in it
 		}
 	}
-	return l.app.editLinks("", func(all links) { all.remove(l.key, l.name) })
+	return editLinks(l.stateDir, "", func(all links) { all.remove(l.key, l.name) })
 }
 
 // missingFolders are those on the way to a folder that are still to be made,
@@ -251,4 +263,28 @@ func missingFolders(dir string) []string {
 		missing = append([]string{dir}, missing...)
 		dir = filepath.Dir(dir)
 	}
+}
+
+// GroupURL is the endpoint of a group beside the one of all servers; "" for no
+// group. The older form of a group's URL, .../mcp/NAME, becomes the one for
+// clients that expect a path to end in /mcp.
+func GroupURL(endpoint, group string) string {
+	base, named, found := strings.Cut(endpoint, "/mcp/")
+	switch {
+	case group != "":
+		return strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/mcp") + "/groups/" + group + "/mcp"
+	case found && named != "" && !strings.Contains(named, "/"):
+		return base + "/groups/" + named + "/mcp"
+	default:
+		return endpoint
+	}
+}
+
+// IsLoopback tells whether a host is this machine alone.
+func IsLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
 }

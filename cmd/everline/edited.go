@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/fileedit"
 )
 
 // formatFlag is the help of --format.
@@ -14,8 +15,8 @@ func formatFlag() string {
 
 // difference shows which lines an edit takes out and puts in, each as show has
 // it; what is common at both ends is left out, but for a line or two around.
-func difference(was, is string, show func(string) string) string {
-	a, b := strings.SplitAfter(was, "\n"), strings.SplitAfter(is, "\n")
+func difference(before, after string, show func(string) string) string {
+	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -57,29 +58,29 @@ type editResult struct {
 
 // finishEdit makes the edit of a command, or shows it. done says what was done;
 // remedy, once that is done, what is left to do.
-func (a *app) finishEdit(e edit, done, remedy func() string) error {
-	made, err := e.run()
+func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, remedy func() string) (fileedit.Result, error) {
+	made, err := e.Run()
 	if err != nil {
-		return err
+		return made, err
 	}
-	r := editResult{File: e.path, Changed: string(made.was) != string(made.text), DryRun: e.dryRun}
-	if made.backup != "" {
-		r.Backup = &made.backup
+	r := editResult{File: e.Path, Changed: string(made.Was) != string(made.Text), DryRun: e.DryRun}
+	if made.Backup != "" {
+		r.Backup = &made.Backup
 	}
-	if left := remedy(); left != "" && r.Changed && !e.dryRun {
+	if left := remedy(); left != "" && r.Changed && !e.DryRun {
 		r.Remedy = &left
 	}
 	if a.forMachines() {
-		return writeLine(a.out, r)
+		return made, writeLine(a.out, r)
 	}
 	switch {
 	case !r.Changed:
-		fmt.Fprintf(a.out, "%s: nothing to change\n", e.path)
-	case e.dryRun:
-		hide := config.HideIn(e.path, made.was, made.text)
-		fmt.Fprintf(a.out, "%s would become:\n%s", e.path, difference(string(made.was), string(made.text), hide))
+		fmt.Fprintf(a.out, "%s: nothing to change\n", e.Path)
+	case e.DryRun:
+		hide := config.HideIn(e.Path, made.Was, made.Text)
+		fmt.Fprintf(a.out, "%s would become:\n%s", e.Path, difference(string(made.Was), string(made.Text), hide))
 	default:
-		fmt.Fprintf(a.out, "%s: %s\n", e.path, done())
+		fmt.Fprintf(a.out, "%s: %s\n", e.Path, done(made))
 	}
 	if r.Backup != nil {
 		fmt.Fprintf(a.out, "  before: %s\n", *r.Backup)
@@ -87,5 +88,5 @@ func (a *app) finishEdit(e edit, done, remedy func() string) error {
 	if r.Remedy != nil {
 		fmt.Fprintf(a.out, "  serve asks for your word first; look at it, then: %s\n", *r.Remedy)
 	}
-	return nil
+	return made, nil
 }

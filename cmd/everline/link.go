@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/fileedit"
+	"github.com/everline/everline/internal/typed"
+)
+
+func newLink(a *app) *cobra.Command {
+	var f linkFlags
+	var endpoint, group string
+	cmd := &cobra.Command{
+		Use:       "link client",
+		Short:     "Write our endpoint into a client's own configuration",
+		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, a server of yours with that name included, and a copy of the file is kept in the state folder."),
+		Args:      oneClient,
+		ValidArgs: config.Formats()[1:],
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			return a.link(args[0], f, func(format string) (config.Entry, string, error) {
+				url, err := a.endpointFor(cmd, endpoint)
+				if err != nil {
+					return nil, "", err
+				}
+				url = fileedit.GroupURL(url, group)
+				done := config.Title(format) + " reaches everline at " + url + "; restart it to see it"
+				if format != config.FormatClaudeDesktop {
+					if a.runningFiles(cmd.Context()) == nil {
+						done += ", while this runs: everline serve"
+					}
+					return config.LinkEntry(format, url, ""), done, nil
+				}
+				program, bridge, err := a.bridge(cmd)
+				if err != nil {
+					return nil, "", err
+				}
+				if group != "" {
+					bridge = append(bridge, "--group", group)
+				}
+				return config.LinkEntry(format, url, program, bridge...), done, nil
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
+	cmd.Flags().StringVar(&group, "group", "", "the endpoint of this group, in place of that of all servers")
+	f.addTo(cmd)
+	return cmd
+}
+
+// bridge is the command by which a client that can only start commands reaches
+// everline. It needs nothing of where it is started, or of our environment: a
+// client that was started from a desktop has another. Where no everline runs it
+// is a whole gateway, and so has to find the configuration, too.
+func (a *app) bridge(cmd *cobra.Command) (program string, args []string, err error) {
+	if program, err = os.Executable(); err != nil {
+		return "", nil, fileedit.Fault("find", "this program", err)
+	}
+	if isBuiltToRun(program) {
+		return "", nil, &fault.Fault{
+			Kind: fault.Invalid, Op: "link", Outcome: fault.NotSent, Err: errors.New("this program was built by go run, and is gone when it ends"),
+			Remedy: "go install github.com/everline/everline/cmd/everline@latest, and link with that",
+		}
+	}
+	if cmd.Flags().Changed("state-dir") || os.Getenv("XDG_STATE_HOME") != "" {
+		dir, err := filepath.Abs(a.stateDir)
+		if err != nil {
+			return "", nil, fileedit.Fault("find", a.stateDir, err)
+		}
+		args = append(args, "--state-dir", dir)
+	}
+	files, err := a.linkedFiles(cmd.Context())
+	args = append(args, "stdio")
+	for _, file := range files {
+		args = append(args, "--config", file)
+	}
+	return program, args, err
+}
+
+// linkedFiles are the files that a bridge is told to read, by their absolute
+// paths. What is named is started without being asked about, so that it has to
+// be trusted before; else it is told of none.
+func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
+	if running := a.runningFiles(ctx); len(running) > 0 {
+		return running, nil
+	}
+	files, err := configFiles(nil)
+	if err != nil {
+		return nil, nil //nolint:nilerr // there is none yet: the bridge looks for the user's own
+	}
+	cfg, err := config.Load(files...)
+	if err != nil {
+		return nil, err
+	}
+	if f := fault.From("", checkTrust(a.stateDir, nil, files, cfg)); f != nil {
+		fmt.Fprintf(a.err, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
+		return nil, nil
+	}
+	if fromRepository(files[0]) {
+		fmt.Fprintf(a.err, "%s belongs to a repository: what comes into it later is started without asking\n", printable(files[0]))
+	}
+	return absolute(files), nil
+}
+
+func linkLong(text string) string {
+	clients := ""
+	for i, c := range config.Formats()[1:] {
+		if i > 0 {
+			clients += ", "
+		}
+		clients += c
+	}
+	return text + "\n\nClients: " + clients + "."
+}
+
+// linkFlags are the flags of link and unlink.
+type linkFlags struct {
+	file, name      string
+	project, dryRun bool
+}
+
+func (f *linkFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "file", "", "the client's file, where it is not at its usual place")
+	cmd.Flags().StringVar(&f.name, "name", config.LinkName, "what the server is called in the client's file")
+	cmd.Flags().BoolVar(&f.project, "project", false, "the client's file of this project, not of the user")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the change, and make none")
+}
+
+// oneClient says which client was probably meant.
+func oneClient(cmd *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+		return err
+	}
+	clients := config.Formats()[1:]
+	if slices.Contains(clients, args[0]) {
+		return nil
+	}
+	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
+	if near := typed.Nearest(args[0], clients); near != "" {
+		help = "\n  did you mean " + near + "?"
+	}
+	return fmt.Errorf("no client is called %q here%s", args[0], help)
+}
+
+func (a *app) clientLink(format string, f linkFlags) (*fileedit.Link, error) {
+	if f.name == "" {
+		return nil, usage("--name "+config.LinkName, "the server must have a name")
+	}
+	path := f.file
+	if path == "" {
+		var err error
+		if path, err = fileedit.ClientFile(format, f.project); err != nil {
+			return nil, err
+		}
+	}
+	if path == "" {
+		return nil, usage("leave out --project", "%s has no file of a project", config.Title(format))
+	}
+	return fileedit.NewLink(a.stateDir, format, path, f.name)
+}
+
+func (a *app) link(format string, f linkFlags, make func(format string) (_ config.Entry, done string, _ error)) error {
+	l, err := a.clientLink(format, f)
+	if err != nil {
+		return err
+	}
+	entry, done, err := make(format)
+	if err != nil {
+		return err
+	}
+	for i := range entry {
+		if entry[i].Key == "name" {
+			entry[i].Value = f.name
+		}
+	}
+	_, err = a.finishEdit(l.Put(entry, f.dryRun), func(fileedit.Result) string { return done }, func() string { return "" })
+	return err
+}
+
+// endpointFor is the URL for clients: of the everline that runs, else of the
+// configuration that serve would read, else the default.
+func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	if st, err := a.client().Status(cmd.Context()); err == nil && st.Endpoint != "" {
+		return st.Endpoint, nil
+	}
+	listen := config.New().Listen
+	if files, err := configFiles(nil); err == nil {
+		cfg, err := config.Load(files...)
+		if err == nil && !fileedit.IsLoopback(hostOf(cfg.Listen)) { // clients are sent to other machines by the user alone
+			err = checkTrust(a.stateDir, nil, files, cfg)
+		}
+		if err != nil {
+			return "", err
+		}
+		listen = cfg.Listen
+	}
+	if hostOf(listen) == "" {
+		return "", errors.New("the configuration's listen address has no host; name the URL with --endpoint")
+	}
+	return "http://" + listen + "/mcp", nil
+}

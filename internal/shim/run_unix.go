@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"strconv"
@@ -37,6 +38,9 @@ func run() int {
 	keepFiles()
 	becomeReaper()
 	spec, err := receive() // may take its time: everline keeps one of us ready
+	if errors.Is(err, errVersion) {
+		report(ReportFailed, uint32(syscall.EPROTONOSUPPORT))
+	}
 	if err != nil {
 		return 2
 	}

@@ -29,6 +29,12 @@ const (
 	statusFD  = 4 // reports
 )
 
+// Version is the form of a Spec. A shim outlives the program file that it was
+// started from, so everline and its shims may be of different releases: the
+// form of a Spec, the commands and the reports of one version never change. A new
+// meaning is a new byte, and a byte that is not known is ignored.
+const Version = "1"
+
 // Commands are single bytes from everline.
 const (
 	CommandTerm = 'T' // ask everything to end
@@ -63,7 +69,7 @@ const sizeDigits = 8
 func (s Spec) Encode() []byte {
 	frame := make([]byte, sizeDigits, 4<<10)
 	add := func(field string) { frame = append(append(frame, field...), 0) }
-	for _, field := range []string{s.Path, s.Dir, s.Cgroup, strconv.FormatInt(int64(s.Grace), 10), strconv.Itoa(len(s.Args))} {
+	for _, field := range []string{Version, s.Path, s.Dir, s.Cgroup, strconv.FormatInt(int64(s.Grace), 10), strconv.Itoa(len(s.Args))} {
 		add(field)
 	}
 	for _, list := range [][]string{s.Args, s.Env} {
@@ -79,7 +85,10 @@ func (s Spec) Encode() []byte {
 	return frame
 }
 
-var errSpec = errors.New("bug: a shim got no usable order")
+var (
+	errSpec    = errors.New("bug: a shim got no usable order")
+	errVersion = errors.New("the order is of another release of everline")
+)
 
 // decode reads the body of an encoded Spec.
 func decode(body string) (Spec, error) {
@@ -90,17 +99,20 @@ func decode(body string) (Spec, error) {
 			start = i + 1
 		}
 	}
-	if len(fields) < 5 {
+	if len(fields) < 1 || fields[0] != Version {
+		return Spec{}, errVersion
+	}
+	if len(fields) < 6 {
 		return Spec{}, errSpec
 	}
-	grace, err := strconv.ParseInt(fields[3], 10, 64)
-	n, err2 := strconv.Atoi(fields[4])
-	rest := fields[5:]
+	grace, err := strconv.ParseInt(fields[4], 10, 64)
+	n, err2 := strconv.Atoi(fields[5])
+	rest := fields[6:]
 	if err != nil || err2 != nil || n < 1 || n > len(rest) {
 		return Spec{}, errSpec
 	}
 	return Spec{
-		Path: fields[0], Dir: fields[1], Cgroup: fields[2], Grace: time.Duration(grace),
+		Path: fields[1], Dir: fields[2], Cgroup: fields[3], Grace: time.Duration(grace),
 		Args: rest[:n], Env: rest[n:],
 	}, nil
 }

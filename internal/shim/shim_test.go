@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -29,9 +30,25 @@ func TestDecodeRefuses(t *testing.T) {
 		"", "\x00", "p\x00d\x00c\x001\x00", "p\x00d\x00c\x00x\x001\x00a\x00", "p\x00d\x00c\x001\x00x\x00a\x00",
 		"p\x00d\x00c\x001\x000\x00a\x00", "p\x00d\x00c\x001\x00-1\x00a\x00", "p\x00d\x00c\x001\x003\x00a\x00",
 	} {
+		body = Version + "\x00" + body
 		if s, err := decode(body); err == nil {
 			t.Errorf("%q: %+v", body, s)
 		}
+	}
+}
+
+// What everline and a shim of two releases say to each other does not change.
+func TestFormIsFrozen(t *testing.T) {
+	spec := Spec{Path: "/p", Args: []string{"p", "a"}, Env: []string{"E=1"}, Dir: "/d", Cgroup: "/c", Grace: time.Second}
+	const want = "00000020" + "1\x00/p\x00/d\x00/c\x001000000000\x002\x00p\x00a\x00E=1\x00"
+	if got := string(spec.Encode()); got != want {
+		t.Errorf("an order is %q, want %q", got, want)
+	}
+	if CommandTerm != 'T' || CommandKill != 'K' || ReportStarted != 'S' || ReportFailed != 'E' || ReportCgroup != 'C' || ReportExited != 'X' || ReportSize != 5 {
+		t.Error("a command or a report has changed: give a new meaning a new byte")
+	}
+	if _, err := decode("2" + want[sizeDigits+1:]); !errors.Is(err, errVersion) {
+		t.Errorf("an order of another version: %v", err)
 	}
 }
 

@@ -131,6 +131,9 @@ func (l *shimLink) close() {
 // that cannot be started.
 var errShimGone = errors.New("the process that guards the server has ended")
 
+// errShimOther is about a program file that was replaced while everline ran.
+var errShimOther = errors.New("the process that guards the server is of another release of everline: restart everline")
+
 // order tells the shim what to start, and waits until it is started.
 func (l *shimLink) order(s procSpec, p *procChild) error {
 	limit := time.Now().Add(shimReplies)
@@ -152,6 +155,9 @@ func (l *shimLink) order(s procSpec, p *procChild) error {
 		case shim.ReportCgroup:
 			p.notice = cgroupNotice(syscall.Errno(n))
 		case shim.ReportFailed:
+			if syscall.Errno(n) == syscall.EPROTONOSUPPORT { // no start says that
+				return errShimOther
+			}
 			return &fs.PathError{Op: "fork/exec", Path: s.cmd.Path, Err: syscall.Errno(n)}
 		case shim.ReportStarted:
 			p.pid = int(n)

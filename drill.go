@@ -26,7 +26,7 @@ type DrillReport struct {
 // OK tells whether every call was answered, the server is well again, and no
 // list was short.
 func (r *DrillReport) OK() bool {
-	return r.Well && !r.Short && r.Clients.OK() && r.Probes.OK()
+	return r.Recovered && !r.Short && r.Clients.OK() && r.Probes.OK()
 }
 
 // DrillFaults are the words for the faults of a Drill.

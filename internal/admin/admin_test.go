@@ -97,7 +97,7 @@ func (h *fakeHub) Drill(ctx context.Context, s string, d everline.Drill) (everli
 	}
 	d.Over()
 	var r everline.DrillReport
-	r.Well, r.Before, r.After, r.Recovery = true, 3, 4, 1500*time.Microsecond
+	r.Recovered, r.Before, r.After, r.Recovery = true, 3, 4, 1500*time.Microsecond
 	r.Clients = everline.DrillTally{Calls: 3, Answered: 2, Failed: map[fault.Kind]int{fault.Exited: 1}}
 	return r, nil
 }

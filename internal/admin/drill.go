@@ -60,7 +60,7 @@ type DrillCalls struct {
 func shapeDrill(server, what string, r everline.DrillReport) *DrillReport {
 	return &DrillReport{
 		Server: server, Fault: what, Began: r.Began, LastedMS: millis(r.Lasted),
-		GenerationBefore: r.Before, GenerationAfter: r.After, Well: r.Well, RecoveryMS: millis(r.Recovery),
+		GenerationBefore: r.Before, GenerationAfter: r.After, Well: r.Recovered, RecoveryMS: millis(r.Recovery),
 		Woken: r.Woken, CatalogShort: r.Short, Clients: shapeTally(r.Clients), Probes: shapeTally(r.Probes),
 	}
 }

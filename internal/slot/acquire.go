@@ -16,48 +16,48 @@ const (
 	parkFor    = 30 * time.Second
 )
 
-// A Lease is a call's hold on one life: a life that is ended waits for its
+// A Lease is a call's hold on one generation: a generation that is ended waits for its
 // leases, up to the drain deadline. It must be released exactly once.
 type Lease struct {
 	slot   *Slot
-	life   *life
+	gen    *generation
 	ticket *ticket // nil where calls at a time are not limited
 }
 
-// Gen is the generation of the life.
-func (l Lease) Gen() uint64 { return l.life.gen }
+// Gen is its number.
+func (l Lease) Gen() uint64 { return l.gen.gen }
 
-// Upstream is the life. It stays usable until Release, unless its link ends.
-func (l Lease) Upstream() Upstream { return l.life.up }
+// Upstream is the connection itself. It stays usable until Release, unless its link ends.
+func (l Lease) Upstream() Upstream { return l.gen.up }
 
 // Release ends the lease and leaves a note on how the call went: nil and a
 // server's own JSON-RPC error speak for the link, and what a failure counts
 // against says the table of package evidence. It never waits.
 func (l Lease) Release(err error) {
-	l.life.note(err)
+	l.gen.noteResult(err)
 	l.free()
 }
 
 func (l Lease) free() {
-	l.life.give()
+	l.gen.release()
 	if l.ticket != nil {
 		l.slot.gate.leave(l.ticket)
 	}
 }
 
-// Acquire takes a lease on the serving life. If none serves it waits as the
+// Acquire takes a lease on the serving generation. If none serves it waits as the
 // supervisor gives reason to (see mayWait), and for its turn where calls at a
-// time are limited. All who wait for a life are woken together when it serves;
+// time are limited. All who wait for a generation are woken together when it serves;
 // turns are given in order. Errors are faults with outcome NotSent: Disabled,
 // Unavailable with cause and RetryAfter, RateLimited, Overloaded, Closed, and
 // those of ctx.
 func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ctx, 0) }
 
-// acquire is Acquire for a life newer than after.
+// acquire is Acquire for a generation newer than after.
 func (s *Slot) acquire(ctx context.Context, after uint64) (Lease, error) {
 	if s.paused.Load() == 0 && s.gate.limit.Load() == 0 {
-		if l := s.view.Load().life; l != nil && l.gen > after && l.take() {
-			return Lease{slot: s, life: l}, nil
+		if g := s.view.Load().serving; g != nil && g.gen > after && g.lease() {
+			return Lease{slot: s, gen: g}, nil
 		}
 	}
 	return s.acquireSlow(ctx, after)
@@ -92,14 +92,14 @@ type waiter struct {
 	limit    time.Time // when parkFor ends
 	deadline time.Time // zero: none
 	ticket   *ticket
-	slept    bool // it has waited
+	waited   bool // it has waited
 }
 
 // A hold is what a waiter waits for next.
 type hold struct {
-	until time.Time       // look again then; zero: only when something changes
-	turn  <-chan struct{} // the gate's; nil if that is not what is waited for
-	heard <-chan struct{} // the loop's answer to a wish; nil likewise
+	until    time.Time       // look again then; zero: only when something changes
+	admitted <-chan struct{} // the gate's; nil if that is not what is waited for
+	answered <-chan struct{} // the loop's answer to a demand; nil likewise
 }
 
 // wait alternates between a look at the view and waiting for what the look
@@ -118,7 +118,7 @@ func (w *waiter) wait(ctx context.Context) (Lease, error) {
 		switch {
 		case f != nil:
 			return Lease{}, f
-		case lease.life != nil:
+		case lease.gen != nil:
 			return lease, nil
 		}
 		w.sleep(ctx, v, h)
@@ -127,9 +127,9 @@ func (w *waiter) wait(ctx context.Context) (Lease, error) {
 
 // sleep ends when the hold, the view or ctx gives reason to look again.
 func (w *waiter) sleep(ctx context.Context, v *View, h hold) {
-	if !w.slept {
-		w.slept = true
-		w.slot.drill.Load().count(ctx, ofWaits)
+	if !w.waited {
+		w.waited = true
+		w.slot.drill.Load().count(ctx, waits)
 	}
 	var alarm <-chan time.Time
 	if !h.until.IsZero() {
@@ -139,8 +139,8 @@ func (w *waiter) sleep(ctx context.Context, v *View, h hold) {
 	}
 	select {
 	case <-v.Changed:
-	case <-h.turn:
-	case <-h.heard:
+	case <-h.admitted:
+	case <-h.answered:
 	case <-alarm:
 	case <-ctx.Done():
 	}
@@ -148,8 +148,8 @@ func (w *waiter) sleep(ctx context.Context, v *View, h hold) {
 
 // look decides what to do about one view.
 func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
-	l := v.life
-	if l == nil || l.gen <= w.after || l.refuses() {
+	g := v.serving
+	if g == nil || g.gen <= w.after || g.refuses() {
 		return w.lookAhead(v, now)
 	}
 	if until := w.slot.pauseEnd(now); !until.IsZero() {
@@ -162,25 +162,25 @@ func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 		w.ticket = w.slot.gate.join()
 	}
 	if w.ticket != nil && !w.ticket.open() {
-		return Lease{}, hold{turn: w.ticket.in}, nil
+		return Lease{}, hold{admitted: w.ticket.in}, nil
 	}
-	if !l.take() {
+	if !g.lease() {
 		return w.lookAhead(v, now)
 	}
-	return Lease{slot: w.slot, life: l, ticket: w.ticket}, hold{}, nil
+	return Lease{slot: w.slot, gen: g, ticket: w.ticket}, hold{}, nil
 }
 
-// lookAhead decides about a view in which no life can be had.
+// lookAhead decides about a view in which no generation can be had.
 func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 	until, ok := mayWait(v.prospects(), now, w.limit, w.deadline)
 	if ok {
 		if v.State.Phase() == lifecycle.Idle {
-			w.slot.ask() // what comes of it is a new view
+			w.slot.demand() // what comes of it is a new view
 		}
 		return Lease{}, hold{until: until}, nil
 	}
 	if w.mayProbe(v, now) {
-		return Lease{}, hold{heard: w.slot.ask()}, nil
+		return Lease{}, hold{answered: w.slot.demand()}, nil
 	}
 	if w.slot.view.Load() != v {
 		return Lease{}, hold{}, nil // v.Changed is closed: look at the newer one
@@ -209,9 +209,9 @@ func probeable(st lifecycle.State) bool {
 func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
 	f := *fault.From("call", err)
 	f.Server, f.Outcome = w.slot.name, fault.NotSent
-	if v.life == nil {
+	if v.serving == nil {
 		f.Gen = v.State.Gen
-		f.Err = waited{f.Kind, v.Seen(), err}
+		f.Err = gaveUpWaiting{f.Kind, v.Seen(), err}
 		if v.Cause != nil {
 			f.Err = fmt.Errorf("%w: %w", f.Err, v.Cause.Cause())
 			f.Status, f.Exit, f.Stderr = v.Cause.Status, v.Cause.Exit, v.Cause.Stderr
@@ -220,23 +220,23 @@ func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
 	return &f
 }
 
-// waited says in our own words that a call was given up while it waited.
-type waited struct {
+// gaveUpWaiting says in our own words that a call was given up while it waited.
+type gaveUpWaiting struct {
 	kind fault.Kind
 	seen string
 	err  error // of the context
 }
 
-func (w waited) Error() string {
+func (w gaveUpWaiting) Error() string {
 	if w.kind == fault.Deadline {
 		return "the deadline passed while the server was " + w.seen
 	}
 	return "the call was given up while the server was " + w.seen
 }
 
-func (w waited) Unwrap() error { return w.err }
+func (w gaveUpWaiting) Unwrap() error { return w.err }
 
-// pause keeps calls away from the server until then, whatever life it has.
+// pause keeps calls away from the server until then, whatever generation it has.
 func (s *Slot) pause(until time.Time) {
 	at := s.since(until)
 	for {

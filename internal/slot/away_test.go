@@ -35,7 +35,7 @@ func TestAwaySince(t *testing.T) {
 		since(time.Time{})
 		b.at(10 * second)
 		down.Store(true)
-		b.srv.life(1).end(errors.New("cut"))
+		b.srv.fake(1).end(errors.New("cut"))
 		b.seen("disconnected")
 		b.at(30 * second)
 		if tries, _, _ := srv.count(); tries < 5 {

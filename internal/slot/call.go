@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	resendPause = 10 * time.Millisecond // before the first send again on the same life; four times as long for each further one
+	resendPause = 10 * time.Millisecond // before the first send again on the same generation; four times as long for each further one
 	maxPause    = 5 * time.Minute       // the longest Retry-After that calls obey
 	limitPause  = time.Second           // for a rate limit that names no time; doubled for each further one
 )
 
 // Call sends one request to the server and returns its raw result. It waits
-// for a life as Acquire does. What failed is sent again, on the next life and
+// for a generation as Acquire does. What failed is sent again, on the next generation and
 // within the deadline, if there is proof that it was not executed, or if
 // replay and the tool's hints say that repeating it is harmless; the table is
 // rules. Its errors are faults whose Outcome covers all sends. It returns no
@@ -44,56 +44,56 @@ func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay)
 	for {
 		lease, err := s.acquire(ctx, t.after)
 		if err != nil {
-			return nil, s.inform(t.total(err))
+			return nil, s.withState(t.total(err))
 		}
-		if c.Gen != 0 && lease.life.gen != c.Gen {
+		if c.Gen != 0 && lease.gen.gen != c.Gen {
 			lease.free()
-			return nil, s.inform(t.total(outlived(s.name, c)))
+			return nil, s.withState(t.total(generationGone(s.name, c)))
 		}
-		if !t.bind(lease.life) {
+		if !t.bind(lease.gen) {
 			lease.free()
-			s.gaveUp(lease.life, t.open, c)
-			return nil, s.inform(t.open)
+			s.gaveUp(lease.gen, t.unknown, c)
+			return nil, s.withState(t.unknown)
 		}
-		if f := s.admit(lease.life, c); f != nil {
+		if f := s.admit(lease.gen, c); f != nil {
 			lease.free()
-			return nil, s.inform(t.total(f))
+			return nil, s.withState(t.total(f))
 		}
 		out, f := s.send(ctx, lease, c)
 		if f == nil {
 			return out, nil
 		}
-		if !s.again(ctx, lease.life, &t, f, c) {
+		if !s.again(ctx, lease.gen, &t, f, c) {
 			if f.Kind == fault.SessionLost && t.sends > maxSessions {
 				f = losesSessions(f, fmt.Sprintf("%d sessions in a row were lost under this call", t.sends))
 			}
-			return nil, s.inform(t.total(f))
+			return nil, s.withState(t.total(f))
 		}
 	}
 }
 
-// admit asks whoever has a say about what is sent to this life.
-func (s *Slot) admit(l *life, c *upstream.Call) *fault.Fault {
+// admit asks whoever has a say about what is sent to this generation.
+func (s *Slot) admit(g *generation, c *upstream.Call) *fault.Fault {
 	if s.opts.Admit == nil {
 		return nil
 	}
-	if f := s.opts.Admit(c, l.shown.Load()); f != nil {
-		return f.At(s.name, l.gen)
+	if f := s.opts.Admit(c, g.shown.Load()); f != nil {
+		return f.At(s.name, g.gen)
 	}
 	return nil
 }
 
-// outlived is the fault of a call for a life that is over.
-func outlived(server string, c *upstream.Call) *fault.Fault {
+// generationGone is the fault of a call for a generation that is over.
+func generationGone(server string, c *upstream.Call) *fault.Fault {
 	return &fault.Fault{
 		Kind: fault.NotFound, Op: c.Method, Server: server, Gen: c.Gen, Outcome: fault.NotSent,
 		Err: fmt.Errorf("the server was restarted since, and what generation %d remembered is lost", c.Gen),
 	}
 }
 
-// inform adds to a fault how the server is seen now, and when the next attempt
+// withState adds to a fault how the server is seen now, and when the next attempt
 // is due.
-func (s *Slot) inform(f *fault.Fault) *fault.Fault {
+func (s *Slot) withState(f *fault.Fault) *fault.Fault {
 	if f.Kind == fault.RPC {
 		return f
 	}
@@ -113,23 +113,23 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []b
 			lease.free()
 		}
 	}()
-	out, err := lease.life.up.Call(ctx, c)
+	out, err := lease.gen.up.Call(ctx, c)
 	returned = true
 	if err == nil {
 		if c.Answered != nil {
-			c.Answered(lease.life.gen, lease.life.up.Info().Mortal())
+			c.Answered(lease.gen.gen, lease.gen.up.Info().Mortal())
 		}
-		lease.settle(c, nil)
+		lease.finish(c, nil)
 		return out, nil
 	}
-	f = s.classify(lease.life, err)
-	lease.settle(c, f)
+	f = s.classify(lease.gen, err)
+	lease.finish(c, f)
 	return nil, f
 }
 
-// settle releases the lease of a call. The link's failures count whoever asked
-// for something; what everline asks each new life would prove any to be healthy.
-func (l Lease) settle(c *upstream.Call, f *fault.Fault) {
+// finish releases the lease of a call. The link's failures count whoever asked
+// for something; what everline asks each new generation would prove any to be healthy.
+func (l Lease) finish(c *upstream.Call, f *fault.Fault) {
 	answered := f == nil || f.Outcome == fault.Answered
 	switch {
 	case answered && c.Own:
@@ -141,18 +141,18 @@ func (l Lease) settle(c *upstream.Call, f *fault.Fault) {
 	}
 }
 
-// classify completes what a call failed with, and has a life ended that
+// classify completes what a call failed with, and has a generation ended that
 // proved to be of no use.
-func (s *Slot) classify(l *life, err error) *fault.Fault {
-	f := fault.From("call", err).At(s.name, l.gen)
+func (s *Slot) classify(g *generation, err error) *fault.Fault {
+	f := fault.From("call", err).At(s.name, g.gen)
 	switch {
 	case f.Kind.BlamesLink():
-		f = s.explain(f, l) // a process that died has said why
+		f = s.explain(f, g) // a process that died has said why
 	case f.Kind != fault.RPC:
-		f = l.veil.fault(f)
+		f = g.redact.fault(f)
 	}
-	if evidence.Of(evidence.Call, f) == evidence.Session && l.lost.CompareAndSwap(false, true) {
-		s.post(lost{l, f})
+	if evidence.Of(evidence.Call, f) == evidence.Session && g.lost.CompareAndSwap(false, true) {
+		s.post(lost{g, f})
 	}
 	return f
 }
@@ -161,20 +161,20 @@ func (s *Slot) classify(l *life, err error) *fault.Fault {
 type attempts struct {
 	method, name string
 	replay       config.Replay
-	after        uint64           // only a newer life helps
-	bound        *catalog.Catalog // of the life that the call was last bound to
+	after        uint64           // only a newer generation helps
+	bound        *catalog.Catalog // of the generation that the call was last bound to
 	sends        int
 	used         [len(rules)]int // failures, by the row that decided about them
 	limited      int             // sends that met a rate limit
-	open         *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
+	unknown      *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
 }
 
-// bind notes the life that the call is to be sent to next. It is false if the
-// call may have been executed and this life does not call repeating it
+// bind notes the generation that the call is to be sent to next. It is false if the
+// call may have been executed and this generation does not call repeating it
 // harmless: it may be another version of the server than the one before.
-func (t *attempts) bind(l *life) bool {
-	t.bound = l.known.Load()
-	return t.open == nil || t.harmless()
+func (t *attempts) bind(g *generation) bool {
+	t.bound = g.known.Load()
+	return t.unknown == nil || t.harmless()
 }
 
 func (t *attempts) harmless() bool { return harmless(t.method, t.name, t.replay, t.bound) }
@@ -183,7 +183,7 @@ func (t *attempts) harmless() bool { return harmless(t.method, t.name, t.replay,
 func (t *attempts) judge(f *fault.Fault) action {
 	t.sends++
 	if f.Outcome == fault.Unknown {
-		t.open = f
+		t.unknown = f
 	}
 	i := ruleOf(f)
 	if i < 0 {
@@ -197,7 +197,7 @@ func (t *attempts) judge(f *fault.Fault) action {
 	case then == afterPause:
 		t.limited++
 	case then == ifHarmless && t.harmless():
-		return nextLife
+		return nextGeneration
 	case then == ifHarmless:
 		return giveUp
 	}
@@ -208,7 +208,7 @@ func (t *attempts) judge(f *fault.Fault) action {
 // is the call.
 func (t *attempts) total(err error) *fault.Fault {
 	f := fault.From("call", err)
-	if t.open != nil && f.Outcome == fault.NotSent {
+	if t.unknown != nil && f.Outcome == fault.NotSent {
 		c := *f
 		c.Outcome = fault.Unknown
 		return &c
@@ -217,37 +217,37 @@ func (t *attempts) total(err error) *fault.Fault {
 }
 
 // again tells whether the call is to be sent again, and waits for the moment.
-func (s *Slot) again(ctx context.Context, l *life, t *attempts, f *fault.Fault, c *upstream.Call) bool {
+func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.Fault, c *upstream.Call) bool {
 	what := t.judge(f)
 	if what == afterPause && !s.obey(ctx, f, t.limited) || ctx.Err() != nil {
 		what = giveUp
 	}
 	if what == giveUp {
-		s.gaveUp(l, f, c)
+		s.gaveUp(g, f, c)
 		return false
 	}
 	s.resent.Add(1)
-	s.drill.Load().count(ctx, ofResends)
-	s.say(event.CallReplayed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
-	if what == nextLife {
-		s.move(ctx, l, t)
+	s.drill.Load().count(ctx, resends)
+	s.emitLater(event.CallReplayed{Head: s.headNow(g), Method: c.Method, Name: c.Name, Cause: f})
+	if what == nextGeneration {
+		s.leave(ctx, g, t)
 	}
 	return true
 }
 
 // gaveUp counts a call that failed for good, and tells of it unless the server
 // itself or the client is why.
-func (s *Slot) gaveUp(l *life, f *fault.Fault, c *upstream.Call) {
+func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
 	if f.Kind == fault.RPC || f.Kind == fault.Canceled {
 		return
 	}
 	s.failed.Add(1)
 	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
-		s.say(event.CallFailed{Head: s.headNow(l), Method: c.Method, Name: c.Name, Cause: f})
+		s.emitLater(event.CallFailed{Head: s.headNow(g), Method: c.Method, Name: c.Name, Cause: f})
 	}
 }
 
-func (s *Slot) headNow(l *life) event.Head { return s.head(l.gen) }
+func (s *Slot) headNow(g *generation) event.Head { return s.head(g.gen) }
 
 // obey pauses the server's calls as it asked; false if this call cannot wait
 // so long.
@@ -266,12 +266,12 @@ func pauseOf(f *fault.Fault, n int) time.Duration {
 	return min(limitPause<<min(max(n-1, 0), 10), maxPause)
 }
 
-// move leaves a life whose link is gone for the next one. Where the link still
-// stands, as after one refused connection of many, the same life gets another
-// chance after a pause; its strikes decide how long it lives.
-func (s *Slot) move(ctx context.Context, l *life, t *attempts) {
-	if !l.gone() && pauseFor(ctx, l.up.Done(), resendPause<<(2*(t.sends-1))) && !l.gone() {
+// leave leaves a generation whose link is gone for the next one. Where the link still
+// stands, as after one refused connection of many, the same generation gets another
+// chance after a pause; its strikes decide how long it lasts.
+func (s *Slot) leave(ctx context.Context, g *generation, t *attempts) {
+	if !g.gone() && pauseFor(ctx, g.up.Done(), resendPause<<(2*(t.sends-1))) && !g.gone() {
 		return
 	}
-	t.after = l.gen
+	t.after = g.gen
 }

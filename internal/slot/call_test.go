@@ -19,14 +19,14 @@ func TestJudge(t *testing.T) {
 		f            *fault.Fault
 		plain, again action // without and with replay
 	}{
-		{f(fault.Dial, fault.NotSent), nextLife, nextLife},
-		{f(fault.SessionLost, fault.NotSent), nextLife, nextLife},
-		{f(fault.Broken, fault.NotSent), nextLife, nextLife},
-		{f(fault.Closed, fault.NotSent), nextLife, nextLife},
-		{f(fault.Broken, fault.Unknown), giveUp, nextLife},
-		{f(fault.Exited, fault.Unknown), giveUp, nextLife},
-		{f(fault.Wedged, fault.Unknown), giveUp, nextLife},
-		{f(fault.HTTPStatus, fault.Unknown), giveUp, nextLife},
+		{f(fault.Dial, fault.NotSent), nextGeneration, nextGeneration},
+		{f(fault.SessionLost, fault.NotSent), nextGeneration, nextGeneration},
+		{f(fault.Broken, fault.NotSent), nextGeneration, nextGeneration},
+		{f(fault.Closed, fault.NotSent), nextGeneration, nextGeneration},
+		{f(fault.Broken, fault.Unknown), giveUp, nextGeneration},
+		{f(fault.Exited, fault.Unknown), giveUp, nextGeneration},
+		{f(fault.Wedged, fault.Unknown), giveUp, nextGeneration},
+		{f(fault.HTTPStatus, fault.Unknown), giveUp, nextGeneration},
 		{f(fault.RateLimited, fault.NotSent), afterPause, afterPause},
 		{f(fault.Unauthorized, fault.NotSent), giveUp, giveUp},
 		{f(fault.Forbidden, fault.NotSent), giveUp, giveUp},
@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 			{f(fault.SessionLost, fault.NotSent), maxSessions + 1},
 		} {
 			a, n := &attempts{replay: config.ReplayAlways}, 1
-			for a.judge(c.f) == nextLife {
+			for a.judge(c.f) == nextGeneration {
 				n++
 			}
 			if n != c.most {
@@ -340,7 +340,7 @@ func TestCallTimeoutCoversAllSends(t *testing.T) {
 	})
 }
 
-// The process dies with a call in flight and the next life serves the replay.
+// The process dies with a call in flight and the next generation serves the replay.
 func TestFaultE4(t *testing.T) {
 	srv := newServer("a")
 	srv.call = func(ctx context.Context, u *fake, _ *upstream.Call) ([]byte, error) {
@@ -370,7 +370,7 @@ func TestFaultE4(t *testing.T) {
 			}
 		})
 		b.at(2 * second)
-		srv.life(1).end(errDied)
+		srv.fake(1).end(errDied)
 		wg.Wait()
 		b.seen("connected")
 		if c := lastOf[event.Connected](b); c.After != 100*time.Millisecond || c.Took != 100*time.Millisecond {

@@ -25,44 +25,44 @@ type doubts struct {
 
 // probed: the probe of l has ended; err is nil if it was answered.
 type probed struct {
-	l   *life
-	err *fault.Fault
+	gen   *generation
+	cause *fault.Fault
 }
 
 func (probed) note() {}
 
 // doubtLink takes n failed calls that the link may explain.
-func (s *Slot) doubtLink(l *life, n int) {
-	if s.loop.state.Serving != l.gen || l.gone() || time.Since(l.doubts.good) < vouched {
+func (s *Slot) doubtLink(g *generation, n int) {
+	if s.loop.state.Serving != g.gen || g.gone() || time.Since(g.doubts.good) < vouched {
 		return
 	}
-	l.doubts.calls += n
-	s.probe(l)
+	g.doubts.calls += n
+	s.probe(g)
 }
 
 // doubtLogin takes a request that was refused for its credentials. Other
 // requests may be let in all the same.
-func (s *Slot) doubtLogin(l *life) {
-	last := l.doubts.login
-	if s.loop.state.Serving != l.gen || !last.IsZero() && time.Since(last) < loginPace {
+func (s *Slot) doubtLogin(g *generation) {
+	last := g.doubts.login
+	if s.loop.state.Serving != g.gen || !last.IsZero() && time.Since(last) < loginPace {
 		return
 	}
-	l.doubts.login = time.Now()
-	s.probe(l)
+	g.doubts.login = time.Now()
+	s.probe(g)
 }
 
 // probe asks the server, in a worker, unless it is being asked.
-func (s *Slot) probe(l *life) {
-	if l.doubts.probing || l.stopping {
+func (s *Slot) probe(g *generation) {
+	if g.doubts.probing || g.stopping {
 		return
 	}
-	l.doubts.probing = true
-	s.workers.Go(func() { // ends with its life's context or in doubtWait; quit waits
-		ctx, cancel := context.WithTimeout(l.ctx, doubtWait)
+	g.doubts.probing = true
+	s.workers.Go(func() { // ends with its generation's context or in doubtWait; quit waits
+		ctx, cancel := context.WithTimeout(g.ctx, doubtWait)
 		defer cancel()
-		n := probed{l: l}
-		if err := l.up.Ping(ctx); err != nil {
-			n.err = l.veil.fault(fault.From("ping", err).At(s.name, l.gen))
+		n := probed{gen: g}
+		if err := g.up.Ping(ctx); err != nil {
+			n.cause = g.redact.fault(fault.From("ping", err).At(s.name, g.gen))
 		}
 		s.post(n)
 	})
@@ -71,21 +71,21 @@ func (s *Slot) probe(l *life) {
 // probeDone decides the doubts about l. Those that came while it was probed are
 // decided with the rest.
 func (s *Slot) probeDone(n probed) {
-	l := n.l
-	calls := l.doubts.calls
-	l.doubts.calls, l.doubts.probing = 0, false
-	if n.err == nil {
-		l.doubts.good = time.Now()
+	g := n.gen
+	calls := g.doubts.calls
+	g.doubts.calls, g.doubts.probing = 0, false
+	if n.cause == nil {
+		g.doubts.good = time.Now()
 		return
 	}
-	switch evidence.Of(evidence.Probe, n.err) {
+	switch evidence.Of(evidence.Probe, n.cause) {
 	case evidence.Session, evidence.Login:
-		s.exit(l, n.err)
+		s.exit(g, n.cause)
 	case evidence.Strike:
 		for range calls {
-			s.struck(l, false, l.lastBad.Load())
+			s.struck(g, false, g.lastBad.Load())
 		}
 	default: // somebody is there, and says so
-		l.doubts.good = time.Now()
+		g.doubts.good = time.Now()
 	}
 }

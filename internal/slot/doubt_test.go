@@ -137,7 +137,7 @@ func TestOneProbeAtATime(t *testing.T) {
 		b.must(b.Reconnect(b.within(second)))
 		b.at(time.Minute)
 		if st := b.View().State; st.Gen != 3 || st.CallStrikes != 0 {
-			t.Errorf("a probe of an older life counted: %+v", st)
+			t.Errorf("a probe of an older generation counted: %+v", st)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestFaultV3_ProbeRefused(t *testing.T) {
 			srv.with(func() {
 				srv.list = func(context.Context, *fake, int) (*catalog.Catalog, error) { return nil, errLogin }
 			})
-			srv.life(1).hooks.Changed(catalog.Tools)
+			srv.fake(1).hooks.Changed(catalog.Tools)
 			synctest.Wait()
 		},
 	} {
@@ -220,7 +220,7 @@ func TestListingsThatCannotBeRead(t *testing.T) {
 		srv.with(func() {
 			srv.list = func(context.Context, *fake, int) (*catalog.Catalog, error) { return nil, errUnreadable }
 		})
-		srv.life(1).hooks.Changed(catalog.Tools)
+		srv.fake(1).hooks.Changed(catalog.Tools)
 		synctest.Wait()
 		if f := b.send("q"); f != nil {
 			t.Error(f)

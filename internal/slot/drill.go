@@ -61,15 +61,15 @@ func DrillFaults() []string { return transport.Breakages() }
 
 // A Drilled is what a Drill saw.
 type Drilled struct {
-	Began    time.Time
-	Lasted   time.Duration // how long the fault was on; 0 for one that strikes once
-	Before   uint64        // the generation that was broken
-	After    uint64        // the newest one at the end
-	Well     bool          // the server answered again
-	Recovery time.Duration // from the fault's end until it did; valid if Well
-	Woken    bool          // it was told to connect, because it was not well in time
-	Clients  Tally         // what the calls of clients saw
-	Probes   Tally         // what calls by Probe saw
+	Began     time.Time
+	Lasted    time.Duration // how long the fault was on; 0 for one that strikes once
+	Before    uint64        // the generation that was broken
+	After     uint64        // the newest one at the end
+	Recovered bool          // the server answered again
+	Recovery  time.Duration // from the fault's end until it did; valid if Recovered
+	Woken     bool          // it was told to connect, because it was not well in time
+	Clients   Tally         // what the calls of clients saw
+	Probes    Tally         // what calls by Probe saw
 }
 
 // A Tally is what calls saw while a server was drilled. A call that was in
@@ -119,9 +119,9 @@ type probing struct{}
 // Probing marks a call as a drill's own.
 func Probing(ctx context.Context) context.Context { return context.WithValue(ctx, probing{}, true) }
 
-// lockedFor is whom the call of ctx is counted for; nil before the fault is on.
+// tallyOf is whom the call of ctx is counted for; nil before the fault is on.
 // The caller has the lock.
-func (d *drill) lockedFor(ctx context.Context) *counted {
+func (d *drill) tallyOf(ctx context.Context) *counted {
 	switch {
 	case d.began.IsZero():
 		return nil
@@ -139,7 +139,7 @@ func (d *drill) note(ctx context.Context, began time.Time, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.lockedFor(ctx)
+	c := d.tallyOf(ctx)
 	if c == nil {
 		return
 	}
@@ -180,13 +180,13 @@ func (d *drill) count(ctx context.Context, field func(*Tally) *int) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c := d.lockedFor(ctx); c != nil {
+	if c := d.tallyOf(ctx); c != nil {
 		*field(&c.tally)++
 	}
 }
 
-func ofWaits(t *Tally) *int   { return &t.Waited }
-func ofResends(t *Tally) *int { return &t.Resent }
+func waits(t *Tally) *int   { return &t.Waited }
+func resends(t *Tally) *int { return &t.Resent }
 
 func (c *counted) result() Tally {
 	if len(c.sample) > 0 {
@@ -231,7 +231,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 		return Drilled{}, fault.From("drill", begin).At(s.name, r.Before)
 	}
 	defer s.restore(trouble)
-	s.say(event.DrillBegan{Head: s.headOf(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
+	s.emitLater(event.DrillBegan{Head: s.headOf(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
 	d.tell(d.Broken)
 	r.Began = run.began
 	select {
@@ -249,7 +249,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	r.Clients, r.Probes, r.After = run.clients.result(), run.probes.result(), s.view.Load().State.Gen
-	s.say(event.DrillEnded{Head: s.headOf(r.After), Fault: d.Fault, Recovered: r.Well, Took: r.Recovery})
+	s.emitLater(event.DrillEnded{Head: s.headOf(r.After), Fault: d.Fault, Recovered: r.Recovered, Took: r.Recovery})
 	return r, nil
 }
 
@@ -305,7 +305,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	ctx, cancel := context.WithTimeout(ctx, drillPing)
 	defer cancel()
 	v := s.view.Load()
-	if v.life == nil {
+	if v.serving == nil {
 		f := s.undrillable("a drill breaks a server that works, and this one is " + v.Seen())
 		f.Remedy = "everline status " + typed.Argument(s.name)
 		return "", f
@@ -325,7 +325,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 }
 
 // Ping makes the server answer a request that does nothing, on the way of
-// every call: it waits for a life, and is sent again, as one that is harmless.
+// every call: it waits for a generation, and is sent again, as one that is harmless.
 // An error that the server answers is an answer.
 func (s *Slot) Ping(ctx context.Context) error {
 	method := probeMethods[0]
@@ -352,10 +352,10 @@ func (s *Slot) watchRecovery(ctx context.Context, t *transport.Trouble, r *Drill
 	felt, cancel := context.WithTimeout(ctx, drillPing)
 	t.Felt(felt) // what is broken may answer until then
 	cancel()
-	r.Well = s.pingUntil(ctx, limit)
-	if !r.Well && ctx.Err() == nil {
-		r.Woken = s.tell(ctx, "drill", (*Slot).wakeAfterDrill) == nil
-		r.Well = s.pingUntil(ctx, limit)
+	r.Recovered = s.pingUntil(ctx, limit)
+	if !r.Recovered && ctx.Err() == nil {
+		r.Woken = s.operate(ctx, "drill", (*Slot).wakeAfterDrill) == nil
+		r.Recovered = s.pingUntil(ctx, limit)
 	}
 	r.Recovery = time.Since(over)
 }
@@ -385,7 +385,7 @@ func (s *Slot) pingUntil(ctx context.Context, limit time.Duration) bool {
 // behind that the drill has caused.
 func (s *Slot) restore(trouble *transport.Trouble) {
 	trouble.End()
-	s.post(&told{op: (*Slot).wakeAfterDrill, done: make(chan struct{})}) // nobody waits for it
+	s.post(&operation{op: (*Slot).wakeAfterDrill, done: make(chan struct{})}) // nobody waits for it
 }
 
 // wakeAfterDrill ends the wait for the next attempt.

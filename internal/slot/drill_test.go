@@ -14,7 +14,7 @@ func TestTally(t *testing.T) {
 	ctx := context.Background()
 	var none *drill
 	none.note(ctx, time.Now(), nil) // nobody drills
-	none.count(ctx, ofWaits)
+	none.count(ctx, waits)
 
 	d := &drill{}
 	d.note(ctx, time.Now(), nil) // ended before the fault was on
@@ -24,8 +24,8 @@ func TestTally(t *testing.T) {
 	}
 	d.note(ctx, d.began.Add(-time.Hour), nil) // it was in flight when the fault came
 	d.note(Probing(ctx), d.began, nil)
-	d.count(ctx, ofWaits)
-	d.count(Probing(ctx), ofResends)
+	d.count(ctx, waits)
+	d.count(Probing(ctx), resends)
 
 	clients, probes := d.clients.result(), d.probes.result()
 	if clients.Calls != 6 || clients.Answered != 2 || clients.GaveUp != 1 || clients.Waited != 1 || clients.Resent != 0 {

@@ -101,13 +101,13 @@ func TestCauseSaysWhatTheProcessSaid(t *testing.T) {
 	srv := newServer("a")
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		for i := range 300 {
-			srv.life(1).hooks.Stderr(fmt.Sprintf("line %d", i))
+			srv.fake(1).hooks.Stderr(fmt.Sprintf("line %d", i))
 		}
 		srv.with(func() { srv.dial = func(context.Context, int) error { return errRefused } })
-		srv.life(1).end(errDied)
+		srv.fake(1).end(errDied)
 		synctest.Wait()
 		l := lastOf[event.Lost](b)
-		if len(l.Cause.Stderr) != lastSaid || l.Cause.Stderr[lastSaid-1] != "line 299" || l.Cause.Exit != "exit 1" {
+		if len(l.Cause.Stderr) != lastLines || l.Cause.Stderr[lastLines-1] != "line 299" || l.Cause.Exit != "exit 1" {
 			t.Errorf("cause %+v", l.Cause)
 		}
 		if lines := b.Logs(); len(lines) != logLines || lines[0].Text != "line 100" || lines[0].Gen != 1 {
@@ -122,10 +122,10 @@ func TestSecretsAreHidden(t *testing.T) {
 	s := spec()
 	s.Env = map[string]string{"TOKEN": "tok-12345678"}
 	play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
-		srv.life(1).hooks.Stderr("bad token tok-12345678!")
+		srv.fake(1).hooks.Stderr("bad token tok-12345678!")
 		f := *errDied
 		f.Stderr = []string{"with tok-12345678"}
-		srv.life(1).end(&f)
+		srv.fake(1).end(&f)
 		synctest.Wait()
 		if got := b.Logs()[0].Text; got != "bad token ***!" {
 			t.Errorf("the log says %q", got)
@@ -160,8 +160,8 @@ func TestSecretsAreHiddenInFailures(t *testing.T) {
 			srv.list = func(context.Context, *fake, int) (*catalog.Catalog, error) { return nil, denied }
 			srv.dial = func(context.Context, int) error { return own }
 		})
-		srv.life(1).hooks.Changed(catalog.Tools)
-		time.Sleep(time.Minute) // the strikes end the life, and the next do not start
+		srv.fake(1).hooks.Changed(catalog.Tools)
+		time.Sleep(time.Minute) // the strikes end the generation, and the next do not start
 		for _, e := range b.said() {
 			if strings.Contains(e.String(), secret) {
 				t.Errorf("an event says %s", e)
@@ -202,7 +202,7 @@ func TestRestart(t *testing.T) {
 		play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
 			b.must(b.Wake(b.within(second)))
 			b.seen("connected")
-			srv.life(1).end(c.end)
+			srv.fake(1).end(c.end)
 			b.seen(c.seen)
 			f, took := b.callNow(false)
 			if c.seen == "disconnected" {

@@ -6,7 +6,7 @@ import "github.com/everline/everline/internal/lifecycle"
 // wanted, and there is a last good catalog.
 func (v *View) Published() bool { return v.State.Want && v.Catalog != nil }
 
-// Away tells whether a call that comes now finds no life to take it: the
+// Away tells whether a call that comes now finds no generation to take it: the
 // server is down, coming up, or parked. An idle server is not away.
 func (v *View) Away() bool {
 	return v.State.Serving == 0 && v.State.Phase() != lifecycle.Idle
@@ -26,7 +26,7 @@ func (v *View) Pending() bool {
 	}
 }
 
-// Settled tells whether nothing more happens by itself to bring up a life
+// Settled tells whether nothing more happens by itself to bring up a generation
 // newer than gen: it serves, or the server is off, idle or parked.
 func (v *View) Settled(gen uint64) bool {
 	switch v.State.Phase() {

@@ -21,12 +21,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A server is a scripted server: what its lives do is said by func fields,
+// A server is a scripted server: what its generations do is said by func fields,
 // which are set before the slot starts or under mu.
 type server struct {
 	mu    sync.Mutex
 	dial  func(ctx context.Context, n int) error                               // the nth start; nil: it works at once
-	list  func(ctx context.Context, u *fake, n int) (*catalog.Catalog, error)  // the nth listing of all lives
+	list  func(ctx context.Context, u *fake, n int) (*catalog.Catalog, error)  // the nth listing of all generations
 	call  func(ctx context.Context, u *fake, c *upstream.Call) ([]byte, error) // nil: it answers at once
 	close func(ctx context.Context, u *fake) error
 	ping  func(ctx context.Context, u *fake) error // nil: it is answered
@@ -37,12 +37,12 @@ type server struct {
 	pings   []time.Time
 	alive   int
 	most    int // alive at the same time
-	lives   []*fake
+	fakes   []*fake
 	closed  []uint64
 	catalog *catalog.Catalog
 }
 
-// A fake is one life of a server.
+// A fake is one generation of a server.
 type fake struct {
 	srv   *server
 	gen   uint64
@@ -82,7 +82,7 @@ func (s *server) Dial(ctx context.Context, _ config.Server, gen uint64, h Hooks)
 		}
 	}
 	u := &fake{srv: s, gen: gen, hooks: h, done: make(chan struct{})}
-	s.with(func() { s.lives = append(s.lives, u) })
+	s.with(func() { s.fakes = append(s.fakes, u) })
 	return u, nil
 }
 
@@ -152,11 +152,11 @@ func (u *fake) Close(ctx context.Context) error {
 	return err
 }
 
-// life returns the nth life that came up.
-func (s *server) life(n int) *fake {
+// fake returns the nth generation that came up.
+func (s *server) fake(n int) *fake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lives[n-1]
+	return s.fakes[n-1]
 }
 
 func (s *server) gone() []uint64 {
@@ -264,7 +264,7 @@ func (b *bench) finish() {
 	}
 	b.srv.with(func() {
 		if b.srv.alive != 0 {
-			b.t.Errorf("%d lives are left after Close", b.srv.alive)
+			b.t.Errorf("%d generations are left after Close", b.srv.alive)
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 type gate struct {
 	limit atomic.Int64 // 0: no limit; set by the loop
 
-	mu    sync.Mutex // guards the rest
-	inner int        // tickets that were let in and are not back
-	queue list.List  // of *ticket, those that wait
+	mu       sync.Mutex // guards the rest
+	admitted int        // tickets that were let in and are not back
+	queue    list.List  // of *ticket, those that wait
 }
 
 // A ticket is one call's place at the gate. in is closed when it is let in.
@@ -42,7 +42,7 @@ func (g *gate) leave(t *ticket) {
 		t.place = nil
 		return
 	}
-	g.inner--
+	g.admitted--
 	g.admit()
 }
 
@@ -57,10 +57,10 @@ func (g *gate) set(limit int) {
 // admit lets in whom the limit allows. g.mu is held.
 func (g *gate) admit() {
 	limit := int(g.limit.Load())
-	for g.queue.Len() > 0 && (limit == 0 || g.inner < limit) {
+	for g.queue.Len() > 0 && (limit == 0 || g.admitted < limit) {
 		t, _ := g.queue.Remove(g.queue.Front()).(*ticket)
 		t.place = nil
-		g.inner++
+		g.admitted++
 		close(t.in)
 	}
 }

@@ -9,14 +9,14 @@ import (
 )
 
 // An inbox holds what the loop must not miss. Its length is bounded by what
-// can send: each life sends at most one of started, failed and lost, and one
-// closed; one listing and one probe of a life run at a time; one watch ends well
+// can send: each generation sends at most one of started, failed and lost, and one
+// closed; one listing and one probe of a generation run at a time; one watch ends well
 // for each wait; and each operation has its caller, who waits for it.
 type inbox struct {
-	mu     sync.Mutex // guards the rest; a leaf, held for copying alone
-	notes  []note
-	asking chan struct{} // closed when the loop has heard the calls that want a life; nil if none do
-	closed bool          // the loop has ended
+	mu       sync.Mutex // guards the rest; a leaf, held for copying alone
+	notes    []note
+	demanded chan struct{} // closed when the loop has heard the calls that want a generation; nil if none do
+	closed   bool          // the loop has ended
 }
 
 // A note is something for the loop. The set is closed.
@@ -24,25 +24,25 @@ type note interface{ note() }
 
 type (
 	// started: the start worker of l has ended well.
-	started struct{ l *life }
+	started struct{ gen *generation }
 	// failed: the start worker of l has ended badly, and nothing of l is alive.
 	failed struct {
-		l     *life
+		gen   *generation
 		cause *fault.Fault
 	}
 	// lost: a call proved that l is of no use any more.
 	lost struct {
-		l     *life
+		gen   *generation
 		cause *fault.Fault
 	}
-	// ended: the stop worker of life gen has ended. err may be nil.
+	// ended: the stop worker of generation gen has ended. err may be nil.
 	ended struct {
 		gen uint64
 		err error
 	}
 	// listed: a refresh of l has ended, with a catalog or an error.
 	listed struct {
-		l     *life
+		gen   *generation
 		kinds kinds
 		cat   *catalog.Catalog
 		err   *fault.Fault
@@ -50,20 +50,20 @@ type (
 	// returned: what the attempt gen failed for is there again.
 	returned struct{ gen uint64 }
 	// told: somebody waits until op is done and the view that shows it is out.
-	told struct {
+	operation struct {
 		op   func(*Slot) error
 		err  error         // what op returned; valid once done is closed
 		done chan struct{} // closed by the loop
 	}
 )
 
-func (started) note()  {}
-func (failed) note()   {}
-func (lost) note()     {}
-func (ended) note()    {}
-func (listed) note()   {}
-func (returned) note() {}
-func (*told) note()    {}
+func (started) note()    {}
+func (failed) note()     {}
+func (lost) note()       {}
+func (ended) note()      {}
+func (listed) note()     {}
+func (returned) note()   {}
+func (*operation) note() {}
 
 // post hands the loop a note. It never waits, and tells whether a loop is
 // there to read it.
@@ -85,27 +85,27 @@ func (s *Slot) nudge() {
 	}
 }
 
-// ask tells the loop that a call wants a life. The channel is closed once the
+// demand tells the loop that a call wants a generation. The channel is closed once the
 // view shows what came of it; all who ask before the loop hears share it.
-func (s *Slot) ask() <-chan struct{} {
+func (s *Slot) demand() <-chan struct{} {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
 	if s.inbox.closed {
 		return s.ended // closed soon: the caller then finds the slot closed
 	}
-	if s.inbox.asking == nil {
-		s.inbox.asking = make(chan struct{})
+	if s.inbox.demanded == nil {
+		s.inbox.demanded = make(chan struct{})
 		s.nudge()
 	}
-	return s.inbox.asking
+	return s.inbox.demanded
 }
 
 // take empties the inbox.
 func (b *inbox) take() ([]note, chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	notes, asking := b.notes, b.asking
-	b.notes, b.asking = nil, nil
+	notes, asking := b.notes, b.demanded
+	b.notes, b.demanded = nil, nil
 	return notes, asking
 }
 
@@ -117,10 +117,10 @@ func (b *inbox) shut() ([]note, chan struct{}) {
 	return b.take()
 }
 
-// tell has the loop run op and returns once the view that shows the result is
+// operate has the loop run op and returns once the view that shows the result is
 // out. When ctx ends first, op may still run.
-func (s *Slot) tell(ctx context.Context, what string, op func(*Slot) error) error {
-	t := &told{op: op, done: make(chan struct{})}
+func (s *Slot) operate(ctx context.Context, what string, op func(*Slot) error) error {
+	t := &operation{op: op, done: make(chan struct{})}
 	if !s.post(t) {
 		return s.closedFault(what)
 	}

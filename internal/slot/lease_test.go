@@ -48,38 +48,38 @@ func TestLeaseAllocations(t *testing.T) {
 	}
 }
 
-// However leases and the end of a life race, drained is told exactly when the
+// However leases and the end of a generation race, drained is told exactly when the
 // last lease is back, and no lease is given after that.
 func TestLeaseRace(t *testing.T) {
 	for range 200 {
-		l := newLife(1, spec(), context.Background(), make(chan struct{}, 1))
+		g := newGeneration(1, spec(), context.Background(), make(chan struct{}, 1))
 		var out atomic.Int64
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				for l.take() {
+				for g.lease() {
 					out.Add(1)
 					runtime.Gosched()
 					out.Add(-1)
-					l.give()
+					g.release()
 				}
 			})
 		}
-		l.refuse()
-		<-l.drained
+		g.refuse()
+		<-g.drained
 		if n := out.Load(); n != 0 {
 			t.Fatalf("drained with %d leases out", n)
 		}
 		wg.Wait()
-		if l.take() {
-			t.Fatal("a life that is ended gave a lease")
+		if g.lease() {
+			t.Fatal("a generation that is ended gave a lease")
 		}
-		l.cancel()
+		g.cancel()
 	}
 }
 
 func TestMail(t *testing.T) {
-	var m mail
+	var m feedback
 	check := func(what string, good bool, strikes int) {
 		t.Helper()
 		if g, s := m.take(); g != good || s != strikes {

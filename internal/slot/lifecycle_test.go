@@ -119,7 +119,7 @@ func TestFaultE3(t *testing.T) {
 		b.must(b.Reconnect(b.within(second))) // and one that health asks for
 		b.at(10 * second)
 		if srv.peak() != 1 {
-			t.Errorf("%d lives at the same time", srv.peak())
+			t.Errorf("%d generations at the same time", srv.peak())
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestReconnectOfDisabledIsRefused(t *testing.T) {
 	})
 }
 
-// A life that will not end in order costs nothing but a line.
+// A generation that will not end in order costs nothing but a line.
 func TestCloseFailure(t *testing.T) {
 	srv := newServer("a")
 	srv.close = func(context.Context, *fake) error { return fault.New(fault.Wedged, "close", "pid 7 would not die") }
@@ -241,7 +241,7 @@ func TestDrain(t *testing.T) {
 		b.must(b.Reconnect(b.within(second)))
 		b.at(4 * second)
 		if len(srv.gone()) != 0 {
-			t.Fatal("the life was closed under a lease")
+			t.Fatal("the generation was closed under a lease")
 		}
 		lease.Release(nil)
 		b.seen("connected")
@@ -259,7 +259,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A result, error, notification or exit of an older life changes nothing.
+// A result, error, notification or exit of an older generation changes nothing.
 func TestStaleMeansNothing(t *testing.T) {
 	srv := newServer("a")
 	play(t, Options{}, srv, 0.5, func(b *bench) {
@@ -267,13 +267,13 @@ func TestStaleMeansNothing(t *testing.T) {
 		srv.with(func() {
 			srv.list = func(_ context.Context, u *fake, _ int) (*catalogT, error) {
 				if u.gen == 1 {
-					<-release // a listing that does not notice its life's end
+					<-release // a listing that does not notice its generation's end
 					return tools2catalog("stale"), nil
 				}
 				return tools2catalog("new"), nil
 			}
 		})
-		old := srv.life(1)
+		old := srv.fake(1)
 		old.hooks.Changed(0)
 		synctest.Wait()
 		lease, err := b.Acquire(b.within(second))
@@ -285,10 +285,10 @@ func TestStaleMeansNothing(t *testing.T) {
 		close(release)
 		old.hooks.Changed(0)
 		for range 3 {
-			lease.life.note(errCut)
+			lease.gen.noteResult(errCut)
 		}
 		lease.Release(errCut)
-		b.post(lost{lease.life, errSession})
+		b.post(lost{lease.gen, errSession})
 		synctest.Wait()
 		after := b.View()
 		if after.State != before.State || after.Catalog != before.Catalog || after.Cause != before.Cause {
@@ -297,7 +297,7 @@ func TestStaleMeansNothing(t *testing.T) {
 	})
 }
 
-// What a call on a life that is being replaced finds out is no news.
+// What a call on a generation that is being replaced finds out is no news.
 func TestLossOfADrainingLife(t *testing.T) {
 	srv := newServer("a")
 	s := spec()
@@ -307,8 +307,8 @@ func TestLossOfADrainingLife(t *testing.T) {
 		b.must(err)
 		b.must(b.Reconnect(b.within(second)))
 		b.seen("connected")
-		b.post(lost{lease.life, errSession})
-		srv.life(1).end(errDied)
+		b.post(lost{lease.gen, errSession})
+		srv.fake(1).end(errDied)
 		synctest.Wait()
 		if count[event.Lost](b) != 0 || b.View().Cause != nil || b.View().State.Gen != 2 {
 			t.Errorf("%v, %+v", b.View().Cause, b.View().State)
@@ -322,11 +322,11 @@ func TestMailIsReadInOrder(t *testing.T) {
 	srv := newServer("a")
 	srv.ping = func(context.Context, *fake) error { return errCut }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
-		l := b.View().life
-		l.lastBad.Store(errCut)
-		l.mail.good()
-		l.mail.doubt()
-		l.nudge()
+		g := b.View().serving
+		g.lastBad.Store(errCut)
+		g.feedback.good()
+		g.feedback.doubt()
+		g.nudge()
 		synctest.Wait()
 		if st := b.View().State; !st.Proven || st.CallStrikes != 1 {
 			t.Errorf("%+v", st)
@@ -353,7 +353,7 @@ func TestLastGoodSurvives(t *testing.T) {
 		b.must(b.Reconnect(b.within(second)))
 		b.wantTools("a", "b")
 		srv.with(func() { down = true })
-		srv.life(1).end(errDied)
+		srv.fake(1).end(errDied)
 		b.at(time.Hour)
 		b.wantTools("a", "b")
 		if !b.View().Published() || !b.View().Away() {
@@ -401,7 +401,7 @@ func TestApply(t *testing.T) {
 		b.seen("connected")
 		b.wantDials(0, second)
 		if srv.peak() != 1 {
-			t.Error("two lives of a server that may not overlap")
+			t.Error("two generations of a server that may not overlap")
 		}
 		s.Disabled = true
 		b.must(b.Apply(b.within(second), s))
@@ -440,7 +440,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// A new life that cannot be made is told of, though the old one serves and is well.
+// A new generation that cannot be made is told of, though the old one serves and is well.
 func TestFailedSuccessorKeepsItsCause(t *testing.T) {
 	srv := newServer("a")
 	s := spec()
@@ -464,7 +464,7 @@ func TestFailedSuccessorKeepsItsCause(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		if b.View().Cause == nil {
-			t.Error("nothing tells that the new life cannot be made")
+			t.Error("nothing tells that the new generation cannot be made")
 		}
 	})
 }

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	logLines = 200      // lines kept over all lives of a server
-	logWidth = 4 << 10  // bytes kept of one line
-	lastSaid = 5        // lines that explain the end of a life
-	cutMark  = " [cut]" // stands where the rest of a long line was
+	logLines  = 200      // lines kept over all generations of a server
+	logWidth  = 4 << 10  // bytes kept of one line
+	lastLines = 5        // lines that explain the end of a generation
+	cutMark   = " [cut]" // stands where the rest of a long line was
 )
 
 // A Line is one line that a server wrote to stderr.
 type Line struct {
 	Time time.Time
-	Gen  uint64 // the life that wrote it
+	Gen  uint64 // the generation that wrote it
 	Text string // without the line end; long lines are cut
 }
 
@@ -51,7 +51,7 @@ func (r *ring) lines() []Line {
 	return append(append(out, r.kept[r.next:]...), r.kept[:r.next]...)
 }
 
-// last returns the text of the last lines of one life.
+// last returns the text of the last lines of one generation.
 func (r *ring) last(gen uint64) []string {
 	var out []string
 	for _, l := range r.lines() {
@@ -59,18 +59,18 @@ func (r *ring) last(gen uint64) []string {
 			out = append(out, l.Text)
 		}
 	}
-	return out[max(0, len(out)-lastSaid):]
+	return out[max(0, len(out)-lastLines):]
 }
 
-// A veil hides the secrets of a server's configuration in everything that a
+// A redactor hides the secrets of a server's configuration in everything that a
 // server says and everline shows in its own words: results and JSON-RPC errors
 // are handed on as they are.
-type veil struct{ hide func(text string) string }
+type redactor struct{ hide func(text string) string }
 
-func veilOf(s config.Server) veil { return veil{s.Hider()} }
+func redactorOf(s config.Server) redactor { return redactor{s.Hider()} }
 
 // fault returns a copy without secrets in its texts; RPC.Raw stays as it came.
-func (v veil) fault(f *fault.Fault) *fault.Fault {
+func (v redactor) fault(f *fault.Fault) *fault.Fault {
 	c := *f
 	c.Remedy, c.Stderr = v.hide(f.Remedy), nil
 	for _, line := range f.Stderr {

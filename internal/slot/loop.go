@@ -23,29 +23,29 @@ type loop struct {
 	owned   bool // wanted by the fleet
 	closing bool
 
-	lives     map[uint64]*life
-	lastUp    *life            // served last, or serves: a late answer on it still counts
-	catalog   *catalog.Catalog // last good
-	catalogOf string           // the Identity of the configuration that it was listed with
-	cause     *fault.Fault
-	closeBy   *fault.Fault // why the last life that was ended would not end in order
-	since     time.Time
-	next      time.Time // when retry fires; zero if it is not set
-	began     time.Time // when the newest life was started
-	awayAt    time.Time // since when no life serves that should; zero if one does, or none is wanted now
-	fell      bool      // a life that served was lost at awayAt
-	newest    *life     // started last; nil if none was
-	recent    []time.Time
-	losses    lossClock
-	cut       time.Time // when the wait would have ended that what was back has cut short
-	unwatch   func()    // ends the worker that watches for what is lacking
+	gens       map[uint64]*generation
+	lastUp     *generation      // served last, or serves: a late answer on it still counts
+	catalog    *catalog.Catalog // last good
+	catalogOf  string           // the Identity of the configuration that it was listed with
+	cause      *fault.Fault
+	closeCause *fault.Fault // why the last generation that was ended would not end in order
+	since      time.Time
+	next       time.Time   // when retry fires; zero if it is not set
+	began      time.Time   // when the newest generation was started
+	awayAt     time.Time   // since when no generation serves that should; zero if one does, or none is wanted now
+	hadServed  bool        // a generation that served was lost at awayAt
+	newest     *generation // started last; nil if none was
+	recent     []time.Time
+	losses     lossClock
+	cutShort   time.Time // when the wait would have ended that what was back has cut short
+	unwatch    func()    // ends the worker that watches for what is lacking
 
-	forgotten []time.Time // when the server lost a session, within forgetWindow
+	sessionLosses []time.Time // when the server lost a session, within sessionLossWindow
 
-	retry, stable, idle, look alarm
-	stableGen                 uint64
-	retryGen                  uint64
-	refresh                   refresh
+	retry, stable, idle, noise alarm
+	stableGen                  uint64
+	retryGen                   uint64
+	refresh                    refresh
 
 	dirty   bool // the view that is out is not true any more
 	changed chan struct{}
@@ -68,21 +68,21 @@ func (a alarm) off()                { a.t.Stop() }
 // begin makes the first view; the loop does not run yet.
 func (s *Slot) begin() {
 	lp := &s.loop
-	lp.lives = map[uint64]*life{}
+	lp.gens = map[uint64]*generation{}
 	lp.state.Gen = s.opts.Gen
 	lp.catalog = s.opts.Last
 	if lp.catalog != nil {
 		lp.catalogOf = s.opts.Server.Identity()
 	}
 	lp.since = time.Now()
-	lp.retry, lp.stable, lp.idle, lp.look, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm(), newAlarm()
+	lp.retry, lp.stable, lp.idle, lp.noise, lp.refresh.due = newAlarm(), newAlarm(), newAlarm(), newAlarm(), newAlarm()
 	lp.unwatch = func() {}
 	lp.owned, lp.enabled = true, !s.opts.Server.Disabled
 	s.adopt(s.opts.Server)
 	lp.changed = make(chan struct{})
 	s.view.Store(&View{Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Since: lp.since, Changed: lp.changed})
 	s.want()
-	s.settle()
+	s.flush()
 }
 
 // run is the loop. Nothing in it waits for anybody.
@@ -91,15 +91,15 @@ func (s *Slot) run() {
 	for !s.finished() {
 		s.await()
 		notes, asking := s.inbox.take()
-		s.readMail()
+		s.readFeedback()
 		for _, n := range notes {
 			s.handle(n)
 		}
 		if asking != nil {
-			s.called()
+			s.demanded()
 			s.loop.replies = append(s.loop.replies, asking)
 		}
-		s.settle()
+		s.flush()
 	}
 	s.quit()
 }
@@ -111,36 +111,36 @@ func (s *Slot) await() {
 	serving, done := s.watched()
 	select {
 	case <-s.wake:
-	case e := <-s.said:
+	case e := <-s.callEvents:
 		s.emit(e)
 	case <-done:
-		s.readMail()
+		s.readFeedback()
 		s.exit(serving, endOf(serving))
 	case <-lp.retry.t.C:
 		lp.next = time.Time{}
 		s.step(lifecycle.RetryDue{Gen: lp.retryGen})
 	case <-lp.stable.t.C:
-		s.readMail()
-		s.proven(lifecycle.Stable{Gen: lp.stableGen})
+		s.readFeedback()
+		s.stepProof(lifecycle.Stable{Gen: lp.stableGen})
 	case <-lp.idle.t.C:
 		s.checkIdle()
-	case <-lp.look.t.C:
+	case <-lp.noise.t.C:
 		s.lookForNoise()
 	case <-lp.refresh.due.t.C:
 		s.relist()
 	}
 }
 
-// watched is the serving life and what tells that its link has ended.
-func (s *Slot) watched() (*life, <-chan struct{}) {
-	l := s.serving()
-	if l == nil || l.exited || l.stopping {
+// watched is the serving generation and what tells that its link has ended.
+func (s *Slot) watched() (*generation, <-chan struct{}) {
+	g := s.serving()
+	if g == nil || g.exited || g.stopping {
 		return nil, nil
 	}
-	return l, l.up.Done()
+	return g, g.up.Done()
 }
 
-func (s *Slot) serving() *life { return s.loop.lives[s.loop.state.Serving] }
+func (s *Slot) serving() *generation { return s.loop.gens[s.loop.state.Serving] }
 
 // step is the only place that changes the lifecycle's state.
 func (s *Slot) step(ev lifecycle.Event) {
@@ -154,7 +154,7 @@ func (s *Slot) step(ev lifecycle.Event) {
 	if before.Serving != next.Serving {
 		s.handOver()
 	}
-	s.miss(before, next)
+	s.trackAway(before, next)
 	s.narrate(before, next)
 }
 
@@ -163,9 +163,9 @@ func (s *Slot) do(e lifecycle.Effect) {
 	lp := &s.loop
 	switch e := e.(type) {
 	case lifecycle.Start:
-		s.startLife(e.Gen)
+		s.startGeneration(e.Gen)
 	case lifecycle.Stop:
-		s.endLife(e.Gen, e.Drain)
+		s.endGeneration(e.Gen, e.Drain)
 	case lifecycle.Arm:
 		s.arm(e)
 	case lifecycle.Disarm:
@@ -193,7 +193,7 @@ func (s *Slot) arm(e lifecycle.Arm) {
 		lp.stable.set(d)
 		return
 	}
-	if left := time.Until(lp.cut); e.Keep && left < d {
+	if left := time.Until(lp.cutShort); e.Keep && left < d {
 		d = max(left, 0)
 	}
 	lp.retryGen = e.Gen
@@ -202,24 +202,24 @@ func (s *Slot) arm(e lifecycle.Arm) {
 	s.watch(e.Gen, e.Heed)
 }
 
-// miss keeps since when the server has been away, over all attempts.
-func (s *Slot) miss(before, after lifecycle.State) {
+// trackAway keeps since when the server has been away, over all attempts.
+func (s *Slot) trackAway(before, after lifecycle.State) {
 	lp := &s.loop
 	switch away := after.Want && after.Serving == 0 && after.Phase() != lifecycle.Idle; {
 	case !away:
 		lp.awayAt = time.Time{}
 	case lp.awayAt.IsZero():
-		lp.awayAt, lp.fell = time.Now(), before.Serving != 0
+		lp.awayAt, lp.hadServed = time.Now(), before.Serving != 0
 	}
 }
 
-// handOver follows a change of the serving life.
+// handOver follows a change of the serving generation.
 func (s *Slot) handOver() {
 	lp := &s.loop
-	if l := s.serving(); l != nil {
-		lp.lastUp = l
+	if g := s.serving(); g != nil {
+		lp.lastUp = g
 		s.watchIdle()
-		s.refreshFrom(l)
+		s.refreshFrom(g)
 		return
 	}
 	lp.idle.off()
@@ -230,54 +230,54 @@ func (s *Slot) handOver() {
 func (s *Slot) handle(n note) {
 	switch n := n.(type) {
 	case started:
-		s.ready(n.l)
+		s.ready(n.gen)
 	case failed:
-		s.startFailed(n.l, n.cause)
+		s.startFailed(n.gen, n.cause)
 	case lost:
-		s.exit(n.l, n.cause)
+		s.exit(n.gen, n.cause)
 	case ended:
-		s.lifeEnded(n.gen, n.err)
+		s.generationEnded(n.gen, n.err)
 	case returned:
 		if !s.loop.next.IsZero() {
-			s.loop.cut = s.loop.next
+			s.loop.cutShort = s.loop.next
 		}
 		s.step(lifecycle.Returned{Gen: n.gen})
 	case probed:
 		s.probeDone(n)
 	case listed:
 		s.listDone(n)
-	case *told:
+	case *operation:
 		n.err = n.op(s)
 		s.loop.replies = append(s.loop.replies, n.done)
 	}
 }
 
-// readMail takes what calls have left on release. The life that served last
+// readFeedback takes what calls have left on release. The generation that served last
 // is asked too: an answer that its end overtook still proves it.
-func (s *Slot) readMail() {
-	l := s.loop.lastUp
-	if l == nil {
+func (s *Slot) readFeedback() {
+	g := s.loop.lastUp
+	if g == nil {
 		return
 	}
-	good, doubts := l.mail.take()
+	good, doubts := g.feedback.take()
 	if good {
-		s.proven(lifecycle.Healthy{Gen: l.gen})
+		s.stepProof(lifecycle.Healthy{Gen: g.gen})
 	}
 	if doubts > 0 {
-		s.doubtLink(l, doubts)
+		s.doubtLink(g, doubts)
 	}
-	if l.refused.Swap(false) {
-		s.doubtLogin(l)
+	if g.refused.Swap(false) {
+		s.doubtLogin(g)
 	}
-	if l.changed.Load() != 0 {
-		s.listChanged(l)
+	if g.changed.Load() != 0 {
+		s.listChanged(g)
 	}
 }
 
-// proven steps an event that proves health. The cause of the last loss is
-// then history; not so that of a successor that failed beside the life, or of
+// stepProof steps an event that proves health. The cause of the last loss is
+// then history; not so that of a successor that failed beside the generation, or of
 // listings that fail.
-func (s *Slot) proven(ev lifecycle.Event) {
+func (s *Slot) stepProof(ev lifecycle.Event) {
 	lp := &s.loop
 	before := lp.state
 	s.step(ev)
@@ -289,33 +289,33 @@ func (s *Slot) proven(ev lifecycle.Event) {
 }
 
 // struck steps a failure that blames the link. If it was one too many, the
-// life was given up, and this failure is why.
-func (s *Slot) struck(l *life, list bool, cause *fault.Fault) {
-	if s.loop.state.Serving != l.gen {
+// generation was given up, and this failure is why.
+func (s *Slot) struck(g *generation, list bool, cause *fault.Fault) {
+	if s.loop.state.Serving != g.gen {
 		return
 	}
-	cause = s.explain(cause, l)
+	cause = s.explain(cause, g)
 	s.blame(cause)
 	mark := len(s.loop.events)
-	s.step(lifecycle.Struck{Gen: l.gen, List: list, Recent: s.startsInMinute(), Down: s.down()})
-	if s.loop.state.Serving != l.gen {
-		s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	s.step(lifecycle.Struck{Gen: g.gen, List: list, Recent: s.startsInMinute(), Down: s.down()})
+	if s.loop.state.Serving != g.gen {
+		s.emitAt(mark, event.Lost{Head: s.head(g.gen), Cause: cause, Next: s.loop.next})
 	}
 }
 
 // exit steps the end of a link that served.
-func (s *Slot) exit(l *life, cause *fault.Fault) {
-	if l.exited || l.stopping {
+func (s *Slot) exit(g *generation, cause *fault.Fault) {
+	if g.exited || g.stopping {
 		return
 	}
-	l.exited = true
-	cause = s.forgot(s.explain(cause, l))
+	g.exited = true
+	cause = s.noteSessionLoss(s.explain(cause, g))
 	s.blame(cause)
 	mark := len(s.loop.events)
 	s.step(lifecycle.Exited{
-		Gen: l.gen, Verdict: verdictOf(cause), After: wishOf(cause), Recent: s.startsInMinute(), Down: s.down(),
+		Gen: g.gen, Verdict: verdictOf(cause), After: retryAfterOf(cause), Recent: s.startsInMinute(), Down: s.down(),
 	})
-	s.emitAt(mark, event.Lost{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	s.emitAt(mark, event.Lost{Head: s.head(g.gen), Cause: cause, Next: s.loop.next})
 }
 
 // blame remembers why there is trouble.
@@ -324,8 +324,8 @@ func (s *Slot) blame(cause *fault.Fault) {
 	s.loop.dirty = true
 }
 
-// called is a call's wish for a life.
-func (s *Slot) called() {
+// demanded takes a call that wants a generation.
+func (s *Slot) demanded() {
 	lp := &s.loop
 	now := time.Now()
 	soon := s.since(now) < s.probeAt.Load()
@@ -333,14 +333,14 @@ func (s *Slot) called() {
 	before := lp.state
 	s.step(lifecycle.Wake{TooSoon: soon})
 	if probe && before != lp.state {
-		s.settle() // the view comes before the mark; see waiter.probe
+		s.flush() // the view comes before the mark; see waiter.probe
 		s.probeAt.Store(s.since(now.Add(lp.policy.WakeEvery)))
 	}
 }
 
 // settle publishes what has changed, then tells of it, then answers those who
 // waited for it.
-func (s *Slot) settle() {
+func (s *Slot) flush() {
 	lp := &s.loop
 	if lp.dirty {
 		lp.dirty = false
@@ -364,13 +364,13 @@ func (s *Slot) publish() {
 	old, stale := s.view.Load(), lp.changed
 	lp.changed = make(chan struct{})
 	v := &View{
-		Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Cause: lp.cause, ListCause: lp.refresh.cause, CloseCause: lp.closeBy,
+		Server: lp.spec, State: lp.state, Catalog: lp.catalog, CatalogOf: lp.catalogOf, Cause: lp.cause, ListCause: lp.refresh.cause, CloseCause: lp.closeCause,
 		Since: lp.since, AwaySince: lp.awayAt, Next: lp.next, Checked: lp.refresh.checked, Changed: lp.changed,
-		life: s.serving(), began: lp.began, closed: lp.closing,
+		serving: s.serving(), began: lp.began, closed: lp.closing,
 	}
 	switch {
-	case v.life != nil:
-		v.Info = v.life.info
+	case v.serving != nil:
+		v.Info = v.serving.info
 	case !v.AwaySince.IsZero():
 		v.newest = lp.newest
 	}
@@ -385,21 +385,21 @@ func (s *Slot) publish() {
 	close(stale)
 }
 
-func (s *Slot) finished() bool { return s.loop.closing && len(s.loop.lives) == 0 }
+func (s *Slot) finished() bool { return s.loop.closing && len(s.loop.gens) == 0 }
 
 // quit ends what the loop owns and answers everybody who is left. Workers that
-// still run find their life's context ended.
+// still run find their generation's context ended.
 func (s *Slot) quit() {
 	lp := &s.loop
 	lp.retry.off()
 	lp.stable.off()
 	lp.idle.off()
-	lp.look.off()
+	lp.noise.off()
 	lp.refresh.due.off()
-	s.give()
+	s.forceCancel()
 	notes, asking := s.inbox.shut()
 	for _, n := range notes {
-		if t, ok := n.(*told); ok {
+		if t, ok := n.(*operation); ok {
 			t.err = s.closedFault("close")
 			close(t.done)
 		}
@@ -422,12 +422,12 @@ func (s *Slot) startsInMinute() int {
 	return len(lp.recent)
 }
 
-// keep remembers a life that begins.
-func (s *Slot) keep(l *life) {
+// keep remembers a generation that begins.
+func (s *Slot) keep(g *generation) {
 	lp := &s.loop
-	lp.lives[l.gen] = l
-	lp.newest, lp.began = l, l.begun
-	lp.recent = append(lp.recent, l.begun)
+	lp.gens[g.gen] = g
+	lp.newest, lp.began = g, g.begun
+	lp.recent = append(lp.recent, g.begun)
 	if len(lp.recent) > startsKept {
 		lp.recent = lp.recent[1:]
 	}
@@ -436,37 +436,37 @@ func (s *Slot) keep(l *life) {
 }
 
 func (s *Slot) drop(gen uint64) {
-	delete(s.loop.lives, gen)
+	delete(s.loop.gens, gen)
 	s.count()
 }
 
-// count publishes which lives are there, for Counts and Close.
+// count publishes which generations are there, for Counts and Close.
 func (s *Slot) count() {
-	list := make([]*life, 0, len(s.loop.lives))
-	for _, l := range s.loop.lives {
-		list = append(list, l)
+	list := make([]*generation, 0, len(s.loop.gens))
+	for _, g := range s.loop.gens {
+		list = append(list, g)
 	}
 	s.alive.Store(&list)
 }
 
 // checkIdle stops a lazy server that nobody has used for its idle timeout.
 func (s *Slot) checkIdle() {
-	l := s.serving()
-	if l == nil || !l.tracked.Load() {
+	g := s.serving()
+	if g == nil || !g.tracked.Load() {
 		return
 	}
 	limit := s.loop.spec.IdleTimeout
-	left := limit - (time.Since(l.begun) - time.Duration(l.used.Load()))
-	if l.leases() > 0 {
+	left := limit - (time.Since(g.begun) - time.Duration(g.used.Load()))
+	if g.leases() > 0 {
 		left = limit
 	}
 	if left > 0 {
 		s.loop.idle.set(left)
 		return
 	}
-	s.step(lifecycle.Idled{Gen: l.gen})
-	if s.loop.state.Serving != l.gen {
-		s.emit(event.Idled{Head: s.head(l.gen)})
+	s.step(lifecycle.Idled{Gen: g.gen})
+	if s.loop.state.Serving != g.gen {
+		s.emit(event.Idled{Head: s.head(g.gen)})
 	}
 }
 
@@ -474,16 +474,16 @@ func (s *Slot) checkIdle() {
 func (s *Slot) watchIdle() {
 	lp := &s.loop
 	lp.idle.off()
-	l := s.serving()
-	if l == nil {
+	g := s.serving()
+	if g == nil {
 		return
 	}
 	on := lp.spec.Lazy && lp.spec.IdleTimeout > 0
-	if on && !l.tracked.Swap(true) {
-		l.used.Store(int64(time.Since(l.begun)))
+	if on && !g.tracked.Swap(true) {
+		g.used.Store(int64(time.Since(g.begun)))
 	}
 	if !on {
-		l.tracked.Store(false)
+		g.tracked.Store(false)
 		return
 	}
 	lp.idle.set(lp.spec.IdleTimeout)

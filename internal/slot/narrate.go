@@ -11,7 +11,7 @@ import (
 
 // saidMax is how many events of calls may wait for the loop; more are dropped,
 // the counters of Counts are exact.
-const saidMax = 64
+const maxCallEvents = 64
 
 func (s *Slot) head(gen uint64) event.Head {
 	return event.Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
@@ -23,11 +23,11 @@ func (s *Slot) emit(e event.Event) { s.loop.events = append(s.loop.events, e) }
 
 func (s *Slot) emitAt(i int, e event.Event) { s.loop.events = slices.Insert(s.loop.events, i, e) }
 
-// say has the loop emit an event of a call. It never waits: what does not fit
+// emitLater has the loop emit an event of a call. It never waits: what does not fit
 // is dropped.
-func (s *Slot) say(e event.Event) {
+func (s *Slot) emitLater(e event.Event) {
 	select {
-	case s.said <- e:
+	case s.callEvents <- e:
 	default:
 	}
 }

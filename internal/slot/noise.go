@@ -18,18 +18,18 @@ const noiseLook = time.Second
 // the server writes instead of answers.
 func (s *Slot) lookForNoise() {
 	lp := &s.loop
-	l := lp.lives[lp.state.Trying]
-	if l == nil {
+	g := lp.gens[lp.state.Trying]
+	if g == nil {
 		return
 	}
-	if link := l.link.Load(); link != nil {
+	if link := g.link.Load(); link != nil {
 		if info := (*link)(); info.LastNoise != "" {
-			l.noise = noisy(info.LastNoise).At(s.name, l.gen)
-			s.blame(s.explain(l.noise, l))
+			g.noise = noisy(info.LastNoise).At(s.name, g.gen)
+			s.blame(s.explain(g.noise, g))
 			return
 		}
 	}
-	lp.look.set(noiseLook)
+	lp.noise.set(noiseLook)
 }
 
 func noisy(line string) *fault.Fault {
@@ -41,19 +41,19 @@ func noisy(line string) *fault.Fault {
 
 // withNoise completes a start that was not up in time with what the server has
 // written instead.
-func withNoise(f *fault.Fault, l *life) *fault.Fault {
-	if l.noise == nil || f.Kind != fault.Deadline {
+func withNoise(f *fault.Fault, g *generation) *fault.Fault {
+	if g.noise == nil || f.Kind != fault.Deadline {
 		return f
 	}
 	c := *f
-	c.Err, c.Remedy = fmt.Errorf("%w; %w", f.Cause(), l.noise.Cause()), l.noise.Remedy
+	c.Err, c.Remedy = fmt.Errorf("%w; %w", f.Cause(), g.noise.Cause()), g.noise.Remedy
 	return &c
 }
 
-// noiseForgiven: l has come up, and what it wrote meanwhile is no cause of
+// forgiveNoise: g has come up, and what it wrote meanwhile is no cause of
 // anything.
-func (s *Slot) noiseForgiven(l *life) {
-	if c := s.loop.cause; l.noise != nil && c != nil && c.Gen == l.gen && s.loop.state.Phase() == lifecycle.Ready {
+func (s *Slot) forgiveNoise(g *generation) {
+	if c := s.loop.cause; g.noise != nil && c != nil && c.Gen == g.gen && s.loop.state.Phase() == lifecycle.Ready {
 		s.loop.cause = nil
 	}
 }

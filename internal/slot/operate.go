@@ -16,7 +16,7 @@ import (
 // Want says whether this everline shall run the server at all; a slot begins
 // wanted. A server that is disabled does not run however wanted it is.
 func (s *Slot) Want(ctx context.Context, want bool) error {
-	return s.tell(ctx, "want", func(s *Slot) error {
+	return s.operate(ctx, "want", func(s *Slot) error {
 		s.loop.owned = want
 		s.want()
 		return nil
@@ -27,22 +27,22 @@ func (s *Slot) Want(ctx context.Context, want bool) error {
 func (s *Slot) Enable(ctx context.Context) error { return s.enable(ctx, "enable", true) }
 
 // Disable unpublishes the server and refuses calls at once, whatever ending
-// its life then does. It is idempotent.
+// its generation then does. It is idempotent.
 func (s *Slot) Disable(ctx context.Context) error { return s.enable(ctx, "disable", false) }
 
 func (s *Slot) enable(ctx context.Context, what string, on bool) error {
-	return s.tell(ctx, what, func(s *Slot) error {
+	return s.operate(ctx, what, func(s *Slot) error {
 		s.loop.enabled = on
 		s.want()
 		return nil
 	})
 }
 
-// Apply makes server the slot's configuration. A new life is started only if
-// what a life depends on has changed. Its Disabled takes effect if it differs
+// Apply makes server the slot's configuration. A new generation is started only if
+// what a generation depends on has changed. Its Disabled takes effect if it differs
 // from what the configuration said before; else an operator's word stands.
 func (s *Slot) Apply(ctx context.Context, server config.Server) error {
-	return s.tell(ctx, "apply", func(s *Slot) error {
+	return s.operate(ctx, "apply", func(s *Slot) error {
 		lp := &s.loop
 		if server.Disabled != lp.spec.Disabled {
 			lp.enabled = !server.Disabled
@@ -60,16 +60,16 @@ func (s *Slot) Apply(ctx context.Context, server config.Server) error {
 
 // Wake has an idle server started, as a call would.
 func (s *Slot) Wake(ctx context.Context) error {
-	return s.tell(ctx, "wake", func(s *Slot) error {
-		s.called()
+	return s.operate(ctx, "wake", func(s *Slot) error {
+		s.demanded()
 		return nil
 	})
 }
 
-// Reconnect is an operator's wish for a new life, whatever the old one does
+// Reconnect is an operator's order of a new generation, whatever the old one does
 // and whatever is waited for. For a server that is disabled it is a Conflict.
 func (s *Slot) Reconnect(ctx context.Context) error {
-	return s.tell(ctx, "reconnect", func(s *Slot) error {
+	return s.operate(ctx, "reconnect", func(s *Slot) error {
 		if !s.loop.state.Want {
 			f := fault.New(fault.Conflict, "reconnect", "the server is disabled")
 			f.Server, f.Remedy = s.name, "run: everline enable "+typed.Argument(s.name)

@@ -18,7 +18,7 @@ type stretch struct {
 
 // schedule draws what a supervisor does: drains, attempts that take their time
 // and fail, growing delays that an operator may cut short, and in the end a
-// life, a slow retry that is far away, or nothing.
+// generation, a slow retry that is far away, or nothing.
 func schedule(t *rapid.T, t0 time.Time) []stretch {
 	span := func(label string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(1, most).Draw(t, label)) * second

@@ -40,7 +40,7 @@ func (d *dice) float() float64 {
 func (d *dice) one(in int) bool                    { return d.n(in) == 0 }
 func (d *dice) upTo(t time.Duration) time.Duration { return time.Duration(d.n(int(t))) }
 
-// Operations and faults in random order: at most one life is alive, every call
+// Operations and faults in random order: at most one generation is alive, every call
 // ends in time and runs at most once, generations never go down, and nothing
 // is left behind.
 func TestRandomSchedules(t *testing.T) {
@@ -85,13 +85,13 @@ func (r *storm) run() {
 		r.t.Error(err)
 	}
 	if n := r.srv.living(); n != 0 {
-		r.t.Errorf("%d lives are left", n)
+		r.t.Errorf("%d generations are left", n)
 	}
-	if c := r.slot.Counts(); c.Out != 0 || c.Waiting != 0 || r.slot.gate.inner != 0 || r.slot.gate.queue.Len() != 0 {
-		r.t.Errorf("left behind: %+v, %d inside", c, r.slot.gate.inner)
+	if c := r.slot.Counts(); c.Out != 0 || c.Waiting != 0 || r.slot.gate.admitted != 0 || r.slot.gate.queue.Len() != 0 {
+		r.t.Errorf("left behind: %+v, %d inside", c, r.slot.gate.admitted)
 	}
 	if n := r.srv.peak(); n > 1 {
-		r.t.Errorf("%d lives at the same time", n)
+		r.t.Errorf("%d generations at the same time", n)
 	}
 }
 
@@ -115,8 +115,8 @@ func (r *storm) check(v *View) {
 	if old != nil && (v.State.Gen < old.State.Gen || old.State.Serving > v.State.Serving && v.State.Serving != 0) {
 		r.t.Errorf("generations go down: %+v, then %+v", old.State, v.State)
 	}
-	if serving := v.State.Serving; (v.life == nil) != (serving == 0) || v.life != nil && v.life.gen != serving {
-		r.t.Errorf("the view's life is not the serving one: %+v", v.State)
+	if serving := v.State.Serving; (v.serving == nil) != (serving == 0) || v.serving != nil && v.serving.gen != serving {
+		r.t.Errorf("the view's generation is not the serving one: %+v", v.State)
 	}
 	if v.State.Serving != 0 && v.Catalog == nil {
 		r.t.Error("connected without a catalog")
@@ -287,10 +287,10 @@ func (r *storm) killer() {
 		}
 		var u *fake
 		r.srv.with(func() {
-			if n := len(r.srv.lives); n > 0 {
-				u = r.srv.lives[r.n(n)]
+			if n := len(r.srv.fakes); n > 0 {
+				u = r.srv.fakes[r.n(n)]
 				if !r.one(3) {
-					u = r.srv.lives[n-1]
+					u = r.srv.fakes[n-1]
 				}
 			}
 		})

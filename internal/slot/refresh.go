@@ -39,13 +39,13 @@ func (ks kinds) list() []catalog.Kind {
 	return out
 }
 
-// refresh is the loop's memory of listings on the serving life. One runs, and
+// refresh is the loop's memory of listings on the serving generation. One runs, and
 // whatever is asked for meanwhile is pending: the last announcement of a burst
 // always leads to one more listing.
 type refresh struct {
 	due       alarm
-	running   *life // of the listing that runs; nil if none does
-	announced bool  // it is
+	running   *generation // of the listing that runs; nil if none does
+	announced bool        // it is
 	pending   kinds
 	pace      pace
 	fails     int          // listings in a row
@@ -83,29 +83,29 @@ func (p *pace) listed(now time.Time, changed bool) {
 	p.gap = min(max(2*p.gap, gapFirst), gapMax)
 }
 
-// refreshFrom begins anew with a life that serves from now on.
-func (s *Slot) refreshFrom(l *life) {
+// refreshFrom begins anew with a generation that serves from now on.
+func (s *Slot) refreshFrom(g *generation) {
 	r := &s.loop.refresh
-	*r = refresh{due: r.due, pace: r.pace, ttl: l.cat.Fresh(), checked: time.Now()}
+	*r = refresh{due: r.due, pace: r.pace, ttl: g.cat.Fresh(), checked: time.Now()}
 	r.pace.last = r.checked
-	s.schedule(l.cat)
-	s.listChanged(l)
+	s.schedule(g.cat)
+	s.listChanged(g)
 }
 
-// noRefresh: no life serves.
+// noRefresh: no generation serves.
 func (s *Slot) noRefresh() {
 	r := &s.loop.refresh
 	*r = refresh{due: r.due, pace: r.pace, checked: r.checked}
 	r.due.off()
 }
 
-// listChanged takes what a life has announced.
-func (s *Slot) listChanged(l *life) {
+// listChanged takes what a generation has announced.
+func (s *Slot) listChanged(g *generation) {
 	r := &s.loop.refresh
-	if s.loop.state.Serving != l.gen {
+	if s.loop.state.Serving != g.gen {
 		return
 	}
-	if ks := kinds(l.changed.Swap(0)); ks != 0 {
+	if ks := kinds(g.changed.Swap(0)); ks != 0 {
 		r.pending |= ks
 		r.pace.asked(time.Now())
 	}
@@ -152,8 +152,8 @@ func shouldHaveTools(cat *catalog.Catalog) bool {
 // plan sets the alarm for the next listing.
 func (s *Slot) plan() {
 	r := &s.loop.refresh
-	l := s.serving()
-	if l == nil || l.stopping || r.running == l {
+	g := s.serving()
+	if g == nil || g.stopping || r.running == g {
 		r.due.off()
 		return
 	}
@@ -181,8 +181,8 @@ func later(a, b time.Time) time.Time {
 // relist starts the listing whose time has come.
 func (s *Slot) relist() {
 	r := &s.loop.refresh
-	l := s.serving()
-	if l == nil || l.stopping || r.running == l {
+	g := s.serving()
+	if g == nil || g.stopping || r.running == g {
 		return
 	}
 	if !s.pauseEnd(time.Now()).IsZero() { // it began after the plan
@@ -192,33 +192,33 @@ func (s *Slot) relist() {
 	if r.announced = r.pending != 0; !r.announced {
 		r.pending = allKinds
 	}
-	ks, old := r.pending, l.known.Load()
-	r.pending, r.running = 0, l
-	s.workers.Go(func() { s.post(s.list(l, old, ks)) }) // ends with its life's context or in startupTimeout; quit waits
+	ks, old := r.pending, g.known.Load()
+	r.pending, r.running = 0, g
+	s.workers.Go(func() { s.post(s.list(g, old, ks)) }) // ends with its generation's context or in startupTimeout; quit waits
 }
 
 // list is the refresh worker.
-func (s *Slot) list(l *life, old *catalog.Catalog, ks kinds) listed {
-	ctx, cancel := context.WithTimeout(l.ctx, orElse(l.spec.StartupTimeout, defaultWait))
+func (s *Slot) list(g *generation, old *catalog.Catalog, ks kinds) listed {
+	ctx, cancel := context.WithTimeout(g.ctx, orElse(g.spec.StartupTimeout, defaultWait))
 	defer cancel()
-	cat, err := l.up.List(ctx, old, ks.list()...)
-	if err == nil && emptied(old, cat) && pauseFor(ctx, l.up.Done(), secondLook) {
-		cat, err = l.up.List(ctx, old, ks.list()...)
+	cat, err := g.up.List(ctx, old, ks.list()...)
+	if err == nil && emptied(old, cat) && pauseFor(ctx, g.up.Done(), secondLook) {
+		cat, err = g.up.List(ctx, old, ks.list()...)
 	}
 	if err != nil {
-		return listed{l: l, kinds: ks, err: l.veil.fault(fault.From("list", err).At(s.name, l.gen))}
+		return listed{gen: g, kinds: ks, err: g.redact.fault(fault.From("list", err).At(s.name, g.gen))}
 	}
-	return listed{l: l, kinds: ks, cat: cat}
+	return listed{gen: g, kinds: ks, cat: cat}
 }
 
-// listDone takes the end of a listing. That of an older life means nothing.
+// listDone takes the end of a listing. That of an older generation means nothing.
 func (s *Slot) listDone(n listed) {
 	r := &s.loop.refresh
-	if n.l != r.running {
+	if n.gen != r.running {
 		return
 	}
 	r.running = nil
-	if s.loop.state.Serving != n.l.gen {
+	if s.loop.state.Serving != n.gen.gen {
 		return
 	}
 	if n.err != nil {
@@ -227,8 +227,8 @@ func (s *Slot) listDone(n listed) {
 	}
 	s.listWell()
 	r.checked, r.ttl = time.Now(), n.cat.Fresh()
-	s.step(lifecycle.Healthy{Gen: n.l.gen, List: true})
-	changed := s.take(n.l, n.cat)
+	s.step(lifecycle.Healthy{Gen: n.gen.gen, List: true})
+	changed := s.take(n.gen, n.cat)
 	if r.announced {
 		r.pace.listed(r.checked, changed)
 	}
@@ -259,48 +259,48 @@ func (s *Slot) listFailed(n listed) {
 		s.pause(time.Now().Add(wait))
 	}
 	r.hold = time.Now().Add(wait)
-	s.emit(event.ListFailed{Head: s.head(n.l.gen), Cause: n.err})
-	if n.err.Kind != fault.Deadline || n.l.leases() == 0 { // a server that works on a call may be too busy to list
-		s.listBlames(n.l, n.err)
+	s.emit(event.ListFailed{Head: s.head(n.gen.gen), Cause: n.err})
+	if n.err.Kind != fault.Deadline || n.gen.leases() == 0 { // a server that works on a call may be too busy to list
+		s.listBlames(n.gen, n.err)
 	}
 	s.plan()
 }
 
 // listBlames shows why a listing has failed, and counts it.
-func (s *Slot) listBlames(l *life, f *fault.Fault) {
-	s.blame(s.explain(f, l))
+func (s *Slot) listBlames(g *generation, f *fault.Fault) {
+	s.blame(s.explain(f, g))
 	switch evidence.Of(evidence.List, f) {
 	case evidence.Session:
-		s.exit(l, f)
+		s.exit(g, f)
 	case evidence.LoginDoubt:
-		s.doubtLogin(l)
+		s.doubtLogin(g)
 	case evidence.Strike:
-		s.struck(l, true, f)
+		s.struck(g, true, f)
 	default: // it says nothing of the link
 	}
-	if s.loop.state.Serving == l.gen {
+	if s.loop.state.Serving == g.gen {
 		s.loop.refresh.cause = s.loop.cause
 	}
 }
 
 // take makes a new listing the last good catalog, if it says something new.
-func (s *Slot) take(l *life, cat *catalog.Catalog) (changed bool) {
+func (s *Slot) take(g *generation, cat *catalog.Catalog) (changed bool) {
 	lp := &s.loop
-	l.known.Store(cat)
+	g.known.Store(cat)
 	diff := catalog.Diff(lp.catalog, cat)
 	changed = !diff.Empty()
-	by := l.spec.Identity()
+	by := g.spec.Identity()
 	lp.dirty = lp.dirty || lp.catalogOf != by
 	lp.catalogOf = by
 	if !changed && lp.catalog != nil && sameAbout(lp.catalog, cat) {
-		l.shown.Store(lp.catalog)
+		g.shown.Store(lp.catalog)
 		return false
 	}
-	l.shown.Store(cat)
+	g.shown.Store(cat)
 	lp.catalog = cat
 	lp.dirty = true
 	if changed {
-		s.emit(event.CatalogChanged{Head: s.head(l.gen), Change: changeOf(diff)})
+		s.emit(event.CatalogChanged{Head: s.head(g.gen), Change: changeOf(diff)})
 	}
 	return changed
 }

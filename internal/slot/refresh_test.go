@@ -35,7 +35,7 @@ func TestFaultG3(t *testing.T) {
 						return srv.catalog, nil
 					}
 				})
-				srv.life(1).hooks.Changed(catalog.Tools)
+				srv.fake(1).hooks.Changed(catalog.Tools)
 				b.wantTools("a")
 				if f, _ := b.callNow(false); f != nil {
 					t.Error(f)
@@ -85,7 +85,7 @@ func TestFaultG6(t *testing.T) {
 				srv.with(func() { srv.list = nil })
 				b.at(5 * time.Minute)
 				srv.with(func() { srv.catalog = tools2catalog("z") })
-				srv.life(1).hooks.Changed(catalog.Tools)
+				srv.fake(1).hooks.Changed(catalog.Tools)
 				if !c.alternate {
 					b.wantTools("z") // after a quiet time it is looked at once again
 				}
@@ -105,7 +105,7 @@ func TestFaultG7(t *testing.T) {
 			}
 		})
 		for range 200 {
-			srv.life(1).hooks.Changed(catalog.Tools)
+			srv.fake(1).hooks.Changed(catalog.Tools)
 			time.Sleep(time.Millisecond / 10)
 		}
 		b.at(time.Minute)
@@ -124,7 +124,7 @@ func TestFaultG8(t *testing.T) {
 		for _, n := range []string{"b", "c", "d"} {
 			names = append(names, n)
 			srv.with(func() { srv.catalog = tools2catalog(names...) })
-			srv.life(1).hooks.Changed(catalog.Tools)
+			srv.fake(1).hooks.Changed(catalog.Tools)
 			time.Sleep(100 * time.Millisecond)
 		}
 		b.at(second)
@@ -140,10 +140,10 @@ func TestFaultG8(t *testing.T) {
 					return cat, sleep(ctx, second)
 				}
 			})
-			srv.life(1).hooks.Changed(catalog.Tools)
+			srv.fake(1).hooks.Changed(catalog.Tools)
 			b.at(1500 * time.Millisecond)
 			srv.with(func() { srv.catalog = tools2catalog("z") })
-			srv.life(1).hooks.Changed(catalog.Prompts)
+			srv.fake(1).hooks.Changed(catalog.Prompts)
 			b.at(time.Minute)
 			b.wantTools("z")
 		})
@@ -190,7 +190,7 @@ func TestFaultG9(t *testing.T) {
 		play(t, Options{}, srv, 0.5, func(b *bench) {
 			b.at(750 * time.Millisecond)
 			if n := len(srv.gone()); n != 1 {
-				t.Errorf("%d lives closed, want the one that could not list", n)
+				t.Errorf("%d generations closed, want the one that could not list", n)
 			}
 			if f := lastOf[event.StartFailed](b); f.Cause.Kind != fault.RPC {
 				t.Errorf("told %v", f)
@@ -267,7 +267,7 @@ func TestEmptyListIsBelieved(t *testing.T) {
 		srv := newServer("a")
 		play(t, quiet(), srv, 0.5, func(b *bench) {
 			srv.with(func() { srv.catalog = tools2catalog() })
-			srv.life(1).hooks.Changed(catalog.Tools)
+			srv.fake(1).hooks.Changed(catalog.Tools)
 			b.at(999 * time.Millisecond)
 			b.wantTools("a")
 			b.at(second)
@@ -296,7 +296,7 @@ func TestFaultG12(t *testing.T) {
 				return tools2catalog("a", "b"), nil
 			}
 		})
-		srv.life(1).hooks.Changed(catalog.Tools)
+		srv.fake(1).hooks.Changed(catalog.Tools)
 		b.at(239 * second)
 		if n := count[event.ListFailed](b); n != 3 || b.View().State.Gen != 1 {
 			t.Errorf("%d listings failed, generation %d", n, b.View().State.Gen)
@@ -350,14 +350,14 @@ func TestFaultG2(t *testing.T) {
 	play(t, quiet(), srv, 0.5, func(b *bench) {
 		was := b.View().Catalog
 		srv.with(func() { srv.catalog = tools2catalog("a", "b") })
-		srv.life(1).end(errDied)
+		srv.fake(1).end(errDied)
 		b.seen("connected")
 		if b.View().Catalog != was || count[event.CatalogChanged](b) != 1 {
 			t.Error("an identical catalog was published anew")
 		}
 		srv.with(func() { srv.catalog = tools2catalog("b", "c") })
 		b.at(time.Minute)
-		srv.life(2).end(errDied)
+		srv.fake(2).end(errDied)
 		b.wantTools("b", "c")
 		c := lastOf[event.CatalogChanged](b)
 		if count[event.CatalogChanged](b) != 2 || c.Change.String() != "tools +c; tools -a" {
@@ -378,7 +378,7 @@ func TestAnnouncementOfAQuietServer(t *testing.T) {
 			play(t, Options{Server: s}, srv, 0.5, func(b *bench) {
 				b.at(time.Hour + 2*time.Second)
 				srv.with(func() { srv.catalog = tools2catalog("a", "b") })
-				srv.life(1).hooks.Changed(catalog.Tools)
+				srv.fake(1).hooks.Changed(catalog.Tools)
 				time.Sleep(gapFirst)
 				synctest.Wait()
 				b.wantTools("a", "b")

@@ -19,54 +19,54 @@ import (
 )
 
 const (
-	firstTries  = 3                      // first listings tried on one life
+	firstTries  = 3                      // first listings tried on one generation
 	firstPause  = 250 * time.Millisecond // before the second try; doubled for each further one
 	secondLook  = time.Second            // before an empty list that was not empty is believed
-	closeLimit  = 10 * time.Second       // for ending a life, beyond the configured grace
+	closeLimit  = 10 * time.Second       // for ending a generation, beyond the configured grace
 	defaultWait = time.Minute            // startupTimeout and drainTimeout of a Server made by hand
 )
 
-// startLife begins life gen in a worker.
-func (s *Slot) startLife(gen uint64) {
-	l := newLife(gen, s.loop.spec, s.hard, s.wake)
-	s.keep(l)
+// startGeneration begins generation gen in a worker.
+func (s *Slot) startGeneration(gen uint64) {
+	g := newGeneration(gen, s.loop.spec, s.forced, s.wake)
+	s.keep(g)
 	old := s.loop.catalog
-	if s.loop.catalogOf != l.spec.Identity() {
+	if s.loop.catalogOf != g.spec.Identity() {
 		old = nil // what another server has listed stays published, and says nothing of this one
 	}
-	s.loop.look.set(noiseLook)
+	s.loop.noise.set(noiseLook)
 	s.emit(event.Connecting{Head: s.head(gen)})
-	s.workers.Go(func() { s.start(l, old) }) // ends by its life's context or startupTimeout; quit waits
+	s.workers.Go(func() { s.start(g, old) }) // ends by its generation's context or startupTimeout; quit waits
 }
 
 // start is the start worker: it ends in one started or failed.
-func (s *Slot) start(l *life, old *catalog.Catalog) {
-	err := s.open(l, old)
+func (s *Slot) start(g *generation, old *catalog.Catalog) {
+	err := s.open(g, old)
 	if err != nil {
-		l.settleLink()
+		g.freezeLink()
 	}
-	close(l.over)
+	close(g.over)
 	if err != nil {
-		s.post(failed{l, s.explain(fault.From("start", err), l)})
+		s.post(failed{g, s.explain(fault.From("start", err), g)})
 		return
 	}
-	s.post(started{l})
+	s.post(started{g})
 }
 
 // open dials and lists, bounded by startupTimeout and by no caller.
-func (s *Slot) open(l *life, old *catalog.Catalog) error {
-	if l.spec.Err != nil {
-		return l.spec.Err
+func (s *Slot) open(g *generation, old *catalog.Catalog) error {
+	if g.spec.Err != nil {
+		return g.spec.Err
 	}
-	giveBack, err := s.takePlace(l)
+	giveBack, err := s.takePlace(g)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
-	limit := orElse(l.spec.StartupTimeout, defaultWait)
-	ctx, cancel := context.WithTimeout(l.ctx, limit)
+	limit := orElse(g.spec.StartupTimeout, defaultWait)
+	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
-	up, err := s.opts.Dial(ctx, l.spec, l.gen, s.hooks(l))
+	up, err := s.opts.Dial(ctx, g.spec, g.gen, s.hooks(g))
 	if err != nil {
 		return lateStart(ctx, err, limit)
 	}
@@ -74,11 +74,11 @@ func (s *Slot) open(l *life, old *catalog.Catalog) error {
 	cat, err := firstList(ctx, up, old)
 	if err != nil {
 		err = lateStart(ctx, linkErr(up, err), limit)
-		_ = s.shutDown(up, l.spec) // what it says is no news beside err
+		_ = s.shutDown(up, g.spec) // what it says is no news beside err
 		return err
 	}
-	l.up, l.cat, l.info = up, cat, up.Info()
-	l.info.Phases = append(slices.Clip(l.info.Phases), upstream.Phase{Name: upstream.PhaseList, Took: time.Since(listed)})
+	g.up, g.cat, g.info = up, cat, up.Info()
+	g.info.Phases = append(slices.Clip(g.info.Phases), upstream.Phase{Name: upstream.PhaseList, Took: time.Since(listed)})
 	return nil
 }
 
@@ -91,21 +91,21 @@ const placeHold = 300 * time.Millisecond
 // how many processes start at the same time. It is given back when the start
 // is over or placeHold has passed, whichever comes first. A URL needs none: it
 // starts nothing here.
-func (s *Slot) takePlace(l *life) (giveBack func(), err error) {
+func (s *Slot) takePlace(g *generation) (giveBack func(), err error) {
 	if s.opts.After != nil {
 		select {
 		case <-s.opts.After:
-		case <-l.ctx.Done():
-			return nil, l.ctx.Err()
+		case <-g.ctx.Done():
+			return nil, g.ctx.Err()
 		}
 	}
-	if s.opts.Starting == nil || l.spec.URL != "" {
+	if s.opts.Starting == nil || g.spec.URL != "" {
 		return func() {}, nil
 	}
 	select {
 	case s.opts.Starting <- struct{}{}:
-	case <-l.ctx.Done():
-		return nil, l.ctx.Err()
+	case <-g.ctx.Done():
+		return nil, g.ctx.Err()
 	}
 	free := sync.OnceFunc(func() { <-s.opts.Starting }) // at once: our own is in it
 	held := time.AfterFunc(placeHold, free)
@@ -134,20 +134,20 @@ func linkErr(up Upstream, err error) error {
 	return err
 }
 
-func (s *Slot) hooks(l *life) Hooks {
+func (s *Slot) hooks(g *generation) Hooks {
 	return Hooks{
 		Changed: func(k catalog.Kind) {
-			l.changed.Or(1 << k)
-			l.nudge()
+			g.changed.Or(1 << k)
+			g.nudge()
 		},
-		Stderr: func(line string) { s.logs.add(l.gen, l.veil.hide(line)) },
-		Linked: func(info func() transport.Info) { l.link.Store(&info) },
+		Stderr: func(line string) { s.logs.add(g.gen, g.redact.hide(line)) },
+		Linked: func(info func() transport.Info) { g.link.Store(&info) },
 		Faults: &s.faults,
 	}
 }
 
 // firstList fetches the first complete listing. A listing that fails while
-// the link lives is tried again: it is not the same as a server without tools.
+// the link stands is tried again: it is not the same as a server without tools.
 func firstList(ctx context.Context, up Upstream, old *catalog.Catalog) (*catalog.Catalog, error) {
 	pause := firstPause
 	for try := 1; ; {
@@ -158,7 +158,7 @@ func firstList(ctx context.Context, up Upstream, old *catalog.Catalog) (*catalog
 		wait := pause
 		if f := fault.From("list", err); f.Kind == fault.RateLimited && f.RetryAfter > 0 {
 			wait = f.RetryAfter // the server's wish is no failure of the link
-		} else if try++; try > firstTries || hopeless(f.Kind) {
+		} else if try++; try > firstTries || noPointRetrying(f.Kind) {
 			return nil, err
 		}
 		pause *= 2
@@ -171,8 +171,8 @@ func firstList(ctx context.Context, up Upstream, old *catalog.Catalog) (*catalog
 	}
 }
 
-// hopeless tells whether asking the same life again cannot help.
-func hopeless(k fault.Kind) bool {
+// noPointRetrying tells whether asking the same generation again cannot help.
+func noPointRetrying(k fault.Kind) bool {
 	switch k {
 	case fault.SessionLost, fault.Unauthorized, fault.Forbidden, fault.Invalid, fault.NoVersion, fault.Canceled:
 		return true
@@ -236,45 +236,45 @@ func pauseFor(ctx context.Context, gone <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// ready takes a life that has come up. One that is not wanted any more is
+// ready takes a generation that has come up. One that is not wanted any more is
 // closed by its stop worker, and nothing of it is published.
-func (s *Slot) ready(l *life) {
-	if l.stopping {
+func (s *Slot) ready(g *generation) {
+	if g.stopping {
 		return
 	}
 	lp := &s.loop
 	mark := len(lp.events)
-	c := event.Connected{Head: s.head(l.gen), Took: time.Since(l.begun)}
-	if lp.fell && !lp.awayAt.IsZero() {
+	c := event.Connected{Head: s.head(g.gen), Took: time.Since(g.begun)}
+	if lp.hadServed && !lp.awayAt.IsZero() {
 		c.After = time.Since(lp.awayAt)
 	}
-	s.step(lifecycle.Started{Gen: l.gen})
-	if lp.state.Serving != l.gen {
-		panic("bug: a life has started that the lifecycle does not know")
+	s.step(lifecycle.Started{Gen: g.gen})
+	if lp.state.Serving != g.gen {
+		panic("bug: a generation has started that the lifecycle does not know")
 	}
 	lp.dirty = true
-	s.noiseForgiven(l)
-	s.take(l, l.cat)
+	s.forgiveNoise(g)
+	s.take(g, g.cat)
 	c.Items = countsOf(lp.catalog)
 	s.emitAt(mark, c)
 }
 
 // startFailed takes a start that came to nothing.
-func (s *Slot) startFailed(l *life, cause *fault.Fault) {
-	if l.stopping {
+func (s *Slot) startFailed(g *generation, cause *fault.Fault) {
+	if g.stopping {
 		return // its stop worker reports it
 	}
-	l.cancel()
-	s.drop(l.gen)
-	cause = s.forgot(named(withNoise(cause, l)))
+	g.cancel()
+	s.drop(g.gen)
+	cause = s.noteSessionLoss(named(withNoise(cause, g)))
 	s.blame(cause)
 	verdict := verdictOf(cause)
 	if verdict == lifecycle.SessionEnd {
 		verdict = lifecycle.Retry // a session that never began cannot be lost
 	}
 	mark := len(s.loop.events)
-	s.step(lifecycle.Failed{Gen: l.gen, Verdict: verdict, After: wishOf(cause), Recent: s.startsInMinute(), Down: s.down()})
-	s.emitAt(mark, event.StartFailed{Head: s.head(l.gen), Cause: cause, Next: s.loop.next})
+	s.step(lifecycle.Failed{Gen: g.gen, Verdict: verdict, After: retryAfterOf(cause), Recent: s.startsInMinute(), Down: s.down()})
+	s.emitAt(mark, event.StartFailed{Head: s.head(g.gen), Cause: cause, Next: s.loop.next})
 }
 
 // named is a failed start whose text names the request that failed, and what
@@ -293,61 +293,61 @@ func named(f *fault.Fault) *fault.Fault {
 	return &c
 }
 
-// endLife ends life gen in a worker: refuse new leases now, close it there.
-func (s *Slot) endLife(gen uint64, drain bool) {
-	l := s.loop.lives[gen]
-	if l == nil {
+// endGeneration ends generation gen in a worker: refuse new leases now, close it there.
+func (s *Slot) endGeneration(gen uint64, drain bool) {
+	g := s.loop.gens[gen]
+	if g == nil {
 		s.post(ended{gen: gen})
 		return
 	}
-	l.stopping = true
-	l.refuse()
+	g.stopping = true
+	g.refuse()
 	if !drain {
-		l.cancel()
+		g.cancel()
 	}
-	s.workers.Go(func() { s.post(ended{gen, s.stop(l, drain)}) }) // bounded by drainTimeout and closeLimit; quit waits
+	s.workers.Go(func() { s.post(ended{gen, s.stop(g, drain)}) }) // bounded by drainTimeout and closeLimit; quit waits
 }
 
 // stop is the stop worker.
-func (s *Slot) stop(l *life, drain bool) error {
+func (s *Slot) stop(g *generation, drain bool) error {
 	if drain {
-		s.drain(l)
+		s.drain(g)
 	}
-	l.cancel()
-	<-l.over // the start worker's context has ended
-	if l.up == nil {
+	g.cancel()
+	<-g.over // the start worker's context has ended
+	if g.up == nil {
 		return nil
 	}
-	return s.shutDown(l.up, l.spec)
+	return s.shutDown(g.up, g.spec)
 }
 
 // drain waits for the leases that are out, up to the drain deadline.
-func (s *Slot) drain(l *life) {
-	t := time.NewTimer(orElse(l.spec.DrainTimeout, defaultWait))
+func (s *Slot) drain(g *generation) {
+	t := time.NewTimer(orElse(g.spec.DrainTimeout, defaultWait))
 	defer t.Stop()
 	select {
-	case <-l.drained:
+	case <-g.drained:
 	case <-t.C:
-	case <-s.hurry:
-	case <-s.hard.Done():
+	case <-s.drainCut:
+	case <-s.forced.Done():
 	}
 }
 
 func (s *Slot) shutDown(up Upstream, spec config.Server) error {
-	ctx, cancel := context.WithTimeout(s.hard, closeLimit+spec.StopGrace)
+	ctx, cancel := context.WithTimeout(s.forced, closeLimit+spec.StopGrace)
 	defer cancel()
 	return up.Close(ctx)
 }
 
-// lifeEnded takes the end of a stop worker. That a life would not end in order
+// generationEnded takes the end of a stop worker. That a generation would not end in order
 // is told, and changes nothing.
-func (s *Slot) lifeEnded(gen uint64, err error) {
+func (s *Slot) generationEnded(gen uint64, err error) {
 	lp := &s.loop
 	s.drop(gen)
-	lp.closeBy = nil
+	lp.closeCause = nil
 	if err != nil {
-		lp.closeBy = fault.From("close", err).At(s.name, gen)
-		s.emit(event.CloseFailed{Head: s.head(gen), Cause: lp.closeBy})
+		lp.closeCause = fault.From("close", err).At(s.name, gen)
+		s.emit(event.CloseFailed{Head: s.head(gen), Cause: lp.closeCause})
 	}
 	s.step(lifecycle.Closed{Gen: gen, Err: err != nil})
 	lp.dirty = true

@@ -44,7 +44,7 @@ func TestFaultC4(t *testing.T) {
 		play(t, Options{}, srv, 0.5, func(b *bench) {
 			for i := range 8 {
 				b.at(time.Duration(i+1) * time.Minute)
-				srv.life(i + 1).end(errDied)
+				srv.fake(i + 1).end(errDied)
 				b.seen("connected")
 				if n := b.View().State.Attempt; n != 1 {
 					t.Fatalf("after loss %d the attempt is %d", i+1, n)
@@ -85,7 +85,7 @@ func TestFaultC5(t *testing.T) {
 				return srv.catalog, nil
 			}
 		})
-		srv.life(1).hooks.Changed(0)
+		srv.fake(1).hooks.Changed(0)
 		b.at(3 * second)
 		b.seen("connected")
 		if st := b.View().State; st.Gen != 2 || st.ListStrikes != 0 {
@@ -126,7 +126,7 @@ func TestFaultC6(t *testing.T) {
 			return srv.catalog, nil
 		}
 		play(t, Options{}, srv, 0.5, func(b *bench) {
-			srv.life(1).hooks.Changed(0)
+			srv.fake(1).hooks.Changed(0)
 			synctest.Wait()
 			if n := b.View().State.ListStrikes; n != 0 {
 				t.Errorf("a rate limit counted as %d strikes", n)
@@ -169,13 +169,13 @@ func TestListStrikes(t *testing.T) {
 				return srv.catalog, nil
 			}
 		})
-		srv.life(1).hooks.Changed(0)
+		srv.fake(1).hooks.Changed(0)
 		for i := range 20 {
 			b.at(time.Duration(i) * second / 10)
 			_, _ = b.callNow(true)
 		}
 		if b.View().State.Gen != 2 {
-			t.Error("good calls kept a life whose listings fail")
+			t.Error("good calls kept a generation whose listings fail")
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestCallStrikes(t *testing.T) {
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		do := func(name string) {
 			_, _ = b.Call(b.within(second), &upstream.Call{Method: "tools/call", Name: name}, config.ReplayNever)
-			srv.life(1).hooks.Changed(0)
+			srv.fake(1).hooks.Changed(0)
 			b.at(time.Since(b.t0) + second)
 		}
 		for _, name := range []string{"bad", "bad", "good", "bad", "bad"} {
@@ -205,7 +205,7 @@ func TestCallStrikes(t *testing.T) {
 		do("bad")
 		b.seen("connected")
 		if b.View().State.Gen != 2 {
-			t.Fatal("three in a row did not recycle the life")
+			t.Fatal("three in a row did not recycle the generation")
 		}
 		if l := lastOf[event.Lost](b); l.Gen != 1 || l.Cause.Kind != fault.Broken {
 			t.Errorf("told %v", l)

@@ -39,7 +39,7 @@ func set[T int | time.Duration](to *T, value T) {
 	}
 }
 
-// verdictOf says what the end of a life or of an attempt means for the next.
+// verdictOf says what the end of a generation or of an attempt means for the next.
 func verdictOf(f *fault.Fault) lifecycle.Verdict {
 	switch f.Kind {
 	case fault.SessionLost, fault.SessionSuspect:
@@ -58,8 +58,8 @@ func verdictOf(f *fault.Fault) lifecycle.Verdict {
 	return lifecycle.Retry
 }
 
-// wishOf is how long the server asked not to be tried.
-func wishOf(f *fault.Fault) time.Duration { return max(f.RetryAfter, 0) }
+// retryAfterOf is how long the server asked not to be tried.
+func retryAfterOf(f *fault.Fault) time.Duration { return max(f.RetryAfter, 0) }
 
 // cleanExit is how the transport describes a process that ended without an error.
 const cleanExit = "exit 0"
@@ -68,20 +68,20 @@ const cleanExit = "exit 0"
 var errCleanEnd = errors.New("the server ended the connection in order")
 
 // endOf is why a link that is done has ended; never nil.
-func endOf(l *life) *fault.Fault {
-	if err := l.up.Err(); err != nil {
+func endOf(g *generation) *fault.Fault {
+	if err := g.up.Err(); err != nil {
 		return fault.From("serve", err)
 	}
 	return &fault.Fault{Kind: fault.Broken, Op: "serve", Err: errCleanEnd}
 }
 
 // explain completes a fault with where it happened and what the process said.
-func (s *Slot) explain(f *fault.Fault, l *life) *fault.Fault {
-	f = f.At(s.name, l.gen)
+func (s *Slot) explain(f *fault.Fault, g *generation) *fault.Fault {
+	f = f.At(s.name, g.gen)
 	if len(f.Stderr) == 0 {
-		f.Stderr = s.logs.last(l.gen)
+		f.Stderr = s.logs.last(g.gen)
 	}
-	return l.veil.fault(f)
+	return g.redact.fault(f)
 }
 
 // Remedy is what a person can do about the server, as a sentence with a

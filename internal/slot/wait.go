@@ -10,7 +10,7 @@ import (
 	"github.com/everline/everline/internal/typed"
 )
 
-// prospects are what the view says about a life to come.
+// prospects are what the view says about a generation to come.
 type prospects struct {
 	want  bool
 	phase lifecycle.Phase
@@ -22,7 +22,7 @@ func (v *View) prospects() prospects {
 	return prospects{want: v.State.Want && !v.closed, phase: v.State.Phase(), next: v.Next, began: v.began}
 }
 
-// mayWait decides whether a call that found no life may wait, and until when
+// mayWait decides whether a call that found no generation may wait, and until when
 // that decision holds if nothing changes before. limit is when its parkFor
 // ends. It may wait as long as an attempt that can still help is running, or
 // is due before limit; an attempt that runs when limit comes is waited out, up

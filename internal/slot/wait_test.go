@@ -46,7 +46,7 @@ func TestMayWait(t *testing.T) {
 		{"parked for good", prospects{want: true, phase: parked}, at(0), at(30), none, none, false},
 		{"draining: the next one follows", prospects{want: true, phase: draining}, at(0), at(30), at(20), at(20), true},
 		{"draining when parkFor ends", prospects{want: true, phase: draining}, at(30), at(30), at(60), none, false},
-		{"ready, but the life is of no use", prospects{want: true, phase: ready}, at(0), at(30), at(60), at(30), true},
+		{"ready, but the generation is of no use", prospects{want: true, phase: ready}, at(0), at(30), at(60), at(30), true},
 	} {
 		until, ok := mayWait(c.p, c.now, c.limit, c.deadline)
 		if ok != c.ok || !until.Equal(c.until) {
@@ -151,7 +151,7 @@ func TestParkForIsTiedToTheAttempt(t *testing.T) {
 			t.Errorf("after %s: %s", took, describe(f))
 		}
 		srv.with(func() { works = false })
-		srv.life(1).end(errDied) // at 50 s; attempts fail at 100 s and 150 s
+		srv.fake(1).end(errDied) // at 50 s; attempts fail at 100 s and 150 s
 		synctest.Wait()
 		_, err := b.Call(b.within(10*time.Minute), &upstream.Call{Method: "tools/call"}, config.ReplayNever)
 		if at := time.Since(b.t0); at != 100*second {
@@ -241,8 +241,8 @@ func TestGateIsFair(t *testing.T) {
 		synctest.Wait()
 		cancel() // one that gives up takes no turn
 		wg.Wait()
-		if time.Since(b.t0) != 5*second || most != 2 || b.gate.inner != 0 {
-			t.Errorf("ten calls two at a time took %s, at most %d, %d inside", time.Since(b.t0), most, b.gate.inner)
+		if time.Since(b.t0) != 5*second || most != 2 || b.gate.admitted != 0 {
+			t.Errorf("ten calls two at a time took %s, at most %d, %d inside", time.Since(b.t0), most, b.gate.admitted)
 		}
 		if got := len(order); got != 10 || order[8]+order[9] != "ij" && order[8]+order[9] != "ji" {
 			t.Errorf("order %v", order)

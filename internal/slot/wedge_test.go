@@ -80,7 +80,7 @@ func TestHungServerIsRecycledUnderShortDeadlines(t *testing.T) {
 		srv.On("tools/call", nil)
 		srv.On("ping", nil)
 		if f := workFor(s, 0, second); f != nil || time.Since(t0) != 31*second {
-			t.Errorf("the next life at %s: %s", time.Since(t0), describe(f))
+			t.Errorf("the next generation at %s: %s", time.Since(t0), describe(f))
 		}
 		if st := s.View().State; st.Gen != 2 {
 			t.Errorf("generation %d", st.Gen)
@@ -88,7 +88,7 @@ func TestHungServerIsRecycledUnderShortDeadlines(t *testing.T) {
 	})
 }
 
-// A busy server keeps its life: for ten minutes of one call with other clients
+// A busy server keeps its generation: for ten minutes of one call with other clients
 // that give up after a second all the time, and also if it does one thing at a
 // time, as long as it says something within three pings.
 func TestBusyServerKeepsItsLife(t *testing.T) {
@@ -116,7 +116,7 @@ func TestBusyServerKeepsItsLife(t *testing.T) {
 	}
 }
 
-// A raised callTimeout holds at once: the life that is running does not know it.
+// A raised callTimeout holds at once: the generation that is running does not know it.
 func TestCallTimeoutIsTheNewestOne(t *testing.T) {
 	whole(t, func(_ *mcptest.Server, s *Slot, t0 time.Time) {
 		sp := spec()

@@ -53,7 +53,7 @@ func drilled(t *testing.T, hub *everline.Hub, d everline.Drill) everline.DrillRe
 		t.Errorf("it told %s, then %s", a, b)
 	}
 	st, _ := hub.Server("a")
-	if !r.Well || r.Short || st.State != "connected" || r.After != st.Generation {
+	if !r.Recovered || r.Short || st.State != "connected" || r.After != st.Generation {
 		t.Errorf("the server is %s (generation %d) after %+v", st.State, st.Generation, r)
 	}
 	if i := slices.IndexFunc(st.Warnings, func(w string) bool { return strings.HasPrefix(w, "a drill breaks") }); i >= 0 {
@@ -223,7 +223,7 @@ func TestDrillShortCatalog(t *testing.T) {
 	hub := open(t, servers{"a": web(mcptest.Web(t, s))}, everline.Options{})
 	ready(t, hub, "a", 0)
 	r, err := hub.Drill(within(t), "a", everline.Drill{Fault: "404", For: 50 * time.Millisecond, Broken: func() { s.SetTools(mcptest.DefaultTools[0]) }})
-	if err != nil || !r.Short || r.OK() || !r.Well {
+	if err != nil || !r.Short || r.OK() || !r.Recovered {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

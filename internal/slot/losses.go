@@ -7,7 +7,7 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// A lossClock measures for how long a server has been losing its lives. It
+// A lossClock measures for how long a server has been losing its generations. It
 // stands still while no attempt is to follow soon: while the server is idle, or
 // stopped for another reason than the time itself.
 type lossClock struct {
@@ -51,7 +51,7 @@ func (s *Slot) watch(gen uint64, heed time.Duration) {
 	if s.opts.Watch == nil || lp.state.NoEarlyWake {
 		return
 	}
-	ctx, cancel := context.WithCancel(s.hard)
+	ctx, cancel := context.WithCancel(s.forced)
 	lp.unwatch = cancel
 	server, lost := lp.spec, lp.losses.began
 	s.workers.Go(func() { // ended by unwatch or the end of the slot; quit waits

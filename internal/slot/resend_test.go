@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 // again says for people what follows.
 func again(r *rule) string {
 	switch r.then {
-	case nextLife:
+	case nextGeneration:
 		return "yes, on the next connection, within the deadline"
 	case afterPause:
 		return "yes, at the time that the server named, if that is before the deadline"
@@ -126,8 +126,8 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// Hints are those of the life that the call was bound to. A call that may have
-// run is not sent to a life that does not call repeating it harmless, though
+// Hints are those of the generation that the call was bound to. A call that may have
+// run is not sent to a generation that does not call repeating it harmless, though
 // the one before did.
 func TestHintsAreThoseOfTheBoundLife(t *testing.T) {
 	hinted := tools2catalog("q")
@@ -174,7 +174,7 @@ func TestHintsAreThoseOfTheBoundLife(t *testing.T) {
 	}
 }
 
-// A listing on the serving life changes what it is known to offer.
+// A listing on the serving generation changes what it is known to offer.
 func TestHintsFollowTheListing(t *testing.T) {
 	srv := newServer("q")
 	hinted := tools2catalog("q")
@@ -188,7 +188,7 @@ func TestHintsFollowTheListing(t *testing.T) {
 	}
 	play(t, Options{}, srv, 0.5, func(b *bench) {
 		srv.with(func() { srv.catalog = hinted })
-		srv.life(1).hooks.Changed(catalog.Tools)
+		srv.fake(1).hooks.Changed(catalog.Tools)
 		b.at(second)
 		if _, err := b.Call(b.within(time.Minute), &upstream.Call{Method: "tools/call", Name: "q"}, config.ReplaySafe); err != nil {
 			t.Error(err)
@@ -196,7 +196,7 @@ func TestHintsFollowTheListing(t *testing.T) {
 	})
 }
 
-// Deadlines are the clients' choice: however many pass, they end no life.
+// Deadlines are the clients' choice: however many pass, they end no generation.
 func TestDeadlinesAreNoStrikes(t *testing.T) {
 	srv := newServer("a")
 	srv.call = func(ctx context.Context, _ *fake, _ *upstream.Call) ([]byte, error) {
@@ -247,7 +247,7 @@ func TestListDeadlineIsAStrikeWhenNothingElseRuns(t *testing.T) {
 					}
 				}()
 				synctest.Wait()
-				srv.life(1).hooks.Changed(catalog.Tools)
+				srv.fake(1).hooks.Changed(catalog.Tools)
 				b.at(10 * second)
 				if g := b.View().State.Gen; g != c.gen {
 					t.Errorf("generation %d, want %d", g, c.gen)

@@ -25,7 +25,7 @@ func remote() config.Server {
 func (b *bench) outage(away time.Duration, err *fault.Fault) (lost time.Time) {
 	b.at(time.Minute)
 	b.srv.with(func() { b.srv.dial = func(context.Context, int) error { return err } })
-	b.srv.life(1).end(errDied)
+	b.srv.fake(1).end(errDied)
 	lost = time.Now()
 	time.AfterFunc(away, func() { b.srv.with(func() { b.srv.dial = nil }) })
 	return lost
@@ -140,7 +140,7 @@ func TestFaultW3TimeNotTries(t *testing.T) {
 			t.Fatal(describe(f))
 		}
 		b.srv.with(func() { srv.dial = func(context.Context, int) error { return errRefused } })
-		srv.lives[len(srv.lives)-1].end(errDied)
+		srv.fakes[len(srv.fakes)-1].end(errDied)
 		time.Sleep(590 * second)
 		b.seen("disconnected")
 		time.Sleep(20 * second)
@@ -246,7 +246,7 @@ func (w *watcher) watch(ctx context.Context, _ config.Server, lost time.Time) bo
 }
 
 // TestFaultS21: what the start failed for is seen to be back, and is used within
-// 150 ms. Nothing is watched while a start runs or a life serves.
+// 150 ms. Nothing is watched while a start runs or a generation serves.
 func TestFaultS21(t *testing.T) {
 	for _, away := range []time.Duration{second, 3 * second, 8 * second, 29 * second, 250 * second} {
 		t.Run(away.String(), func(t *testing.T) {

@@ -13,23 +13,23 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A life is one generation as the slot holds it. Calls reach it through the
+// A generation is one connection as the slot holds it. Calls reach it through the
 // View alone; what is not atomic is owned as the comments say.
-type life struct {
+type generation struct {
 	gen    uint64
 	spec   config.Server
 	ctx    context.Context // ends the start, and listings; not calls
 	cancel context.CancelFunc
 	begun  time.Time
-	veil   veil // over what it writes to stderr
+	redact redactor // over what it writes to stderr
 
 	// word is twice the number of leases, plus 1 once new leases are refused.
-	word    atomic.Int64
-	drained chan struct{} // gets a token when the last lease of a refused life is back
-	mail    mail          // what releases have to tell the loop
-	wake    chan struct{} // the slot's own
-	tracked atomic.Bool   // record when leases come back, for idling
-	used    atomic.Int64  // when the last lease came back, counted from begun; valid if tracked
+	word     atomic.Int64
+	drained  chan struct{} // gets a token when the last lease of a refused generation is back
+	feedback feedback      // what releases have to tell the loop
+	wake     chan struct{} // the slot's own
+	tracked  atomic.Bool   // record when leases come back, for idling
+	used     atomic.Int64  // when the last lease came back, counted from begun; valid if tracked
 
 	changed atomic.Uint32               // kinds with a list_changed that the loop has not taken yet
 	lastBad atomic.Pointer[fault.Fault] // the last failure that blamed the link
@@ -43,7 +43,7 @@ type life struct {
 	cat  *catalog.Catalog
 	info upstream.Info
 
-	known atomic.Pointer[catalog.Catalog] // what this life offers, as last listed; nil before it serves
+	known atomic.Pointer[catalog.Catalog] // what this generation offers, as last listed; nil before it serves
 	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil likewise
 
 	doubts   doubts
@@ -52,67 +52,67 @@ type life struct {
 	exited   bool         // the loop's: its end has been stepped
 }
 
-func newLife(gen uint64, spec config.Server, parent context.Context, wake chan struct{}) *life {
-	l := &life{gen: gen, spec: spec, begun: time.Now(), veil: veilOf(spec), drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{})}
-	l.ctx, l.cancel = context.WithCancel(parent)
-	return l
+func newGeneration(gen uint64, spec config.Server, parent context.Context, wake chan struct{}) *generation {
+	g := &generation{gen: gen, spec: spec, begun: time.Now(), redact: redactorOf(spec), drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(parent)
+	return g
 }
 
-// settleLink lets go of the link of a start that has failed: it is described
+// freezeLink lets go of the link of a start that has failed: it is described
 // as it was at its end, and writes no more.
-func (l *life) settleLink() {
-	info := l.link.Load()
+func (g *generation) freezeLink() {
+	info := g.link.Load()
 	if info == nil {
 		return
 	}
 	last := (*info)()
 	last.StderrRate = 0
 	now := func() transport.Info { return last }
-	l.link.Store(&now)
+	g.link.Store(&now)
 }
 
-// take adds a lease, unless the life is being ended. Adding first and looking
+// lease adds a lease, unless the generation is being ended. Adding first and looking
 // then costs one atomic operation whatever others do at the same time.
-func (l *life) take() bool {
-	if l.word.Add(2)&1 == 0 {
+func (g *generation) lease() bool {
+	if g.word.Add(2)&1 == 0 {
 		return true
 	}
-	l.give()
+	g.release()
 	return false
 }
 
-// give returns a lease. Whoever returns the last one of a refused life says so.
-func (l *life) give() {
-	if l.word.Add(-2) == 1 {
-		l.sayDrained()
+// release returns a lease. Whoever returns the last one of a refused generation says so.
+func (g *generation) release() {
+	if g.word.Add(-2) == 1 {
+		g.sayDrained()
 	}
 }
 
 // refuse lets no new lease in. It is called by the loop, before the view that
 // shows it.
-func (l *life) refuse() {
-	if l.word.Or(1) == 0 {
-		l.sayDrained()
+func (g *generation) refuse() {
+	if g.word.Or(1) == 0 {
+		g.sayDrained()
 	}
 }
 
-func (l *life) sayDrained() {
+func (g *generation) sayDrained() {
 	select {
-	case l.drained <- struct{}{}:
+	case g.drained <- struct{}{}:
 	default:
 	}
 }
 
-func (l *life) leases() int   { return int(l.word.Load() >> 1) }
-func (l *life) refuses() bool { return l.word.Load()&1 != 0 }
+func (g *generation) leases() int   { return int(g.word.Load() >> 1) }
+func (g *generation) refuses() bool { return g.word.Load()&1 != 0 }
 
 // gone tells whether the link cannot be used any more.
-func (l *life) gone() bool {
-	if l.lost.Load() {
+func (g *generation) gone() bool {
+	if g.lost.Load() {
 		return true
 	}
 	select {
-	case <-l.up.Done():
+	case <-g.up.Done():
 		return true
 	default:
 		return false
@@ -120,85 +120,85 @@ func (l *life) gone() bool {
 }
 
 // nudge tells the loop that there is something to take. It never waits.
-func (l *life) nudge() {
+func (g *generation) nudge() {
 	select {
-	case l.wake <- struct{}{}:
+	case g.wake <- struct{}{}:
 	default:
 	}
 }
 
-// note records how a call went. In the steady state, good answer after good
+// noteResult records how a call went. In the steady state, good answer after good
 // answer, it is one atomic load.
-func (l *life) note(err error) {
+func (g *generation) noteResult(err error) {
 	f := fault.From("call", err)
 	switch {
 	case f == nil || f.Outcome == fault.Answered: // a bad answer comes over a good link
-		if l.mail.good() {
-			l.nudge()
+		if g.feedback.good() {
+			g.nudge()
 		}
 	default:
-		l.report(f)
+		g.report(f)
 	}
-	if l.tracked.Load() {
-		l.used.Store(int64(time.Since(l.begun)))
+	if g.tracked.Load() {
+		g.used.Store(int64(time.Since(g.begun)))
 	}
 }
 
 // report tells the loop what a failed call counts against, beside itself.
-func (l *life) report(f *fault.Fault) {
+func (g *generation) report(f *fault.Fault) {
 	switch evidence.Of(evidence.Call, f) {
 	case evidence.Doubt:
-		l.lastBad.Store(f)
-		l.mail.doubt()
+		g.lastBad.Store(f)
+		g.feedback.doubt()
 	case evidence.LoginDoubt:
-		l.refused.Store(true)
+		g.refused.Store(true)
 	default:
 		return
 	}
-	l.nudge()
+	g.nudge()
 }
 
-// A mail holds what releases have to tell the loop, coalesced: whether there
+// A feedback holds what releases have to tell the loop, coalesced: whether there
 // was a good answer that the loop does not know of, and how many doubts
 // followed it. So nothing queues up, and the order "good, then bad" is kept.
-type mail struct{ v atomic.Uint32 }
+type feedback struct{ v atomic.Uint32 }
 
 const (
-	mailKnown = 1 << 31 // the loop knows of a good answer, and nothing bad followed
-	mailGood  = 1 << 30 // a good answer that the loop does not know of
+	feedbackKnown = 1 << 31 // the loop knows of a good answer, and nothing bad followed
+	feedbackGood  = 1 << 30 // a good answer that the loop does not know of
 )
 
 // good tells whether the loop has to be woken.
-func (m *mail) good() bool {
+func (m *feedback) good() bool {
 	for {
 		v := m.v.Load()
-		if v == mailKnown || v == mailGood {
+		if v == feedbackKnown || v == feedbackGood {
 			return false
 		}
-		if m.v.CompareAndSwap(v, mailGood) {
+		if m.v.CompareAndSwap(v, feedbackGood) {
 			return true
 		}
 	}
 }
 
-func (m *mail) doubt() {
+func (m *feedback) doubt() {
 	for {
 		v := m.v.Load()
-		if m.v.CompareAndSwap(v, v&^mailKnown+1) {
+		if m.v.CompareAndSwap(v, v&^feedbackKnown+1) {
 			return
 		}
 	}
 }
 
 // take empties the mail: first the good answer, then the doubts.
-func (m *mail) take() (good bool, doubts int) {
+func (m *feedback) take() (good bool, doubts int) {
 	for {
 		v := m.v.Load()
-		doubts = int(v &^ (mailKnown | mailGood))
-		good = v&mailGood != 0
+		doubts = int(v &^ (feedbackKnown | feedbackGood))
+		good = v&feedbackGood != 0
 		next := uint32(0)
 		if doubts == 0 && v != 0 {
-			next = mailKnown
+			next = feedbackKnown
 		}
 		if m.v.CompareAndSwap(v, next) {
 			return good, doubts

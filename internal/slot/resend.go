@@ -12,10 +12,10 @@ import (
 type action uint8
 
 const (
-	giveUp     action = iota
-	nextLife          // send again on a newer life, or on this one if its link stands
-	afterPause        // send again when the server's pause is over
-	ifHarmless        // as nextLife, if repeating the call is harmless
+	giveUp         action = iota
+	nextGeneration        // send again on a newer generation, or on this one if its link stands
+	afterPause            // send again when the server's pause is over
+	ifHarmless            // as nextGeneration, if repeating the call is harmless
 )
 
 // A rule is one row of the table that decides about failed sends: what was
@@ -35,7 +35,7 @@ const (
 )
 
 // linkKinds are failures of the link or of what is behind it, which another
-// life or another moment can mend.
+// generation or another moment can repair.
 var linkKinds = []fault.Kind{
 	fault.Dial, fault.Broken, fault.Exited, fault.Wedged, fault.HTTPStatus, fault.Protocol, fault.Closed,
 }
@@ -45,8 +45,8 @@ var rules = [...]rule{
 	{"the server answered, with a result or an error", nil, fault.Answered, giveUp, 0},
 	{"the deadline passed, or the client gave up, before it was sent", []fault.Kind{fault.Deadline, fault.Canceled}, fault.NotSent, giveUp, 0},
 	{"the deadline passed, or the client gave up, after it was sent", []fault.Kind{fault.Deadline, fault.Canceled}, fault.Unknown, giveUp, 0},
-	{"no connection, or the link was gone before the whole request was written", linkKinds, fault.NotSent, nextLife, maxSends - 1},
-	{"the server does not know the session", []fault.Kind{fault.SessionLost}, fault.NotSent, nextLife, maxSessions},
+	{"no connection, or the link was gone before the whole request was written", linkKinds, fault.NotSent, nextGeneration, maxSends - 1},
+	{"the server does not know the session", []fault.Kind{fault.SessionLost}, fault.NotSent, nextGeneration, maxSessions},
 	{"a rate limit: 429, or 503 with Retry-After", []fault.Kind{fault.RateLimited}, fault.NotSent, afterPause, maxSends - 1},
 	{"a login is needed: 401 with a challenge", []fault.Kind{fault.Unauthorized}, fault.NotSent, giveUp, 0},
 	{
@@ -67,8 +67,8 @@ func ruleOf(f *fault.Fault) int {
 }
 
 // harmless tells whether a call may be repeated whose outcome is unknown. What
-// a tool claims about itself is read from the catalog of the life that was
-// bound to the call: another life may be another version of the server.
+// a tool claims about itself is read from the catalog of the generation that was
+// bound to the call: another generation may be another version of the server.
 func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) bool {
 	switch replay {
 	case config.ReplayNever:

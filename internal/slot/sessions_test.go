@@ -28,12 +28,12 @@ func TestFaultA7StrictAlternation(t *testing.T) {
 		}
 		b.seen("failed")
 		v := b.View()
-		if v.Cause == nil || v.Cause.Remedy != affinity || v.Remedy() != affinity {
+		if v.Cause == nil || v.Cause.Remedy != affinityRemedy || v.Remedy() != affinityRemedy {
 			t.Errorf("cause %s, remedy %q", describe(v.Cause), v.Remedy())
 		}
 		f, _ := b.callNow(true)
 		b.wantKind(f, fault.Unavailable, fault.NotSent)
-		if f.Remedy != affinity || f.RetryAfter <= 0 {
+		if f.Remedy != affinityRemedy || f.RetryAfter <= 0 {
 			t.Errorf("the call says %s, remedy %q, after %s", describe(f), f.Remedy, f.RetryAfter)
 		}
 		// Six while the delay grows, one each 15 s at most for ten minutes, and what
@@ -89,7 +89,7 @@ func TestFaultA7RandomBalancerUnderLoad(t *testing.T) {
 			if n := most(srv.dials, time.Minute); n > 70 {
 				t.Errorf("seed %d: %d starts within a minute", seed, n)
 			}
-			told := slices.ContainsFunc(b.views, func(v *View) bool { return v.Cause != nil && v.Cause.Remedy == affinity })
+			told := slices.ContainsFunc(b.views, func(v *View) bool { return v.Cause != nil && v.Cause.Remedy == affinityRemedy })
 			if !told {
 				t.Errorf("seed %d: nobody was told what is wrong", seed)
 			}

@@ -48,7 +48,8 @@ var mayImport = map[string][]string{
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
 
 	// What outlives everline of a client's session.
-	"internal/sessions": {"internal/owned", "fault"},
+	"internal/activation": {"fault"},
+	"internal/sessions":   {"internal/owned", "fault"},
 
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/gateway/stream": {"internal/mcp", "internal/wire", "config", "fault"},

@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/statelock"
 	"github.com/everline/everline/internal/typed"
@@ -222,7 +223,7 @@ func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, *fault.Fault) {
 		return catalog.Target{Server: c.Server, Name: c.Name}, nil
 	}
 	if c.Server != "" {
-		if name, ok = exposed(table, c); !ok && c.Method != "tools/call" && c.Method != "prompts/get" {
+		if name, ok = exposed(table, c); !ok && c.Method != mcp.ToolsCall && c.Method != mcp.PromptsGet {
 			return catalog.Target{Server: c.Server, Name: c.Name}, nil // a request about no item
 		}
 	}
@@ -240,7 +241,7 @@ func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, *fault.Fault) {
 // up, or there is no such name.
 func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 	server := c.Server
-	if server == "" && (c.Method == "tools/call" || c.Method == "prompts/get") {
+	if server == "" && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
 		server, _ = table.Server(c.Name)
 	}
 	f := fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
@@ -254,7 +255,7 @@ func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+typed.Argument(server)
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
-	case c.Method == "tools/call" && h.withholds(server):
+	case c.Method == mcp.ToolsCall && h.withholds(server):
 		f.Err, f.Remedy = errors.New("nothing that is approved is called "+c.Name), "everline tools diff "+server
 	}
 	return f
@@ -282,11 +283,11 @@ func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) *fault.Fault {
 
 func find(table *Catalog, method, name string) (catalog.Target, bool) {
 	switch method {
-	case "tools/call":
+	case mcp.ToolsCall:
 		return table.Tool(name)
-	case "prompts/get":
+	case mcp.PromptsGet:
 		return table.Prompt(name)
-	case "completion/complete":
+	case mcp.CompletionComplete:
 		if t, ok := table.Prompt(name); ok {
 			return t, true
 		}
@@ -299,7 +300,7 @@ func find(table *Catalog, method, name string) (catalog.Target, bool) {
 // exposed finds the published name of what a server itself calls c.Name.
 func exposed(table *Catalog, c *Call) (string, bool) {
 	kind := Tools
-	if c.Method != "tools/call" {
+	if c.Method != mcp.ToolsCall {
 		kind = Prompts
 	}
 	return table.Exposed(kind, c.Server, c.Name)
@@ -319,12 +320,12 @@ func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func
 }
 
 func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	if f := h.closed("resources/subscribe"); f != nil {
+	if f := h.closed(mcp.ResourcesSubscribe); f != nil {
 		return nil, f
 	}
 	all, sure := h.ownersOf(table, uri, clientIn(of))
 	if len(all) == 0 {
-		return nil, fault.New(fault.NotFound, "resources/subscribe", "no server has the resource "+uri)
+		return nil, fault.New(fault.NotFound, mcp.ResourcesSubscribe, "no server has the resource "+uri)
 	}
 	err = h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
 		cancel, err = h.fleet.Subscribe(ctx, of, t.Server, uri, func(params []byte) {

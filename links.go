@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // links remembers which server has handed out a URI: what a result links to
@@ -67,14 +68,8 @@ func (l *links) server(client uint64, uri string) (to, last string) {
 	return to, find(link{0, uri})
 }
 
-// Codes with which servers say that they do not have a resource. Servers of the
-// Python SDK give 0 to each of their errors.
-const (
-	codeNoResource     = -32002
-	codeInvalidParams  = -32602
-	codeMethodNotFound = -32601
-	codeOfPython       = 0
-)
+// codeOfPython is what servers of the Python SDK give to each of their errors.
+const codeOfPython = 0
 
 // hasNot tells whether a server has said that it does not have a resource.
 func hasNot(f *fault.Fault) bool {
@@ -85,7 +80,7 @@ func hasNot(f *fault.Fault) bool {
 		return false
 	}
 	switch f.RPC.Code {
-	case codeNoResource, codeInvalidParams, codeMethodNotFound, codeOfPython:
+	case mcp.CodeResourceNotFound, mcp.CodeInvalidParams, mcp.CodeMethodNotFound, codeOfPython:
 		return true
 	default:
 		return false
@@ -102,8 +97,8 @@ func (h *Hub) owners(table *Catalog, c *Call) (all []catalog.Target, sure bool) 
 	switch {
 	case c.Server != "":
 		return nil, false
-	case c.Method == "resources/read", c.Method == "resources/subscribe", c.Method == "resources/unsubscribe":
-	case c.Method == "completion/complete" && catalog.RefersToResource(c.Params):
+	case c.Method == mcp.ResourcesRead, c.Method == mcp.ResourcesSubscribe, c.Method == mcp.ResourcesUnsubscribe:
+	case c.Method == mcp.CompletionComplete && catalog.RefersToResource(c.Params):
 	default:
 		return nil, false
 	}

@@ -3,6 +3,8 @@ package everline
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A ResourceResult is what reading a resource has answered.
@@ -16,7 +18,7 @@ type ResourceResult struct {
 // ReadResource reads a resource by its URI. Waiting and errors are those of
 // CallTool; reading is repeated after a loss, as it changes nothing.
 func (h *Hub) ReadResource(ctx context.Context, uri string, opts ...CallOption) (*ResourceResult, error) {
-	c := &Call{Method: "resources/read", Name: uri}
+	c := &Call{Method: mcp.ResourcesRead, Name: uri}
 	raw, by, err := h.typed(ctx, c, struct {
 		URI string `json:"uri"`
 	}{uri}, opts)
@@ -52,7 +54,7 @@ type PromptMessage struct {
 // GetPrompt fills in a prompt, by its published name. Waiting and errors are
 // those of CallTool; it is repeated after a loss, as it changes nothing.
 func (h *Hub) GetPrompt(ctx context.Context, name string, args map[string]string, opts ...CallOption) (*PromptResult, error) {
-	c := &Call{Method: "prompts/get", Name: name}
+	c := &Call{Method: mcp.PromptsGet, Name: name}
 	raw, by, err := h.typed(ctx, c, struct {
 		Name      string            `json:"name"`
 		Arguments map[string]string `json:"arguments,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 )
 
@@ -109,7 +110,7 @@ func (h *Hub) CallTool(ctx context.Context, name string, args any, opts ...CallO
 }
 
 func (h *Hub) callTool(ctx context.Context, c *Call, args any, opts []CallOption) (*ToolResult, error) {
-	c.Method = "tools/call"
+	c.Method = mcp.ToolsCall
 	arguments, err := object(c.Method, args)
 	if err != nil {
 		return nil, err

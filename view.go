@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A View is the part of a hub that one endpoint serves: all servers, or those
@@ -114,7 +115,7 @@ func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return nil, f
 	}
 	m := v.now()
-	if c.Method == "tools/call" && m.scope.search && c.Server == "" {
+	if c.Method == mcp.ToolsCall && m.scope.search && c.Server == "" {
 		switch c.Name {
 		case catalog.SearchTool:
 			return m.search(c.Params), nil
@@ -131,7 +132,7 @@ func (v *View) callOwn(ctx context.Context, m *made, c *Call) ([]byte, error) {
 	if c.Server != "" && !m.scope.has(c.Server) {
 		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
 	}
-	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == "tools/call" || c.Method == "prompts/get") {
+	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
 		return nil, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
 	}
 	return v.callIn(ctx, v, c)
@@ -227,9 +228,6 @@ type viewLevels struct {
 	wants map[string]string
 }
 
-// levelWords are the severities of RFC 5424, the most talkative first.
-var levelWords = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
 func (h *Hub) setLevel(who, level string) {
 	l := &h.levels
 	l.mu.Lock()
@@ -238,15 +236,16 @@ func (h *Hub) setLevel(who, level string) {
 		l.wants = map[string]string{}
 	}
 	l.wants[who] = level
-	lowest := len(levelWords)
+	levels := mcp.Levels[1:]
+	lowest := len(levels)
 	for _, want := range l.wants {
-		if i := slices.Index(levelWords, want); i >= 0 {
+		if i := slices.Index(levels, want); i >= 0 {
 			lowest = min(lowest, i)
 		}
 	}
-	if lowest == len(levelWords) {
+	if lowest == len(levels) {
 		h.fleet.SetLevel("")
 		return
 	}
-	h.fleet.SetLevel(levelWords[lowest]) // does not wait
+	h.fleet.SetLevel(levels[lowest]) // does not wait
 }

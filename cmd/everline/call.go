@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
 )
@@ -130,7 +131,7 @@ func (a *app) callAsking(ctx context.Context, target string, args arguments, tim
 
 // howToAnswer says how a request of a server during a call can be answered.
 func howToAnswer(method string) string {
-	if method == "elicitation/create" {
+	if method == mcp.ElicitationCreate {
 		return "make the call on a terminal, where forms are filled in, or give the value as an argument"
 	}
 	return "make the call from an MCP client that serves it"

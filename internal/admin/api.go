@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
 )
 
@@ -326,7 +327,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		a.asking(ctx, w, req, params)
 		return
 	}
-	result, err := a.opts.Hub.Probe(ctx, &everline.Call{Method: "tools/call", Server: req.Server, Name: req.Tool, Params: params})
+	result, err := a.opts.Hub.Probe(ctx, &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params})
 	if err != nil {
 		a.fail(w, err)
 		return

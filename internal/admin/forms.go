@@ -14,13 +14,12 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // unansweredHeader of the answer to a call names what the server asked for and
 // nobody answered.
 const unansweredHeader = "Everline-Unanswered"
-
-const methodElicit = "elicitation/create"
 
 // A CallLine is one line of the answer to a call that serves forms: questions,
 // and at last the result or the error. Such an answer is of the type
@@ -101,7 +100,7 @@ func (c *caller) Capabilities() []byte {
 func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	var p struct{ Mode string }
 	_ = json.Unmarshal(params, &p) // what is no form is shown without fields
-	if !c.forms || method != methodElicit || p.Mode == "url" {
+	if !c.forms || method != mcp.ElicitationCreate || p.Mode == "url" {
 		return nil, c.refuse(method)
 	}
 	id, answer := c.api.questions.add()
@@ -121,7 +120,7 @@ func (c *caller) refuse(method string) *fault.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = method
-	if method != methodElicit || c.forms {
+	if method != mcp.ElicitationCreate || c.forms {
 		return fault.New(fault.Unsupported, method, "everline call serves forms alone, and not "+method+": make the call from an MCP client")
 	}
 	return fault.New(fault.Unsupported, method, "nobody can answer here: make the call on a terminal or from an MCP client, or give the value as an argument of the tool")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // U12: who calls a tool through the socket fills in the forms that its server
@@ -23,7 +24,7 @@ func TestFaultU12CallsAnswerForms(t *testing.T) {
 			got, errs = append(got, string(result)), append(errs, err)
 		}
 	}
-	form := ask(methodElicit, `{"message":"?"}`)
+	form := ask(mcp.ElicitationCreate, `{"message":"?"}`)
 	h.during = func(ctx context.Context, client everline.Client) {
 		form(ctx, client)
 		form(ctx, client)
@@ -55,8 +56,8 @@ func TestFaultU12CallsAnswerForms(t *testing.T) {
 		fill           func(json.RawMessage) json.RawMessage
 		text           string
 	}{
-		{methodElicit, `{"message":"?"}`, nil, "make the call on a terminal"},
-		{methodElicit, `{"mode":"url","message":"?"}`, fill, "serves forms alone"},
+		{mcp.ElicitationCreate, `{"message":"?"}`, nil, "make the call on a terminal"},
+		{mcp.ElicitationCreate, `{"mode":"url","message":"?"}`, fill, "serves forms alone"},
 		{"sampling/createMessage", `{}`, fill, "serves forms alone"},
 		{"roots/list", ``, nil, "serves forms alone"},
 	} {
@@ -89,7 +90,7 @@ func TestFaultU12AnswersThatNobodyWaitsFor(t *testing.T) {
 		defer cancel()
 		left := make(chan error)
 		go func() { // ends with short
-			_, err := client.Ask(short, methodElicit, []byte(`{"message":"?"}`))
+			_, err := client.Ask(short, mcp.ElicitationCreate, []byte(`{"message":"?"}`))
 			left <- err
 		}()
 		cancel()

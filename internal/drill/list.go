@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // A lister names the tools that clients see.
@@ -59,7 +61,7 @@ const protocolVersion = "2025-06-18"
 
 func (c *mcpClient) open(ctx context.Context) error {
 	params := `{"protocolVersion":"` + protocolVersion + `","capabilities":{},"clientInfo":{"name":"everline drill","version":"1"}}`
-	if _, err := c.ask(ctx, "initialize", params); err != nil {
+	if _, err := c.ask(ctx, mcp.Initialize, params); err != nil {
 		return err
 	}
 	resp, err := c.post(ctx, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -97,10 +99,10 @@ func (c *mcpClient) ask(ctx context.Context, method, params string) (json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+	if id := resp.Header.Get(mcp.HeaderSession); id != "" {
 		c.session = id
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), mcp.TypeEvents) {
 		body = lastEvent(body)
 	}
 	var msg struct {
@@ -132,7 +134,7 @@ func (c *mcpClient) post(ctx context.Context, frame string) (*http.Response, err
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", mcp.TypeJSON)
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -148,8 +150,8 @@ func (c *mcpClient) post(ctx context.Context, frame string) (*http.Response, err
 func (c *mcpClient) request(ctx context.Context, method string, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url, body)
 	if err == nil && c.session != "" {
-		req.Header.Set("Mcp-Session-Id", c.session)
-		req.Header.Set("MCP-Protocol-Version", protocolVersion)
+		req.Header.Set(mcp.HeaderSession, c.session)
+		req.Header.Set(mcp.HeaderVersion, protocolVersion)
 	}
 	return req, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -207,7 +208,7 @@ func (s *Session) concern(o *upstream.Options) {
 	if s.Capabilities != nil {
 		o.Capabilities = s.Capabilities()
 	}
-	o.Log = func(params []byte) { s.Client.Notify("notifications/message", params) }
+	o.Log = func(params []byte) { s.Client.Notify(mcp.NotifyMessage, params) }
 }
 
 // End ends the session: its slots refuse calls and end, each with its drain

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/upstream"
@@ -176,7 +177,7 @@ func (f *Fleet) pinnedOwn(m *member, v *slot.View) {
 // would get the call, is not the approved one: the call may have waited for
 // that life, or the life may be of one session alone.
 func (f *Fleet) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fault.Fault {
-	if c.Method != "tools/call" || offers == nil {
+	if c.Method != mcp.ToolsCall || offers == nil {
 		return nil
 	}
 	r := f.roster.Load()

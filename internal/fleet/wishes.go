@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -187,7 +188,7 @@ func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool)
 	case d.gate <- struct{}{}:
 		defer func() { <-d.gate }()
 	case <-ctx.Done():
-		return fault.From("resources/subscribe", ctx.Err())
+		return fault.From(mcp.ResourcesSubscribe, ctx.Err())
 	}
 	f.wishes.mu.Lock()
 	wanted, asked := len(f.wishes.subs[at][uri]) > 0, d.asked && !renew
@@ -196,12 +197,12 @@ func (f *Fleet) settleDesk(ctx context.Context, at seat, uri string, renew bool)
 		failure = nil
 	}
 	f.wishes.mu.Unlock()
-	method := "resources/subscribe"
+	method := mcp.ResourcesSubscribe
 	switch {
 	case wanted == asked:
 		return nil
 	case asked:
-		method = "resources/unsubscribe"
+		method = mcp.ResourcesUnsubscribe
 	case failure != nil: // one that was out when we came
 		return failure
 	}
@@ -268,7 +269,7 @@ func (f *Fleet) sayLevel(m *member) {
 	if s == nil {
 		return
 	}
-	_, _ = s.Call(ctx, &upstream.Call{Method: methodSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	_, _ = s.Call(ctx, &upstream.Call{Method: mcp.LoggingSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
 // introduce tells a new life the log level before it gets its first call,
@@ -284,13 +285,11 @@ func (f *Fleet) introduce(ctx context.Context, m *member, up slot.Upstream) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, introduceLimit)
 	defer cancel()
-	_, err := up.Call(ctx, &upstream.Call{Method: methodSetLevel, Params: levelParams(level)})
+	_, err := up.Call(ctx, &upstream.Call{Method: mcp.LoggingSetLevel, Params: levelParams(level)})
 	if err == nil || fault.KindOf(err) == fault.RPC {
 		m.level.Store(&level)
 	}
 }
-
-const methodSetLevel = "logging/setLevel"
 
 // quietest is what a server is asked for when nobody wants its messages any
 // more: the protocol has no level for none.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
 )
 
 const (
@@ -62,7 +63,7 @@ func (s *Slot) probe(g *generation) {
 		defer cancel()
 		n := probed{gen: g}
 		if err := g.up.Ping(ctx); err != nil {
-			n.cause = g.redact.fault(fault.From("ping", err).At(s.name, g.gen))
+			n.cause = g.redact.fault(fault.From(mcp.Ping, err).At(s.name, g.gen))
 		}
 		s.post(n)
 	})

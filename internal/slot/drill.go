@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/upstream"
@@ -298,7 +299,7 @@ func (s *Slot) undrillable(text string) *fault.Fault {
 }
 
 // probeMethods are requests that do nothing, by what most servers like best.
-var probeMethods = []string{"ping", "server/discover", "tools/list"}
+var probeMethods = []string{mcp.Ping, mcp.ServerDiscover, mcp.ToolsList}
 
 // findProbe finds a request that the server answers while all is well.
 func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
@@ -312,7 +313,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	}
 	var last error
 	for _, method := range probeMethods {
-		if (method == "ping") == v.Info.Era.Modern && method != "tools/list" {
+		if (method == mcp.Ping) == v.Info.Era.Modern && method != mcp.ToolsList {
 			continue // the other era's word
 		}
 		if last = s.pingBy(ctx, method); last == nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // An action is what follows a failed send.
@@ -78,10 +79,10 @@ func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) b
 	case config.ReplaySafe:
 	}
 	switch method {
-	case "prompts/get", "resources/read", "completion/complete", "ping", "server/discover", "tools/list",
-		"tasks/get", "tasks/list", "tasks/result", "tasks/cancel":
+	case mcp.PromptsGet, mcp.ResourcesRead, mcp.CompletionComplete, mcp.Ping, mcp.ServerDiscover, mcp.ToolsList,
+		mcp.TasksGet, mcp.TasksList, mcp.TasksResult, mcp.TasksCancel:
 		return true
-	case "tools/call":
+	case mcp.ToolsCall:
 		h := hintsOf(name, cat)
 		return h.ReadOnly || h.Idempotent
 	default:

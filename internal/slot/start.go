@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -285,7 +286,7 @@ func named(f *fault.Fault) *fault.Fault {
 	default:
 		return f
 	}
-	if !strings.Contains(f.Op, "/") && f.Op != "initialize" {
+	if !strings.Contains(f.Op, "/") && f.Op != mcp.Initialize {
 		return f
 	}
 	c := *f

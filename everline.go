@@ -67,12 +67,14 @@ type Call struct {
 	Capabilities []byte
 }
 
-// An Answer says which life of which server has answered a call.
+// An Answer is the result of a call, and which generation of which server has
+// answered.
 type Answer struct {
+	Result     []byte // raw, as the server sent it
 	Server     string
-	Client     uint64 // whose own life it is; 0: the one that is shared
+	Client     uint64 // whose alone the server is; 0: it is shared
 	Generation uint64
-	Mortal     bool // what the server remembers ends with this life
+	Mortal     bool // what the server remembers ends with this generation
 }
 
 // A Client is who a call is made for: it serves what servers ask for during its

@@ -129,27 +129,33 @@ func (h *Hub) WaitFirst(ctx context.Context) { h.fleet.WaitFirst(ctx) }
 // help. Every error is a *fault.Fault: Kind RPC holds the server's own error,
 // and Outcome says what is known about the execution of any other.
 func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
+	a, err := h.Do(ctx, c)
+	return a.Result, err
+}
+
+// Do is Call that also tells who has answered.
+func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 	return h.callIn(ctx, h, c)
 }
 
-// A shelf is where a client looks names up: the hub, or a view of it.
-type shelf interface{ Catalog() *Catalog }
+// A catalogSource is where a client looks names up: the hub, or a view of it.
+type catalogSource interface{ Catalog() *Catalog }
 
-// callIn is Call for a client that sees this shelf.
-func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
+// callIn is Do for a client that sees this source.
+func (h *Hub) callIn(ctx context.Context, in catalogSource, c *Call) (Answer, error) {
 	if f := h.closed(c.Method); f != nil {
-		return nil, f
+		return Answer{}, f
 	}
 	if f := (&upstream.Call{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check(); f != nil {
-		return nil, f
+		return Answer{}, f
 	}
 	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
-		var result []byte
+		var answer Answer
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
-			result, err = h.send(ctx, t, c)
+			answer, err = h.send(ctx, t, c)
 			return err
 		})
-		return result, err
+		return answer, err
 	}
 	t, f := h.target(in.Catalog(), c)
 	if f != nil {
@@ -158,7 +164,7 @@ func (h *Hub) callIn(ctx context.Context, in shelf, c *Call) ([]byte, error) {
 		}
 	}
 	if f != nil {
-		return nil, f
+		return Answer{}, f
 	}
 	return h.send(ctx, t, c)
 }
@@ -175,18 +181,15 @@ func (h *Hub) closed(op string) *fault.Fault {
 }
 
 // send sends a call to where it goes.
-func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, error) {
+func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, error) {
 	s, release, err := h.fleet.At(t.Server, c.Session)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	if release != nil {
 		defer release()
 	}
-	answered := h.answered(t.Server, c, release != nil)
-	req := &upstream.Call{
-		Gen:          c.Generation,
-		Answered:     answered,
+	got, err := s.CallGen(ctx, c.Generation, &upstream.Call{
 		Method:       c.Method,
 		Name:         t.Name,
 		Sent:         t.Sent,
@@ -196,24 +199,21 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) ([]byte, erro
 		LogLevel:     c.LogLevel,
 		Client:       c.Client,
 		Capabilities: c.Capabilities,
+	}, t.Replay)
+	if err != nil {
+		return Answer{}, err
 	}
-	result, err := s.Call(ctx, req, t.Replay)
-	if err == nil && req.URIs && h.Catalog().Several() {
-		h.links.note(t.Server, clientOf(c), result)
+	if got.URIs && h.Catalog().Several() {
+		h.links.note(t.Server, clientOf(c), got.Raw)
 	}
-	return result, err
-}
-
-// answered tells the caller of who has answered; nil if that is not wanted.
-func (h *Hub) answered(server string, c *Call, own bool) func(gen uint64, mortal bool) {
-	if c.Answered == nil {
-		return nil
+	answer := Answer{Result: got.Raw, Server: t.Server, Generation: got.Gen, Mortal: got.Mortal}
+	if release != nil {
+		answer.Client = c.Session.Client.ID()
 	}
-	var client uint64
-	if own {
-		client = c.Session.Client.ID()
+	if c.Answered != nil {
+		c.Answered(answer)
 	}
-	return func(gen uint64, mortal bool) { c.Answered(Answer{server, client, gen, mortal}) }
+	return answer, nil
 }
 
 // target finds where a call goes: a pure lookup in the client's table.

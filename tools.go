@@ -234,17 +234,12 @@ func (h *Hub) typed(ctx context.Context, c *Call, params any, opts []CallOption)
 	if c.Progress != nil {
 		c.Params = withToken(c.Params)
 	}
-	heard := c.Answered
-	c.Answered = func(a Answer) {
-		by = a
-		if heard != nil {
-			heard(a)
-		}
-	}
 	send := func(ctx context.Context, params []byte) ([]byte, error) {
 		again := *c
 		again.Params = params
-		return h.Call(ctx, &again)
+		answer, err := h.Do(ctx, &again)
+		by = answer
+		return answer.Result, err
 	}
 	raw, err := rounds.Do(ctx, c.Method, c.Params, send, func(ctx context.Context, method string, params []byte) ([]byte, error) {
 		if c.Client == nil {

@@ -111,14 +111,20 @@ func (v *View) build(from *Catalog, cfg *config.Config, old *made) *made {
 
 // Call is Hub.Call for what the view has.
 func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
+	a, err := v.Do(ctx, c)
+	return a.Result, err
+}
+
+// Do is Hub.Do for what the view has.
+func (v *View) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := v.closed(c.Method); f != nil {
-		return nil, f
+		return Answer{}, f
 	}
 	m := v.now()
 	if c.Method == mcp.ToolsCall && m.scope.search && c.Server == "" {
 		switch c.Name {
 		case catalog.SearchTool:
-			return m.search(c.Params), nil
+			return Answer{Result: m.search(c.Params)}, nil
 		case catalog.CallTool:
 			return v.callFound(ctx, m, c)
 		}
@@ -128,12 +134,12 @@ func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
 
 // callOwn makes a call within the view. What belongs to other servers is as
 // unknown here as if they did not exist.
-func (v *View) callOwn(ctx context.Context, m *made, c *Call) ([]byte, error) {
+func (v *View) callOwn(ctx context.Context, m *made, c *Call) (Answer, error) {
 	if c.Server != "" && !m.scope.has(c.Server) {
-		return nil, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
+		return Answer{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
 	}
 	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
-		return nil, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
+		return Answer{}, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
 	}
 	return v.callIn(ctx, v, c)
 }
@@ -156,18 +162,18 @@ func (m *made) search(params []byte) []byte {
 }
 
 // callFound makes the call that a call of the call tool stands for.
-func (v *View) callFound(ctx context.Context, m *made, c *Call) ([]byte, error) {
+func (v *View) callFound(ctx context.Context, m *made, c *Call) (Answer, error) {
 	name, params, err := catalog.ReadCall(c.Params)
 	if err != nil {
-		return catalog.Text(err.Error(), true), nil
+		return Answer{Result: catalog.Text(err.Error(), true)}, nil
 	}
 	inner := *c
 	inner.Name, inner.Params = name, params
-	result, err := v.callOwn(ctx, m, &inner)
+	answer, err := v.callOwn(ctx, m, &inner)
 	if errors.Is(err, &fault.Fault{Kind: fault.NotFound}) {
-		return catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true), nil
+		return Answer{Result: catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true)}, nil
 	}
-	return result, err
+	return answer, err
 }
 
 // Subscribe is Hub.Subscribe for the resources that the view has.

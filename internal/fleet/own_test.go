@@ -137,7 +137,7 @@ func count(t *testing.T, f *Fleet, s *Session) (string, error) {
 		defer release()
 	}
 	out, err := sl.Call(t.Context(), &upstream.Call{Method: "tools/call", Name: "count", Params: []byte(`{"name":"count"}`)}, config.ReplaySafe)
-	return strings.TrimSuffix(strings.TrimPrefix(string(out), `{"content":[],"count":`), "}"), err
+	return strings.TrimSuffix(strings.TrimPrefix(string(out.Raw), `{"content":[],"count":`), "}"), err
 }
 
 func wantCount(t *testing.T, f *Fleet, s *Session, want string) {
@@ -372,7 +372,7 @@ func TestACallForALifeThatIsOver(t *testing.T) {
 		f := start(t, configOf("srv"), m.options())
 		defer stop(t, f)
 		ask := func(gen uint64) error {
-			_, err := f.Slot("srv").Call(t.Context(), &upstream.Call{Method: "tasks/get", Name: "x", Gen: gen, Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe)
+			_, err := f.Slot("srv").CallGen(t.Context(), gen, &upstream.Call{Method: "tasks/get", Name: "x", Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe)
 			return err
 		}
 		if err := ask(1); fault.KindOf(err) != fault.RPC {

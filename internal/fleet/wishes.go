@@ -222,7 +222,7 @@ func (f *Fleet) subscribe(ctx context.Context, at seat, method, uri string, own 
 	if s == nil {
 		return fault.New(fault.NotFound, method, "no server is called "+at.server+", or the life that was asked has ended")
 	}
-	c := &upstream.Call{Method: method, Name: uri, Params: uriParams(uri), Own: own}
+	c := &upstream.Call{Method: method, Name: uri, Params: uriParams(uri), Internal: own}
 	if at.of != nil {
 		c.Client = at.of.Client // the life is for it alone
 	}
@@ -269,7 +269,7 @@ func (f *Fleet) sayLevel(m *member) {
 	if s == nil {
 		return
 	}
-	_, _ = s.Call(ctx, &upstream.Call{Method: mcp.LoggingSetLevel, Params: levelParams(level), Own: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
+	_, _ = s.Call(ctx, &upstream.Call{Method: mcp.LoggingSetLevel, Params: levelParams(level), Internal: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
 // introduce tells a new life the log level before it gets its first call,

@@ -19,21 +19,34 @@ const (
 	limitPause  = time.Second           // for a rate limit that names no time; doubled for each further one
 )
 
-// Call sends one request to the server and returns its raw result. It waits
-// for a generation as Acquire does. What failed is sent again, on the next generation and
-// within the deadline, if there is proof that it was not executed, or if
+// An Answer is what a server has answered, and which of its generations has.
+type Answer struct {
+	upstream.Result
+	Gen    uint64
+	Mortal bool // what the server remembers ends with that generation
+}
+
+// Call sends one request to the server and returns its answer. It waits
+// for a generation as Acquire does. What failed is sent again, on the next one
+// and within the deadline, if there is proof that it was not executed, or if
 // replay and the tool's hints say that repeating it is harmless; the table is
 // rules. Its errors are faults whose Outcome covers all sends. It returns no
 // later than ctx or the server's callTimeout ends.
-func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) ([]byte, error) {
+func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) (Answer, error) {
+	return s.CallGen(ctx, 0, c, replay)
+}
+
+// CallGen is Call for one generation alone: another is not asked, and the fault
+// is NotFound. 0: any.
+func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
 	began := time.Now()
-	out, err := s.call(ctx, c, replay)
+	out, err := s.call(ctx, gen, c, replay)
 	s.meter.note(time.Since(began), err)
 	s.drill.Load().note(ctx, began, err)
 	return out, err
 }
 
-func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay) ([]byte, error) {
+func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
 	limit := s.view.Load().Server.CallTimeout
 	if at, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(at) > limit) {
 		var cancel context.CancelFunc
@@ -44,20 +57,20 @@ func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay)
 	for {
 		lease, err := s.acquire(ctx, t.after)
 		if err != nil {
-			return nil, s.withState(t.total(err))
+			return Answer{}, s.withState(t.total(err))
 		}
-		if c.Gen != 0 && lease.gen.gen != c.Gen {
+		if gen != 0 && lease.gen.gen != gen {
 			lease.free()
-			return nil, s.withState(t.total(generationGone(s.name, c)))
+			return Answer{}, s.withState(t.total(generationGone(s.name, gen, c.Method)))
 		}
 		if !t.bind(lease.gen) {
 			lease.free()
 			s.gaveUp(lease.gen, t.unknown, c)
-			return nil, s.withState(t.unknown)
+			return Answer{}, s.withState(t.unknown)
 		}
 		if f := s.admit(lease.gen, c); f != nil {
 			lease.free()
-			return nil, s.withState(t.total(f))
+			return Answer{}, s.withState(t.total(f))
 		}
 		out, f := s.send(ctx, lease, c)
 		if f == nil {
@@ -67,7 +80,7 @@ func (s *Slot) call(ctx context.Context, c *upstream.Call, replay config.Replay)
 			if f.Kind == fault.SessionLost && t.sends > maxSessions {
 				f = losesSessions(f, fmt.Sprintf("%d sessions in a row were lost under this call", t.sends))
 			}
-			return nil, s.withState(t.total(f))
+			return Answer{}, s.withState(t.total(f))
 		}
 	}
 }
@@ -84,10 +97,10 @@ func (s *Slot) admit(g *generation, c *upstream.Call) *fault.Fault {
 }
 
 // generationGone is the fault of a call for a generation that is over.
-func generationGone(server string, c *upstream.Call) *fault.Fault {
+func generationGone(server string, gen uint64, method string) *fault.Fault {
 	return &fault.Fault{
-		Kind: fault.NotFound, Op: c.Method, Server: server, Gen: c.Gen, Outcome: fault.NotSent,
-		Err: fmt.Errorf("the server was restarted since, and what generation %d remembered is lost", c.Gen),
+		Kind: fault.NotFound, Op: method, Server: server, Gen: gen, Outcome: fault.NotSent,
+		Err: fmt.Errorf("the server was restarted since, and what generation %d remembered is lost", gen),
 	}
 }
 
@@ -106,25 +119,22 @@ func (s *Slot) withState(f *fault.Fault) *fault.Fault {
 }
 
 // send sends the call once and releases the lease.
-func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []byte, f *fault.Fault) {
+func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out Answer, f *fault.Fault) {
 	returned := false
 	defer func() {
 		if !returned { // a panic ends one request, and must not keep its lease
 			lease.free()
 		}
 	}()
-	out, err := lease.gen.up.Call(ctx, c)
+	result, err := lease.gen.up.Call(ctx, c)
 	returned = true
 	if err == nil {
-		if c.Answered != nil {
-			c.Answered(lease.gen.gen, lease.gen.up.Info().Mortal())
-		}
 		lease.finish(c, nil)
-		return out, nil
+		return Answer{result, lease.gen.gen, lease.gen.info.Mortal()}, nil
 	}
 	f = s.classify(lease.gen, err)
 	lease.finish(c, f)
-	return nil, f
+	return Answer{}, f
 }
 
 // finish releases the lease of a call. The link's failures count whoever asked
@@ -132,7 +142,7 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out []b
 func (l Lease) finish(c *upstream.Call, f *fault.Fault) {
 	answered := f == nil || f.Outcome == fault.Answered
 	switch {
-	case answered && c.Own:
+	case answered && c.Internal:
 		l.free()
 	case answered:
 		l.Release(nil)

@@ -105,20 +105,21 @@ func (u *fake) List(ctx context.Context, old *catalog.Catalog, _ ...catalog.Kind
 	return cat, nil
 }
 
-func (u *fake) Call(ctx context.Context, c *upstream.Call) ([]byte, error) {
+func (u *fake) Call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
 	u.srv.mu.Lock()
 	u.srv.calls++
 	call := u.srv.call
 	u.srv.mu.Unlock()
 	select {
 	case <-u.done:
-		return nil, &fault.Fault{Kind: fault.Closed, Op: c.Method, Outcome: fault.NotSent}
+		return upstream.Result{}, &fault.Fault{Kind: fault.Closed, Op: c.Method, Outcome: fault.NotSent}
 	default:
 	}
 	if call != nil {
-		return call(ctx, u, c)
+		raw, err := call(ctx, u, c)
+		return upstream.Result{Raw: raw}, err
 	}
-	return []byte(`{}`), nil
+	return upstream.Result{Raw: []byte(`{}`)}, nil
 }
 
 func (u *fake) Ping(ctx context.Context) error {

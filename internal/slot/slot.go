@@ -29,8 +29,8 @@ type Upstream interface {
 	// List fetches all kinds, complete, or returns an error. old is the last
 	// good catalog or nil; kinds that are not asked for are taken from it.
 	List(ctx context.Context, old *catalog.Catalog, kinds ...catalog.Kind) (*catalog.Catalog, error)
-	// Call sends one request and returns the raw result. It returns when ctx ends.
-	Call(ctx context.Context, c *upstream.Call) ([]byte, error)
+	// Call sends one request and returns its result. It returns when ctx ends.
+	Call(ctx context.Context, c *upstream.Call) (upstream.Result, error)
 	// Ping asks for a sign of life, in the way of the server's era.
 	Ping(ctx context.Context) error
 	Done() <-chan struct{}

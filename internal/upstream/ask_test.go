@@ -78,7 +78,7 @@ func TestRequestsOverAStreamWithoutOwnersReachTheOnlyClient(t *testing.T) {
 		go u.Call(t.Context(), asking(ann, "other")) // a second call of the same client; ends with the upstream
 		synctest.Wait()
 		out, err := u.Call(t.Context(), asking(ann, "ask"))
-		wantText(t, out, err, `"result":{"action":"accept"}`)
+		wantText(t, out.Raw, err, `"result":{"action":"accept"}`)
 	})
 }
 
@@ -89,8 +89,8 @@ func TestRequestsWhoseOwnerIsNotCertainAreRefusedWithTheRemedy(t *testing.T) {
 		go u.Call(t.Context(), asking(bob, "other")) // ends with the upstream
 		synctest.Wait()
 		out, err := u.Call(t.Context(), asking(ann, "ask"))
-		wantText(t, out, err, `"code":-32601`)
-		wantText(t, out, err, "whose call this request belongs to cannot be told")
+		wantText(t, out.Raw, err, `"code":-32601`)
+		wantText(t, out.Raw, err, "whose call this request belongs to cannot be told")
 		if len(ann.asked)+len(bob.asked) != 0 {
 			t.Errorf("asked %v %v", ann.asked, bob.asked)
 		}

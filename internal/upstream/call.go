@@ -15,7 +15,7 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// Call sends one request and returns the raw result, as the server sent it
+// Call sends one request and returns its result, as the server sent it
 // but for one mending: a tools/call result without content gets an empty
 // array. Every error is a *fault.Fault; a server's own error is of kind RPC.
 // When ctx ends, the caller is free at once, and the server is told in the
@@ -24,7 +24,7 @@ import (
 // Methods that a modern server does not have any more are put into its words:
 // resources/subscribe and resources/unsubscribe become Subscribe and
 // Unsubscribe, logging/setLevel is answered here.
-func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
+func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	if handled, err := u.translate(ctx, c); handled {
 		return emptyResult(err)
 	}
@@ -33,17 +33,16 @@ func (u *Upstream) Call(ctx context.Context, c *Call) ([]byte, error) {
 		msg, f = u.withNewHeaders(ctx, c, msg)
 	}
 	if f != nil {
-		return nil, f
+		return Result{}, f
 	}
 	if msg.Error != nil {
-		return nil, u.refusal(ctx, c.Method, msg.Error)
+		return Result{}, u.refusal(ctx, c.Method, msg.Error)
 	}
-	c.URIs = msg.URIs
-	result, f := mend(c.Method, msg.Result)
+	raw, f := mend(c.Method, msg.Result)
 	if f != nil {
-		return nil, f.At(u.opts.Server.Name, u.opts.Gen)
+		return Result{}, f.At(u.opts.Server.Name, u.opts.Gen)
 	}
-	return result, nil
+	return Result{raw, msg.URIs}, nil
 }
 
 // Check is what is wrong with a call that no server could be sent; nil if it is
@@ -94,11 +93,11 @@ func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err er
 	}
 }
 
-func emptyResult(err error) ([]byte, error) {
+func emptyResult(err error) (Result, error) {
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	return []byte("{}"), nil
+	return Result{Raw: []byte("{}")}, nil
 }
 
 // errorCode is the code of an error answer; 0 for a result.

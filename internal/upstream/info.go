@@ -14,7 +14,7 @@ type Info struct {
 
 // Mortal tells whether what the server remembers ends with this life: its
 // process does.
-func (i Info) Mortal() bool { return i.Kind != transport.HTTP && i.Kind != transport.SSE }
+func (i *Info) Mortal() bool { return i.Kind != transport.HTTP && i.Kind != transport.SSE }
 
 // Info describes the upstream as it is now.
 func (u *Upstream) Info() Info {

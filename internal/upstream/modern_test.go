@@ -21,8 +21,8 @@ func TestLegacyMethodsTowardAModernServer(t *testing.T) {
 			{Method: "resources/subscribe", Name: "file:///a", Params: []byte(`{"uri":"file:///a"}`)},
 		} {
 			out, err := u.Call(t.Context(), c)
-			if err != nil || string(out) != "{}" {
-				t.Errorf("%s: %s, %v", c.Method, out, err)
+			if err != nil || string(out.Raw) != "{}" {
+				t.Errorf("%s: %s, %v", c.Method, out.Raw, err)
 			}
 		}
 		s.Notify("notifications/resources/updated", `{"uri":"file:///a"}`)

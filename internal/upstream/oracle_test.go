@@ -79,8 +79,8 @@ func TestAgainstGoSDKServers(t *testing.T) {
 				Params:   []byte(`{"name":"x__b","arguments":{"text":"hi"},"_meta":{"progressToken":"tok"}}`),
 				Progress: func(p []byte) { progress <- string(p) },
 			})
-			if err != nil || !strings.Contains(string(out), `"text":"hi"`) {
-				t.Fatalf("%s, %v", out, err)
+			if err != nil || !strings.Contains(string(out.Raw), `"text":"hi"`) {
+				t.Fatalf("%s, %v", out.Raw, err)
 			}
 			if c.name != "stateless JSON" {
 				select {

@@ -113,7 +113,7 @@ type openTask struct {
 // program that serves no requests.
 func (u *Upstream) clientOf(c *Call) uint64 {
 	switch {
-	case u.opts.Owner != nil && (c.Client != nil || c.Own):
+	case u.opts.Owner != nil && (c.Client != nil || c.Internal):
 		return u.opts.Owner.ID()
 	case c.Client != nil:
 		return c.Client.ID()

@@ -85,7 +85,7 @@ func TestFaultU1WhatNobodyCausedReachesNobody(t *testing.T) {
 			return err
 		},
 		"logging/setLevel": func(ctx context.Context, u *Upstream) error {
-			_, err := u.Call(ctx, &Call{Method: "logging/setLevel", Own: true, Params: []byte(`{"level":"info"}`)})
+			_, err := u.Call(ctx, &Call{Method: "logging/setLevel", Internal: true, Params: []byte(`{"level":"info"}`)})
 			return err
 		},
 	} {
@@ -174,7 +174,7 @@ func TestFaultU1OnAConnectionOfItsOwn(t *testing.T) {
 			s := curious(t, mcptest.New(mcptest.Config{Resources: []string{`{"uri":"r://1","name":"r"}`}}), "resources/subscribe")
 			ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
 			u, _ := inMemory(t, s, func(o *Options) { o.Owner, o.Capabilities = ann, []byte(`{"elicitation":{}}`) })
-			c := &Call{Method: "resources/subscribe", Name: "r://1", Own: own, Params: []byte(`{"uri":"r://1"}`)}
+			c := &Call{Method: "resources/subscribe", Name: "r://1", Internal: own, Params: []byte(`{"uri":"r://1"}`)}
 			if _, err := u.Call(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}

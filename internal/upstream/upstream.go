@@ -85,20 +85,16 @@ type Call struct {
 	// Client is who the call is made for. nil: somebody who serves no requests;
 	// what the server asks for during the call is refused, and put to no other.
 	Client Client
+	// Internal tells that everline asks of its own accord, as each new
+	// generation is told of the clients' subscriptions: a good answer then
+	// proves no health.
+	Internal bool
+}
 
-	// URIs is set by Call: some member of the answer is called "uri".
-	URIs bool
-
-	// What follows is the slot's; an upstream does not look at it.
-
-	// Gen is the life that the call is for; another is not asked. 0: any.
-	Gen uint64
-	// Own tells that everline asks of its own accord, as each new life is told
-	// of the clients' wishes: a good answer then proves no health.
-	Own bool
-	// Answered hears which life has answered with the result, and whether what
-	// that life remembers ends with it, before Call returns; nil: not wanted.
-	Answered func(gen uint64, mortal bool)
+// A Result is what a server has answered a Call with.
+type Result struct {
+	Raw  []byte // the result as the server sent it, but for what Upstream.Call says
+	URIs bool   // some member of it is called "uri"
 }
 
 // Numbers that hold where the configuration says nothing (zero).

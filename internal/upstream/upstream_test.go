@@ -132,7 +132,7 @@ func call(t *testing.T, u *Upstream, params string) string {
 	if err != nil {
 		t.Fatalf("Call: %v", err)
 	}
-	return string(result)
+	return string(result.Raw)
 }
 
 func faultOf(t *testing.T, err error) *fault.Fault {

@@ -2,11 +2,8 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/tailscale/hujson"
 
@@ -14,22 +11,12 @@ import (
 	"github.com/everline/everline/internal/conf/tree"
 )
 
-// A Member is one key of an Entry. Its value is a string, a bool, an int, a
-// float64, a []string or an Entry.
-type Member struct {
-	Key   string
-	Value any
-}
-
-// An Entry is a server as it is written into a file.
-type Entry []Member
-
 // SetServer returns the text of a file with one server put into it, or
 // replaced in it. Everything else stays as it is, comments and order included:
 // the result is read again, and where anything else has changed, or the text
 // is written in a way that cannot be edited, nothing is returned but an error
 // of kind fault.Invalid. An empty text is a file that is new.
-func SetServer(format, file string, data []byte, name string, e Entry) ([]byte, error) {
+func SetServer(format, file string, data []byte, name string, e tree.Entry) ([]byte, error) {
 	return edit(format, file, data, name, func(w editor, in []string) ([]byte, error) { return w.set(in, name, e) })
 }
 
@@ -54,7 +41,7 @@ func HasServer(format, file string, data []byte, name string) bool {
 
 // An editor changes the text of one syntax.
 type editor interface {
-	set(in []string, name string, e Entry) ([]byte, error)
+	set(in []string, name string, e tree.Entry) ([]byte, error)
 	remove(in []string, name string) ([]byte, error)
 }
 
@@ -184,73 +171,9 @@ func without(n *tree.Node, name string) []tree.Field {
 	return kept
 }
 
-// jsonText writes an entry with two spaces, at a depth given by indent.
-func (e Entry) jsonText(indent, unit string) string {
-	var b strings.Builder
-	b.WriteString("{")
-	for i, m := range e {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		b.WriteString("\n" + indent + unit + quoted(m.Key) + ": ")
-		switch v := m.Value.(type) {
-		case Entry:
-			b.WriteString(v.jsonText(indent+unit, unit))
-		case list:
-			b.WriteString("[")
-			for i, inner := range v {
-				if i > 0 {
-					b.WriteString(", ")
-				}
-				b.WriteString(inner.jsonText(indent+unit, unit))
-			}
-			b.WriteString("]")
-		default:
-			b.WriteString(jsonValue(v))
-		}
-	}
-	if len(e) > 0 {
-		b.WriteString("\n" + indent)
-	}
-	b.WriteString("}")
-	return b.String()
-}
-
-// jsonLine writes an entry in one line: no string in it holds a line end.
-func (e Entry) jsonLine() string {
-	return strings.NewReplacer(",\n", ", ", "\n", "").Replace(e.jsonText("", ""))
-}
-
-// jsonValue writes a value in one line, in a form that TOML and YAML read as well.
-func jsonValue(v any) string {
-	if list, ok := v.([]string); ok {
-		words := make([]string, len(list))
-		for i, s := range list {
-			words[i] = quoted(s)
-		}
-		return "[" + strings.Join(words, ", ") + "]"
-	}
-	switch v := v.(type) {
-	case string:
-		return quoted(v)
-	case float64:
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-func quoted(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string can be encoded
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 type jsonEditor struct{ data []byte }
 
-func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
+func (w jsonEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	root, err := tree.ParseHuJSON(w.data)
 	if err != nil {
 		return nil, err
@@ -267,7 +190,7 @@ func (w jsonEditor) set(in []string, name string, e Entry) ([]byte, error) {
 			return w.insert(at, object, path, e), nil
 		case len(path) == 1:
 			indent := lineIndent(w.data, next.StartOffset)
-			return splice(w.data, next.StartOffset, next.EndOffset, e.jsonText(indent, w.unit())), nil
+			return splice(w.data, next.StartOffset, next.EndOffset, e.Text(indent, w.unit())), nil
 		}
 		at, path = next, path[1:]
 	}
@@ -293,21 +216,21 @@ func memberOf(o *hujson.Object, name string) *hujson.Value {
 // insert puts the entry behind the last member of an object, in objects of
 // its own where the path goes further, written as the object is: in a line of
 // its own, or in one line with what is there.
-func (w jsonEditor) insert(at *hujson.Value, o *hujson.Object, path []string, e Entry) []byte {
+func (w jsonEditor) insert(at *hujson.Value, o *hujson.Object, path []string, e tree.Entry) []byte {
 	brace := at.EndOffset - 1
 	end := len(bytes.TrimRight(w.data[:brace], " \t\r\n"))
 	outer, unit := lineIndent(w.data, brace), w.unit()
 	for i := len(path) - 1; i > 0; i-- {
-		e = Entry{{path[i], e}}
+		e = tree.Pairs(path[i], e)
 	}
 	ownLine := bytes.Contains(w.data[end:brace], []byte("\n"))
-	text, after := "\n"+outer+unit+quoted(path[0])+": "+e.jsonText(outer+unit, unit), ""
+	text, after := "\n"+outer+unit+tree.Quoted(path[0])+": "+e.Text(outer+unit, unit), ""
 	switch {
 	case ownLine:
 	case w.data[end-1] == '{':
 		after = "\n" + outer
 	default:
-		text = " " + quoted(path[0]) + ": " + e.jsonLine()
+		text = " " + tree.Quoted(path[0]) + ": " + e.Line()
 	}
 	if len(o.Members) == 0 {
 		return splice(w.data, end, end, text+after)

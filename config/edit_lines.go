@@ -16,10 +16,10 @@ func tomlKey(name string) string {
 	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == "" {
 		return name
 	}
-	return strings.ReplaceAll(quoted(name), "\x7f", `\u007f`) // JSON allows it, TOML does not
+	return strings.ReplaceAll(tree.Quoted(name), "\x7f", `\u007f`) // JSON allows it, TOML does not
 }
 
-func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
+func (w tomlEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	if len(in) != 1 {
 		return nil, errors.New("the servers are not in a table of their own")
 	}
@@ -36,18 +36,18 @@ func (w tomlEditor) set(in []string, name string, e Entry) ([]byte, error) {
 	}
 	b.WriteString("[" + header + "]\n")
 	for _, m := range e {
-		if _, table := m.Value.(Entry); !table {
-			b.WriteString(tomlKey(m.Key) + " = " + jsonValue(m.Value) + "\n")
+		if _, table := m.Value.(tree.Entry); !table {
+			b.WriteString(tomlKey(m.Key) + " = " + tree.Inline(m.Value) + "\n")
 		}
 	}
 	for _, m := range e {
-		inner, table := m.Value.(Entry)
+		inner, table := m.Value.(tree.Entry)
 		if !table {
 			continue
 		}
 		b.WriteString("\n[" + header + "." + tomlKey(m.Key) + "]\n")
 		for _, v := range inner {
-			b.WriteString(tomlKey(v.Key) + " = " + jsonValue(v.Value) + "\n")
+			b.WriteString(tomlKey(v.Key) + " = " + tree.Inline(v.Value) + "\n")
 		}
 	}
 	return []byte(endAs(b.String(), ended)), nil
@@ -102,7 +102,7 @@ func (w tomlEditor) without(in, name string) string {
 	drop := false
 	for line := range strings.Lines(w.text) {
 		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "[") {
-			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+tomlKey(name)) || isTableOf(trimmed, in+"."+quoted(name)) || isTableOf(trimmed, in+".'"+name+"'")
+			drop = isTableOf(trimmed, in+"."+name) || isTableOf(trimmed, in+"."+tomlKey(name)) || isTableOf(trimmed, in+"."+tree.Quoted(name)) || isTableOf(trimmed, in+".'"+name+"'")
 		}
 		s.line(line, drop)
 	}
@@ -124,12 +124,12 @@ func isTableOf(header, name string) bool {
 // yamlEditor knows block mappings, which is how goose and people write them.
 type yamlEditor struct{ text string }
 
-func (w yamlEditor) set(in []string, name string, e Entry) ([]byte, error) {
+func (w yamlEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	if len(in) != 1 {
 		return nil, errors.New("the servers are not under a key of their own")
 	}
 	rest, indent := w.without(in[0], name)
-	block := indent + yamlKey(name) + ":\n" + e.yamlText(indent+"  ")
+	block := indent + yamlKey(name) + ":\n" + yamlText(e, indent+"  ")
 	key := in[0] + ":"
 	at, ended := 0, rest == "" || strings.HasSuffix(rest, "\n")
 	first := -1
@@ -185,22 +185,22 @@ var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off"}
 
 func yamlKey(name string) string {
 	if slices.Contains(yamlWords, strings.ToLower(name)) || strings.HasPrefix(name, "-") {
-		return quoted(name)
+		return tree.Quoted(name)
 	}
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-") == "" && name != "" {
 		return name
 	}
-	return quoted(name)
+	return tree.Quoted(name)
 }
 
-func (e Entry) yamlText(indent string) string {
+func yamlText(e tree.Entry, indent string) string {
 	var b strings.Builder
 	for _, m := range e {
-		if inner, ok := m.Value.(Entry); ok {
-			b.WriteString(indent + yamlKey(m.Key) + ":\n" + inner.yamlText(indent+"  "))
+		if inner, ok := m.Value.(tree.Entry); ok {
+			b.WriteString(indent + yamlKey(m.Key) + ":\n" + yamlText(inner, indent+"  "))
 			continue
 		}
-		b.WriteString(indent + yamlKey(m.Key) + ": " + jsonValue(m.Value) + "\n")
+		b.WriteString(indent + yamlKey(m.Key) + ": " + tree.Inline(m.Value) + "\n")
 	}
 	return b.String()
 }
@@ -232,5 +232,5 @@ func (w yamlEditor) without(in, name string) (rest, indent string) {
 
 func isYAMLKey(line, indent, name string) bool {
 	single := "'" + strings.ReplaceAll(name, "'", "''") + "'"
-	return line == indent+name+":" || line == indent+quoted(name)+":" || line == indent+single+":"
+	return line == indent+name+":" || line == indent+tree.Quoted(name)+":" || line == indent+single+":"
 }

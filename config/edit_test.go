@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 const linkURL = "http://127.0.0.1:7433/mcp"
@@ -73,7 +74,7 @@ func checkLinked(t *testing.T, format, name string, text []byte) {
 
 // TestEditKeepsTheRest is the text before and after, for each way to write it.
 func TestEditKeepsTheRest(t *testing.T) {
-	entry := Entry{{"command", "x"}, {"args", []string{"-y", "a b"}}}
+	entry := tree.Pairs("command", "x", "args", []string{"-y", "a b"})
 	for _, c := range []struct{ name, file, before, after string }{
 		{"new", "e.json", "", "{\n  \"mcpServers\": {\n    \"n\": {\n      \"command\": \"x\",\n      \"args\": [\"-y\", \"a b\"]\n    }\n  }\n}\n"},
 		{
@@ -112,7 +113,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 
 // TestEditRefusesWhatItCannotKeep has texts that must not be touched.
 func TestEditRefusesWhatItCannotKeep(t *testing.T) {
-	entry := Entry{{"command", "x"}}
+	entry := tree.Pairs("command", "x")
 	for _, c := range []struct{ file, text string }{
 		{"e.json", `{"mcpServers": [1]}`},
 		{"e.json", `{"mcpServers": {`},
@@ -140,7 +141,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		file := "f." + ext
-		set, err := SetServer(FormatEverline, file, data, "new-one", Entry{{"command", "x"}})
+		set, err := SetServer(FormatEverline, file, data, "new-one", tree.Pairs("command", "x"))
 		if err != nil {
 			return
 		}
@@ -154,7 +155,7 @@ func FuzzEdit(f *testing.F) {
 		if HasServer(FormatEverline, file, back, "new-one") {
 			t.Fatalf("still there:\n%s", back)
 		}
-		if set, err = SetServer(FormatEverline, file, back, "new-one", Entry{{"command", "x"}}); err != nil {
+		if set, err = SetServer(FormatEverline, file, back, "new-one", tree.Pairs("command", "x")); err != nil {
 			return
 		}
 		if again, err := RemoveServer(FormatEverline, file, set, "new-one"); err != nil || string(again) != string(back) {

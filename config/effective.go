@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/conf/expand"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Effective returns the configuration as one everline.json: what the files
@@ -17,49 +18,49 @@ import (
 // setting, else those that are not the default.
 func (c *Config) Effective(all bool) []byte {
 	shown := c.Redacted()
-	var servers Entry
+	var servers tree.Entry
 	for _, s := range shown.Servers {
-		servers = append(servers, Member{s.Name, s.entry(all)})
+		servers = append(servers, tree.Member{Key: s.Name, Value: s.entry(all)})
 	}
-	var file Entry
+	var file tree.Entry
 	if top := sectionEntry(SectionTop, reflect.ValueOf(*shown), reflect.ValueOf(*New()), all); len(top) > 0 {
-		file = append(file, Member{"everline", top})
+		file = append(file, tree.Member{Key: "everline", Value: top})
 	}
-	file = append(file, Member{"mcpServers", servers})
-	return []byte(file.jsonText("", "  ") + "\n")
+	file = append(file, tree.Member{Key: "mcpServers", Value: servers})
+	return []byte(file.Text("", "  ") + "\n")
 }
 
 // Entry returns the server as it would be written into our own file, with
 // every setting that is not the default, and its secrets in plain.
-func (s Server) Entry() Entry { return s.entry(false) }
+func (s Server) Entry() tree.Entry { return s.entry(false) }
 
-func (s Server) entry(all bool) Entry {
+func (s Server) entry(all bool) tree.Entry {
 	v := reflect.ValueOf(s)
 	standard := NewServer(s.Name)
 	standard.Overlap = s.Transport != "stdio"
 	standard.Retry.MaxDelay = max(usualMaxDelay(s.Transport), s.Retry.FirstDelay)
 	plain := reflect.ValueOf(standard)
-	var e Entry
+	var e tree.Entry
 	if s.Transport != "auto" && (all || s.Transport != "stdio") {
-		e = append(e, Member{"type", s.Transport})
+		e = append(e, tree.Member{Key: "type", Value: s.Transport})
 	}
 	e = append(e, sectionEntry(SectionStandard, v, plain, false)...)
 	own := sectionEntry(SectionServer, v, plain, all)
 	for _, inner := range []struct{ key, section string }{{"limits", SectionLimits}, {"retry", SectionRetry}, {"tools", SectionTools}} {
 		if part := sectionEntry(inner.section, v, plain, all && inner.section == SectionRetry); len(part) > 0 {
-			own = append(own, Member{inner.key, part})
+			own = append(own, tree.Member{Key: inner.key, Value: part})
 		}
 	}
 	if len(own) > 0 {
-		e = append(e, Member{"everline", own})
+		e = append(e, tree.Member{Key: "everline", Value: own})
 	}
 	return e
 }
 
 // sectionEntry writes the settings of one section that differ from the
 // standard, or all of them.
-func sectionEntry(section string, v, standard reflect.Value, all bool) Entry {
-	var e Entry
+func sectionEntry(section string, v, standard reflect.Value, all bool) tree.Entry {
+	var e tree.Entry
 	for _, s := range Settings() {
 		if s.Section != section || s.field == "" {
 			continue
@@ -73,7 +74,7 @@ func sectionEntry(section string, v, standard reflect.Value, all bool) Entry {
 			written = escaped(written)
 		}
 		if written != nil {
-			e = append(e, Member{s.Key, written})
+			e = append(e, tree.Member{Key: s.Key, Value: written})
 		}
 	}
 	return e
@@ -110,22 +111,22 @@ func value(v reflect.Value, kind string) any {
 	}
 }
 
-func mapEntry[V any](m map[string]V, form func(V) any) Entry {
-	var e Entry
+func mapEntry[V any](m map[string]V, form func(V) any) tree.Entry {
+	var e tree.Entry
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		e = append(e, Member{k, form(m[k])})
+		e = append(e, tree.Member{Key: k, Value: form(m[k])})
 	}
 	return e
 }
 
-func groupEntry(groups []Group) Entry {
-	var e Entry
+func groupEntry(groups []Group) tree.Entry {
+	var e tree.Entry
 	for _, g := range groups {
 		servers := g.Servers
 		if servers == nil {
 			servers = []string{}
 		}
-		e = append(e, Member{g.Name, Entry{{"servers", servers}, {"expose", g.Expose}}})
+		e = append(e, tree.Member{Key: g.Name, Value: tree.Pairs("servers", servers, "expose", g.Expose)})
 	}
 	return e
 }
@@ -163,10 +164,10 @@ func escaped(v any) any {
 			words[i] = expand.EscapeReferences(s)
 		}
 		return words
-	case Entry:
-		e := make(Entry, len(v))
+	case tree.Entry:
+		e := make(tree.Entry, len(v))
 		for i, m := range v {
-			e[i] = Member{m.Key, escaped(m.Value)}
+			e[i] = tree.Member{Key: m.Key, Value: escaped(m.Value)}
 		}
 		return e
 	default:

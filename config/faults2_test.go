@@ -50,7 +50,7 @@ func TestFaultS6(t *testing.T) {
 	for format, file := range oneServerFiles {
 		path, text, _ := strings.Cut(file, " ")
 		for _, name := range strangeNames {
-			key := quoted(name)
+			key := tree.Quoted(name)
 			if format == FormatCodex {
 				key = tomlKey(name)
 			}
@@ -70,7 +70,7 @@ func TestFaultS6(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"", "  ", strings.Repeat("n", maxServerName+1)} {
-			c, err := ParseAs(format, path, []byte(fmt.Sprintf(text, quoted(bad))), testEnv)
+			c, err := ParseAs(format, path, []byte(fmt.Sprintf(text, tree.Quoted(bad))), testEnv)
 			if err != nil {
 				t.Errorf("%s: %.20q refuses the file: %v", format, bad, err)
 				continue
@@ -99,9 +99,9 @@ func TestFaultS6Edit(t *testing.T) {
 		if tree.SyntaxOf(path) == tree.JSON {
 			was = []byte(fmt.Sprintf(text, `"other"`))
 		}
-		entry := Entry{{"command", "y"}, {"args", []string{"z"}}}
+		entry := tree.Pairs("command", "y", "args", []string{"z"})
 		if format == FormatGoose {
-			entry = Entry{{"type", "stdio"}, {"cmd", "y"}}
+			entry = tree.Pairs("type", "stdio", "cmd", "y")
 		}
 		for _, name := range strangeNames {
 			with, err := SetServer(format, path, was, name, entry)
@@ -127,7 +127,7 @@ func TestFaultS6Edit(t *testing.T) {
 // TestFaultS6Groups has groups of servers with such names.
 func TestFaultS6Groups(t *testing.T) {
 	for _, name := range strangeNames {
-		c := mustParse(t, `{"everline": {"groups": {"g": [`+quoted(name)+`]}}, "mcpServers": {`+quoted(name)+`: {"command": "x"}}}`)
+		c := mustParse(t, `{"everline": {"groups": {"g": [`+tree.Quoted(name)+`]}}, "mcpServers": {`+tree.Quoted(name)+`: {"command": "x"}}}`)
 		if g, ok := c.Group("g"); !ok || !slices.Equal(g.Servers, []string{name}) || len(c.Warnings) != 0 {
 			t.Errorf("%q: %+v %v", name, g, c.Warnings)
 		}
@@ -211,7 +211,7 @@ func TestFaultS13(t *testing.T) {
 	}
 	get := func(format, text string) Server {
 		t.Helper()
-		c, err := ParseAs(format, "mcp.json", []byte(`{"mcpServers": {"a": {"url": `+quoted(text)+`}}}`), envOf(values))
+		c, err := ParseAs(format, "mcp.json", []byte(`{"mcpServers": {"a": {"url": `+tree.Quoted(text)+`}}}`), envOf(values))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -291,7 +291,7 @@ func credentials(v string) []string {
 // asWritten gives the forms that a value may have in a file: plain, line by
 // line, and escaped as programs do it.
 func asWritten(v string) []string {
-	forms := append(strings.Split(v, "\n"), quoted(v))
+	forms := append(strings.Split(v, "\n"), tree.Quoted(v))
 	if text, err := json.Marshal(v); err == nil {
 		forms = append(forms, string(text))
 	}

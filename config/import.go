@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/internal/conf/expand"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // seenFrom makes a path absolute that counts from a folder. What begins with a
@@ -21,7 +22,7 @@ func seenFrom(folder, path string) string {
 type Imported struct {
 	Name   string
 	Origin Origin
-	Entry  Entry
+	Entry  tree.Entry
 }
 
 // Import reads a text of any format and returns its servers as they would be
@@ -57,7 +58,7 @@ func Import(format, file string, data []byte, workspace string, env func(string)
 			if at > 0 && e[at-1].Key == "everline" {
 				at--
 			}
-			e = slices.Insert(e, at, Member{"envFile", expand.EscapeReferences(path)})
+			e = slices.Insert(e, at, tree.Member{Key: "envFile", Value: expand.EscapeReferences(path)})
 		}
 		all = append(all, Imported{s.Name, s.Origin, e})
 	}

@@ -1,6 +1,10 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+
+	"github.com/everline/everline/internal/conf/tree"
+)
 
 // A Place is where a client keeps a file with servers.
 type Place struct {
@@ -63,28 +67,28 @@ const LinkName = "everline"
 
 // LinkEntry is what a client's file says to reach the endpoint, or, where the
 // client can only start commands, to start a bridge to it: program with args.
-func LinkEntry(format, endpoint, program string, args ...string) Entry {
+func LinkEntry(format, endpoint, program string, args ...string) tree.Entry {
 	switch format {
 	case FormatClaudeDesktop:
-		return Entry{{"command", program}, {"args", args}}
+		return tree.Pairs("command", program, "args", args)
 	case FormatClaudeCode, FormatVSCode:
-		return Entry{{"type", "http"}, {"url", endpoint}}
+		return tree.Pairs("type", "http", "url", endpoint)
 	case FormatWindsurf:
-		return Entry{{"serverUrl", endpoint}}
+		return tree.Pairs("serverUrl", endpoint)
 	case FormatGemini:
-		return Entry{{"httpUrl", endpoint}}
+		return tree.Pairs("httpUrl", endpoint)
 	case FormatOpencode:
-		return Entry{{"type", "remote"}, {"url", endpoint}, {"enabled", true}}
+		return tree.Pairs("type", "remote", "url", endpoint, "enabled", true)
 	case FormatGoose:
-		return Entry{
-			{"name", LinkName},
-			{"type", "streamable_http"},
-			{"uri", endpoint},
-			{"enabled", true},
-			{"timeout", 300},
-			{"description", "All MCP servers behind everline"},
-		}
+		return tree.Pairs(
+			"name", LinkName,
+			"type", "streamable_http",
+			"uri", endpoint,
+			"enabled", true,
+			"timeout", 300,
+			"description", "All MCP servers behind everline",
+		)
 	default: // Cursor, Zed, Codex
-		return Entry{{"url", endpoint}}
+		return tree.Pairs("url", endpoint)
 	}
 }

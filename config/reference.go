@@ -3,6 +3,8 @@ package config
 import (
 	"reflect"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // A Setting is one key of our own file: the table behind the reference page,
@@ -149,7 +151,7 @@ func (s Setting) Default() string {
 	if v == nil || v == "" {
 		return ""
 	}
-	return jsonValue(v)
+	return tree.Inline(v)
 }
 
 func fieldOf(v reflect.Value, path string) reflect.Value {

@@ -1,6 +1,10 @@
 package config
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/everline/everline/internal/conf/tree"
+)
 
 // SchemaID is where the JSON Schema of our own file is published.
 const SchemaID = "https://raw.githubusercontent.com/everline/everline/main/docs/reference/everline.schema.json"
@@ -8,37 +12,37 @@ const SchemaID = "https://raw.githubusercontent.com/everline/everline/main/docs/
 // Schema returns the JSON Schema (2020-12) of our own file, made of Settings.
 // Like the reader it allows keys that it does not know.
 func Schema() []byte {
-	object := func(section string, more Entry) Entry {
-		return Entry{{"type", "object"}, {"properties", append(properties(section), more...)}}
+	object := func(section string, more tree.Entry) tree.Entry {
+		return tree.Pairs("type", "object", "properties", append(properties(section), more...))
 	}
-	group := Entry{{"anyOf", list{
-		Entry{{"type", "array"}, {"items", Entry{{"type", "string"}}}},
+	group := tree.Pairs("anyOf", tree.Entries{
+		tree.Pairs("type", "array", "items", tree.Pairs("type", "string")),
 		object(SectionGroup, nil),
-	}}}
-	server := object(SectionStandard, Entry{{"everline", object(SectionServer, Entry{
-		{"limits", object(SectionLimits, nil)},
-		{"retry", object(SectionRetry, nil)},
-		{"tools", object(SectionTools, nil)},
-	})}})
-	servers := Entry{{"type", "object"}, {"additionalProperties", Entry{{"$ref", "#/$defs/server"}}}}
-	schema := Entry{
-		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-		{"$id", SchemaID},
-		{"title", "everline.json"},
-		{"description", "The configuration of everline: the mcpServers that every client knows, with settings of its own under everline."},
-		{"type", "object"},
-		{"properties", Entry{
-			{"$schema", Entry{{"type", "string"}}},
-			{"everline", object(SectionTop, Entry{{"groups", Entry{
-				{"type", "object"}, {"additionalProperties", group}, {"description", groupsDoc()},
-			}}})},
-			{"mcpServers", servers},
-			{"servers", servers},
-		}},
-		{"$defs", Entry{{"server", server}}},
-	}
+	})
+	server := object(SectionStandard, tree.Pairs("everline", object(SectionServer, tree.Pairs(
+		"limits", object(SectionLimits, nil),
+		"retry", object(SectionRetry, nil),
+		"tools", object(SectionTools, nil),
+	))))
+	servers := tree.Pairs("type", "object", "additionalProperties", tree.Pairs("$ref", "#/$defs/server"))
+	schema := tree.Pairs(
+		"$schema", "https://json-schema.org/draft/2020-12/schema",
+		"$id", SchemaID,
+		"title", "everline.json",
+		"description", "The configuration of everline: the mcpServers that every client knows, with settings of its own under everline.",
+		"type", "object",
+		"properties", tree.Pairs(
+			"$schema", tree.Pairs("type", "string"),
+			"everline", object(SectionTop, tree.Pairs(
+				"groups", tree.Pairs("type", "object", "additionalProperties", group, "description", groupsDoc()),
+			)),
+			"mcpServers", servers,
+			"servers", servers,
+		),
+		"$defs", tree.Pairs("server", server),
+	)
 	var b bytes.Buffer
-	b.WriteString(schema.jsonText("", "  "))
+	b.WriteString(schema.Text("", "  "))
 	b.WriteByte('\n')
 	return b.Bytes()
 }
@@ -52,47 +56,44 @@ func groupsDoc() string {
 	return ""
 }
 
-// list is a list of entries in a schema.
-type list []Entry
-
-func properties(section string) Entry {
-	var e Entry
+func properties(section string) tree.Entry {
+	var e tree.Entry
 	for _, s := range Settings() {
 		if s.Section != section || s.Type == TypeObject {
 			continue
 		}
 		shape := shapeOf(s)
-		shape = append(shape, Member{"description", s.Doc})
-		e = append(e, Member{s.Key, shape})
+		shape = append(shape, tree.Member{Key: "description", Value: s.Doc})
+		e = append(e, tree.Member{Key: s.Key, Value: shape})
 	}
 	return e
 }
 
-func shapeOf(s Setting) Entry {
-	texts := Entry{{"type", "string"}}
+func shapeOf(s Setting) tree.Entry {
+	texts := tree.Pairs("type", "string")
 	switch s.Type {
 	case TypeBool:
-		return Entry{{"type", "boolean"}}
+		return tree.Pairs("type", "boolean")
 	case TypeNumber:
-		return Entry{{"type", []string{"integer", "string"}}, {"minimum", 0}}
+		return tree.Pairs("type", []string{"integer", "string"}, "minimum", 0)
 	case TypeFraction:
-		return Entry{{"type", "number"}, {"minimum", 0}}
+		return tree.Pairs("type", "number", "minimum", 0)
 	case TypeSize:
-		return Entry{{"type", []string{"integer", "string"}}, {"minimum", 0}, {"examples", []string{"64MiB"}}}
+		return tree.Pairs("type", []string{"integer", "string"}, "minimum", 0, "examples", []string{"64MiB"})
 	case TypeTime:
-		return Entry{{"type", []string{"string", "number"}}, {"minimum", 0}, {"examples", []string{"30s", "5m"}}}
+		return tree.Pairs("type", []string{"string", "number"}, "minimum", 0, "examples", []string{"30s", "5m"})
 	case TypeWord:
 		words := s.Words
 		if s.Key == "type" && s.Section == SectionStandard {
-			return Entry{{"type", "string"}, {"examples", words}} // clients have further words for the same
+			return tree.Pairs("type", "string", "examples", words) // clients have further words for the same
 		}
-		return Entry{{"type", "string"}, {"enum", words}}
+		return tree.Pairs("type", "string", "enum", words)
 	case TypeTexts:
-		return Entry{{"type", "array"}, {"items", Entry{{"type", scalars(s)}}}}
+		return tree.Pairs("type", "array", "items", tree.Pairs("type", scalars(s)))
 	case TypeTextMap:
-		return Entry{{"type", "object"}, {"additionalProperties", Entry{{"type", scalars(s)}}}}
+		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", scalars(s)))
 	case TypeReplays:
-		return Entry{{"type", "object"}, {"additionalProperties", Entry{{"type", "string"}, {"enum", s.Words}}}}
+		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", "string", "enum", s.Words))
 	default:
 		return texts
 	}

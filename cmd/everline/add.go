@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/fileedit"
 )
 
@@ -68,17 +68,17 @@ func (a *app) add(ctx context.Context, name string, words []string, f addFlags) 
 	})
 }
 
-func (f addFlags) entry(words []string) (config.Entry, error) {
-	var e config.Entry
+func (f addFlags) entry(words []string) (tree.Entry, error) {
+	var e tree.Entry
 	if f.transport != "" {
-		e = append(e, config.Member{Key: "type", Value: f.transport})
+		e = append(e, tree.Member{Key: "type", Value: f.transport})
 	}
 	if len(words) == 1 && (strings.HasPrefix(words[0], "http://") || strings.HasPrefix(words[0], "https://")) {
-		e = append(e, config.Member{Key: "url", Value: words[0]})
+		e = append(e, tree.Member{Key: "url", Value: words[0]})
 	} else {
-		e = append(e, config.Member{Key: "command", Value: words[0]})
+		e = append(e, tree.Member{Key: "command", Value: words[0]})
 		if len(words) > 1 {
-			e = append(e, config.Member{Key: "args", Value: words[1:]})
+			e = append(e, tree.Member{Key: "args", Value: words[1:]})
 		}
 	}
 	for _, m := range []struct {
@@ -90,36 +90,36 @@ func (f addFlags) entry(words []string) (config.Entry, error) {
 			return nil, err
 		}
 		if len(pairs) > 0 {
-			e = append(e, config.Member{Key: m.key, Value: pairs})
+			e = append(e, tree.Member{Key: m.key, Value: pairs})
 		}
 	}
 	if f.cwd != "" {
-		e = append(e, config.Member{Key: "cwd", Value: f.cwd})
+		e = append(e, tree.Member{Key: "cwd", Value: f.cwd})
 	}
 	if f.disabled {
-		e = append(e, config.Member{Key: "disabled", Value: true})
+		e = append(e, tree.Member{Key: "disabled", Value: true})
 	}
-	var own config.Entry
+	var own tree.Entry
 	if f.lazy {
-		own = append(own, config.Member{Key: "lazy", Value: true})
+		own = append(own, tree.Member{Key: "lazy", Value: true})
 	}
 	if f.required {
-		own = append(own, config.Member{Key: "required", Value: true})
+		own = append(own, tree.Member{Key: "required", Value: true})
 	}
 	if len(own) > 0 {
-		e = append(e, config.Member{Key: "everline", Value: own})
+		e = append(e, tree.Member{Key: "everline", Value: own})
 	}
 	return e, nil
 }
 
-func splitPairs(key, sep string, pairs []string) (config.Entry, error) {
-	var e config.Entry
+func splitPairs(key, sep string, pairs []string) (tree.Entry, error) {
+	var e tree.Entry
 	for _, p := range pairs {
 		name, value, ok := strings.Cut(p, sep)
 		if !ok || strings.TrimSpace(name) == "" {
 			return nil, usage("everline add --help", "%q in %s is not NAME%svalue", name, key, sep)
 		}
-		e = append(e, config.Member{Key: strings.TrimSpace(name), Value: strings.TrimLeft(value, " ")})
+		e = append(e, tree.Member{Key: strings.TrimSpace(name), Value: strings.TrimLeft(value, " ")})
 	}
 	return e, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/typed"
 )
@@ -26,7 +27,7 @@ func newLink(a *app) *cobra.Command {
 		Args:      oneClient,
 		ValidArgs: config.Formats()[1:],
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			return a.link(args[0], f, func(format string) (config.Entry, string, error) {
+			return a.link(args[0], f, func(format string) (tree.Entry, string, error) {
 				url, err := a.endpointFor(cmd, endpoint)
 				if err != nil {
 					return nil, "", err
@@ -167,7 +168,7 @@ func (a *app) clientLink(format string, f linkFlags) (*fileedit.Link, error) {
 	return fileedit.NewLink(a.stateDir, format, path, f.name)
 }
 
-func (a *app) link(format string, f linkFlags, make func(format string) (_ config.Entry, done string, _ error)) error {
+func (a *app) link(format string, f linkFlags, make func(format string) (_ tree.Entry, done string, _ error)) error {
 	l, err := a.clientLink(format, f)
 	if err != nil {
 		return err

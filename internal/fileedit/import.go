@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Places are the files of clients that may be on this machine.
@@ -54,7 +55,7 @@ type Found struct {
 	Server string `json:"server"`
 	State  string `json:"state"` // FoundNew or FoundTwice
 
-	entry config.Entry
+	entry tree.Entry
 }
 
 // The states of a server that was found.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/owned"
 )
 
@@ -141,7 +142,7 @@ func linkKey(path string) (string, error) {
 
 // Put is the edit that writes the entry into the file, or replaces the one that
 // an earlier Put wrote.
-func (l *Link) Put(entry config.Entry, dryRun bool) Edit {
+func (l *Link) Put(entry tree.Entry, dryRun bool) Edit {
 	return Edit{
 		Path: l.path, DryRun: dryRun, Backup: l.backup, Before: l.record,
 		Change: func(was []byte) ([]byte, error) { return l.put(was, entry) },
@@ -166,7 +167,7 @@ func (l *Link) refuse(command, remedy string) error {
 	}
 }
 
-func (l *Link) put(was []byte, entry config.Entry) ([]byte, error) {
+func (l *Link) put(was []byte, entry tree.Entry) ([]byte, error) {
 	text, err := config.SetServer(l.format, l.path, was, l.name, entry)
 	if err != nil || bytes.Equal(was, text) || !config.HasServer(l.format, l.path, was, l.name) {
 		return text, err

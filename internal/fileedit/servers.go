@@ -6,13 +6,14 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/typed"
 )
 
 // AddServer puts a server into the text of a configuration file. It fails if
 // the name is taken, unless force is set, and if everline could not read the
 // result. The warning is "" for none.
-func AddServer(path string, was []byte, name string, entry config.Entry, force bool) (text []byte, warning string, err error) {
+func AddServer(path string, was []byte, name string, entry tree.Entry, force bool) (text []byte, warning string, err error) {
 	if err := editable(path, was); err != nil {
 		return nil, "", err
 	}

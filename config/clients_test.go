@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -165,7 +166,7 @@ func TestClientSecretsAreHidden(t *testing.T) {
 		if got := c.Servers[0].Args[0]; got != "s3cret-token" {
 			t.Errorf("%s: argument %q", format, got)
 		}
-		if got := c.Redacted().Servers[0].Args[0]; got != Hidden {
+		if got := c.Redacted().Servers[0].Args[0]; got != redact.Hidden {
 			t.Errorf("%s: shown as %q", format, got)
 		}
 	}

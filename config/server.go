@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -99,13 +100,6 @@ func (s Server) normal() Server {
 	return s
 }
 
-// Hidden stands where a secret value would.
-const Hidden = "***"
-
-// shortestSecret is the length in bytes below which a value is not looked for
-// in foreign text: hiding every "1" or "true" would destroy what it protects.
-const shortestSecret = 6
-
 // Redacted returns a copy that can be shown: environment and header values,
 // interpolated values, passwords and tokens in arguments, and credentials in
 // the URL and the values of its query are replaced by "***".
@@ -116,21 +110,21 @@ func (s Server) Redacted() Server {
 		text = hide(text)
 		for _, v := range known {
 			if v != "" {
-				text = strings.ReplaceAll(text, v, Hidden)
+				text = strings.ReplaceAll(text, v, redact.Hidden)
 			}
 		}
-		return hideQueries(text)
+		return redact.Queries(text)
 	}
 	args := slices.Clone(s.Args)
 	for i, arg := range args {
-		if v, ok := secretArg(s.Args, i); ok {
-			arg = strings.TrimSuffix(arg, v) + Hidden
+		if v, ok := redact.Arg(s.Args, i); ok {
+			arg = strings.TrimSuffix(arg, v) + redact.Hidden
 		}
 		args[i] = shown(arg)
 	}
 	s.Args = args
 	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
-	s.Command, s.Cwd, s.URL, s.MessageURL = shown(s.Command), shown(s.Cwd), hideURL(shown(s.URL)), hideURL(shown(s.MessageURL))
+	s.Command, s.Cwd, s.URL, s.MessageURL = shown(s.Command), shown(s.Cwd), redact.URL(shown(s.URL)), redact.URL(shown(s.MessageURL))
 	s.secrets = nil
 	return s
 }
@@ -141,7 +135,7 @@ func hideValues(m map[string]string) map[string]string {
 	}
 	hidden := make(map[string]string, len(m))
 	for k := range m {
-		hidden[k] = Hidden
+		hidden[k] = redact.Hidden
 	}
 	return hidden
 }
@@ -218,16 +212,16 @@ func Breaks(old, next *Config) *fault.Fault {
 // Hider returns a function that replaces every secret value of every server,
 // in whatever form, by "***". It may be called by many goroutines at once.
 func (c *Config) Hider() func(text string) string {
-	all := findings{}
+	all := redact.Findings{}
 	var urls []string
 	for _, s := range c.Servers {
 		for v, sure := range s.findings() {
-			all.add(v, sure)
+			all.Add(v, sure)
 		}
 		urls = append(urls, s.urls()...)
 	}
-	return all.hider(urls)
+	return all.Hider(urls)
 }
 
 // Hider is Config.Hider for the secrets of one server.
-func (s Server) Hider() func(text string) string { return s.findings().hider(s.urls()) }
+func (s Server) Hider() func(text string) string { return s.findings().Hider(s.urls()) }

@@ -4,7 +4,8 @@ import (
 	"crypto/sha256"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/everline/everline/internal/conf/redact"
 )
 
 // Written reads a text as Load does the file, but leaves every reference as it
@@ -18,7 +19,7 @@ func Written(file string, data []byte) (*Config, error) {
 	}
 	for i := range cfg.Servers {
 		s := &cfg.Servers[i]
-		s.URL, s.MessageURL = hideURL(s.URL), hideURL(s.MessageURL)
+		s.URL, s.MessageURL = redact.URL(s.URL), redact.URL(s.MessageURL)
 	}
 	return cfg, nil
 }
@@ -33,20 +34,6 @@ func asItStands(file string, data []byte) (*Config, error) {
 		return nil, f
 	}
 	return b.cfg, nil
-}
-
-// Unreferenced is a value of a variable or a header for people: "***" where its
-// name says that it is a secret and the secret itself stands there, and without
-// what lets somebody in where it is a URL.
-func Unreferenced(name, value string) string {
-	switch {
-	case isSecretName(name) && value != "" && (!isReference(value) || strings.Contains(value, ":-")):
-		return Hidden
-	case isReference(value):
-		return value
-	default:
-		return hideURL(value)
-	}
 }
 
 // A SideFile is a file that was read because a configuration file names it: as

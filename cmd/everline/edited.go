@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/fileedit"
 )
 
@@ -77,7 +78,7 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 	case !r.Changed:
 		fmt.Fprintf(a.out, "%s: nothing to change\n", e.Path)
 	case e.DryRun:
-		hide := config.HideIn(e.Path, made.Was, made.Text)
+		hide := redact.InFile(e.Path, made.Was, made.Text)
 		fmt.Fprintf(a.out, "%s would become:\n%s", e.Path, difference(string(made.Was), string(made.Text), hide))
 	default:
 		fmt.Fprintf(a.out, "%s: %s\n", e.Path, done(made))

@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/show"
 )
@@ -162,7 +163,7 @@ func reaches(path string, data []byte, cfg *config.Config) ([]reached, error) {
 			r.Cwd = &s.Cwd
 		}
 		for name, value := range gets {
-			r.Values[name] = config.Unreferenced(name, value)
+			r.Values[name] = redact.Value(name, value)
 		}
 		r.Sends = slices.AppendSeq([]string{}, maps.Keys(gets))
 		slices.Sort(r.Sends)

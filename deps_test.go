@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/sessions":   {"internal/owned", "fault"},
 
 	// The rooms of the endpoint, and what is a client of it.
-	"internal/gateway/stream": {"internal/mcp", "internal/wire", "config", "fault"},
+	"internal/gateway/stream": {"internal/mcp", "internal/wire", "fault"},
 	"internal/gateway/task":   {".", "internal/mcp", "internal/wire", "config", "fault"},
 	"internal/bridge":         {"internal/mcp", "internal/wire", "fault"},
 

@@ -183,10 +183,10 @@ func (s *session) leave() {
 func (s *session) standingTell() func(frame []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream == nil || s.feed == nil {
+	if s.outbox == nil || !s.standing.IsOpen() {
 		return nil
 	}
-	return s.feed.answer
+	return s.outbox.Send
 }
 
 // ID tells the clients of calls apart; see everline.Client.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -37,7 +38,7 @@ type bridge struct {
 	life    context.Context // ends with the bridge
 	listens context.Context // of the requests that subscribe: ends with the client's side of the pipe
 	held    holder
-	feed    *feed
+	outbox  *stream.Outbox
 	lane    *lane
 
 	renew chan struct{} // one slot: held while a session is being opened
@@ -70,18 +71,18 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	listens, stopListens := context.WithCancel(calls)
 	defer stopListens()
 	b := &bridge{
-		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, feed: newFeed(), lane: &lane{limit: opts.MaxInFlight},
+		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), lane: &lane{limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
 		stand: func() {}, flying: map[string]flown{},
 	}
 	defer tr.CloseIdleConnections()
-	defer b.feed.close()
+	defer b.outbox.Close()
 
-	lines := &lineSink{w: out, timeout: opts.WriteTimeout, stuck: make(chan struct{})}
+	lines := stream.NewLines(out, opts.WriteTimeout)
 	quiet := make(chan struct{}) // closed: write what is left, and end
 	reading, writing := make(chan error, 1), make(chan error, 1)
-	go func() { reading <- b.read(calls, in, opts.MaxBody) }()       // ends with in; settle waits for it
-	go func() { writing <- drainLines(ctx, b.feed, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
+	go func() { reading <- b.read(calls, in, opts.MaxBody) }()         // ends with in; settle waits for it
+	go func() { writing <- drainLines(ctx, b.outbox, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
 
 	var err error
 	select {
@@ -92,8 +93,8 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 		b.held.wait(calls)
 	case err = <-writing:
 		writing = nil
-	case <-lines.stuck:
-		err = errSlow
+	case <-lines.Stuck():
+		err = stream.ErrSlow
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -108,35 +109,32 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 		select {
 		case err = <-writing:
 			writing = nil
-		case <-lines.stuck:
-			err = errSlow
+		case <-lines.Stuck():
+			err = stream.ErrSlow
 		}
 	}
 	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
 	return errors.Join(err, settle(writing, out, "write"))
 }
 
-// drainLines writes what is put into the feed until quiet is closed, and then
+// drainLines writes what is put into the outbox until quiet is closed, and then
 // what is left.
-func drainLines(ctx context.Context, f *feed, out sink, quiet <-chan struct{}) error {
+func drainLines(ctx context.Context, o *stream.Outbox, out stream.Sink, quiet <-chan struct{}) error {
 	for {
-		frames, ok := f.take()
+		frames, ok := o.Take()
 		if !ok {
-			return errSlow
+			return stream.ErrSlow
 		}
 		if len(frames) > 0 {
-			if err := out.write(frames); err != nil {
+			if err := out.Write(frames); err != nil {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-f.wake:
+		case <-o.Wake():
 		case <-quiet:
-			if frames, _ := f.take(); len(frames) > 0 {
-				return out.write(frames)
-			}
-			return nil
+			return o.WriteLeft(out)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -153,7 +151,7 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 		}
 		switch {
 		case errors.Is(err, errLongLine):
-			b.feed.answer(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
+			b.outbox.Send(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -171,7 +169,7 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 	}
 	rq, bad := parse(line)
 	if bad != nil {
-		b.feed.answer(bad.frame())
+		b.outbox.Send(bad.frame())
 		return true
 	}
 	rq.modern = rq.isModern("")
@@ -181,7 +179,7 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 	}
 	serve, bad := b.begin(ctx, rq, line)
 	if bad != nil {
-		b.feed.answer(bad.frame())
+		b.outbox.Send(bad.frame())
 		return true
 	}
 	opens := !rq.modern && rq.msg.Method == mcp.Initialize
@@ -191,7 +189,7 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 	go func() { // ends with its request; the lane's drain waits for it
 		defer b.lane.work.Done()
 		if a := serve(); !a.silent {
-			b.feed.answer(a.frame())
+			b.outbox.Send(a.frame())
 		}
 		if opens {
 			b.held.release(func(line []byte) bool { return b.take(ctx, line) })
@@ -205,7 +203,7 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 func (b *bridge) takeBatch(ctx context.Context, line []byte) {
 	frames, bad := split(line, b.current().version, b.lane.limit)
 	if bad != nil {
-		b.feed.answer(bad.frame())
+		b.outbox.Send(bad.frame())
 		return
 	}
 	if !b.lane.admit() {
@@ -225,7 +223,7 @@ func (b *bridge) takeBatch(ctx context.Context, line []byte) {
 	go func() { // ends with its requests; the lane's drain waits for it
 		defer b.lane.work.Done()
 		if answers := wait(); len(answers) > 0 {
-			b.feed.answer(joinBatch(answers))
+			b.outbox.Send(joinBatch(answers))
 		}
 	}()
 }
@@ -424,7 +422,7 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 		}
 	}
 	// What was listed before may have changed while there was no session.
-	b.feed.announceAll()
+	b.outbox.SendAllChanged()
 	return nil
 }
 

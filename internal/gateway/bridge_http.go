@@ -148,7 +148,7 @@ func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Respons
 		case rq.emit != nil:
 			rq.emit(data)
 		default:
-			b.feed.answer(data)
+			b.outbox.Send(data)
 		}
 		return frame == nil
 	})
@@ -233,7 +233,7 @@ func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool
 	if resp.StatusCode == http.StatusOK {
 		_ = events(resp.Body, func(data []byte) bool { // its end is followed by another attempt
 			heard = true
-			b.feed.answer(bytes.Clone(data))
+			b.outbox.Send(bytes.Clone(data))
 			return true
 		})
 	}

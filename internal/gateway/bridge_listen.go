@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -52,7 +53,7 @@ func (r *relay) over(frame []byte, err error, deadline time.Time) bool {
 // runs the relay.
 func (r *relay) emit(frame []byte) {
 	if method, _ := wire.Text(memberOf(frame, "method")); method != mcp.NotifyAcknowledged {
-		r.b.feed.answer(frame)
+		r.b.outbox.Send(frame)
 		return
 	}
 	r.fresh = true
@@ -61,7 +62,7 @@ func (r *relay) emit(frame []byte) {
 		return
 	}
 	r.acked = true
-	r.b.feed.answer(frame)
+	r.b.outbox.Send(frame)
 }
 
 // catchUp announces everything that the client listens to: it may have changed
@@ -69,12 +70,10 @@ func (r *relay) emit(frame []byte) {
 func (r *relay) catchUp(accepted []byte) {
 	tell := func(method string, params []byte) {
 		params = wire.Set(params, r.rq.msg.ID, "_meta", mcp.MetaSubscription)
-		r.b.feed.answer(wire.AppendNotification(nil, method, params))
+		r.b.outbox.Send(wire.AppendNotification(nil, method, params))
 	}
-	for i, name := range listenFilters {
-		if on, _ := wire.Bool(wire.Get(accepted, name)); on {
-			tell(changeMethods[i], nil)
-		}
+	for method := range stream.ListsOf(accepted).Methods() {
+		tell(method, nil)
 	}
 	for uri := range wire.Elements(wire.Get(accepted, "resourceSubscriptions")) {
 		tell(mcp.NotifyResourceUpdated, append(append([]byte(`{"uri":`), uri...), '}'))

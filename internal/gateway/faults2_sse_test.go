@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -74,7 +75,7 @@ func TestFaultW6AnEventSourceComesBackAfterARestart(t *testing.T) {
 	after := serve(t, h, Options{})
 	again := after.eventSource(e.last) // and no initialize
 	told := again.next() + again.next() + again.next()
-	for _, method := range changeMethods {
+	for method := range stream.AllLists.Methods() {
 		if !strings.Contains(told, method) {
 			t.Errorf("%s is not announced: %s", method, told)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 )
 
@@ -135,7 +136,7 @@ type Gateway struct {
 	info      []byte // serverInfo, encoded
 	envs      [len(listMembers)]listEnvelope
 	guard     guard
-	news      news
+	lists     *stream.ListVersions
 	levels    levels
 	table     sessionTable
 	flights   flights
@@ -145,7 +146,7 @@ type Gateway struct {
 	sealer    sealer
 	results   results
 	tasks     task.Table
-	responses responses
+	responses stream.ResponseStore
 	offered   atomic.Pointer[offered]
 	groups    groups
 	shared    *shared
@@ -174,10 +175,10 @@ func newGateway(b Backend, opts Options, sh *shared) *Gateway {
 	g.levels.set = b.SetLevel
 	g.envs = listEnvelopes(g.info, g.opts.ListTTL)
 	g.sealer = newSealer()
-	g.news.init()
+	g.lists = stream.NewListVersions()
 	g.flights.init()
 	g.table.init(g.opts.MaxSessions, g.opts.SessionIdle)
-	g.unhook = [2]func(){b.OnChange(g.news.publish), b.OnLog(g.forwardLog)}
+	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.forwardLog)}
 	return g
 }
 
@@ -198,8 +199,22 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.parks.close()
 	g.table.close()
 	g.tasks.Close()
-	g.responses.close()
+	g.responses.Close()
 	return errors.Join(err, <-parts)
+}
+
+// changed announces what is published now.
+func (g *Gateway) changed(kinds []everline.Kind) {
+	var lists stream.Lists
+	for _, k := range kinds {
+		lists |= listsOfKinds[k]
+	}
+	g.lists.Publish(lists)
+}
+
+// listsOfKinds are the lists that the kinds of items are in, for clients.
+var listsOfKinds = map[everline.Kind]stream.Lists{
+	everline.Tools: stream.Tools, everline.Prompts: stream.Prompts, everline.Resources: stream.Resources, everline.Templates: stream.Resources,
 }
 
 func (g *Gateway) closing() bool {

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -150,6 +152,10 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 	g.exchange(context.WithoutCancel(r.Context()), rq, p)
 }
 
+// longCall is how long a call may take to be answered by plain JSON: a longer one is
+// answered on a stream that can be resumed.
+const longCall = time.Second
+
 // exchange serves one request and writes its response.
 func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
 	rq.post = p
@@ -254,34 +260,53 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.table.unpin(s)
-	if last := r.Header.Get(mcp.HeaderLastEventID); resumes(last) {
+	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) {
 		g.comeBack(w, r, s, last)
 		return
 	}
-	st := &standing{over: make(chan struct{})}
 	out := s.out()
 	if g.closing() {
 		g.ending(w, &request{})
 		return
 	}
-	if !s.attach(st) {
+	standing := s.standing.Attach()
+	if standing == nil {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 		return
 	}
-	defer s.detach(st)
+	defer standing.Detach()
 	events := g.events(w)
-	defer events.done()
-	if events.open() != nil {
+	defer events.Close()
+	if events.Open() != nil || standing.Replay(events, r.Header.Get(mcp.HeaderLastEventID)) != nil {
 		return
 	}
-	if first, frames := s.missed(r.Header.Get(mcp.HeaderLastEventID)); len(frames) > 0 && events.numbered(replayPrefix, first, frames) != nil {
+	// Whatever ends it, the session lives on.
+	_ = stream.NewWriter(stream.Options{
+		Sink: standing.Sink(events), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
+		Announced: s.hasHeard(), Save: s.setHeard, Turn: standing.Turn, Over: standing.Over(), Stop: g.stop,
+	}).Run(r.Context())
+}
+
+func (g *Gateway) events(w http.ResponseWriter) *stream.Events {
+	return stream.NewEvents(w, g.opts.WriteTimeout)
+}
+
+// comeBack serves a client that lost the response to a POST.
+func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, lastID string) {
+	response, last := s.responses.Find(lastID)
+	if response == nil {
+		g.reject(w, http.StatusBadRequest, mcp.CodeInvalidRequest, "Bad request: the stream that Last-Event-ID names is not kept any more")
 		return
 	}
-	t := &teller{
-		g: g, out: standingSink{events, st}, feed: out, want: everything, told: s.announced(),
-		note: plainNote, save: s.setAnnounced, turn: s.turnOf(st), over: st.over, stop: g.stop,
+	if response.Abandoned() {
+		w.WriteHeader(http.StatusNoContent) // which tells an EventSource not to come back again
+		return
 	}
-	_ = t.run(r.Context()) // whatever ended it, the session lives on
+	events := g.events(w)
+	defer events.Close()
+	if events.Open() == nil {
+		response.Follow(r.Context(), events, last, g.opts.KeepAlive)
+	}
 }
 
 // mayStream refuses a GET that would open a stream and does not ask for one, as

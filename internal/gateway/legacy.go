@@ -83,7 +83,7 @@ func (g *Gateway) setLevel(rq *request) answer {
 		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
 	if s := rq.sess; s != nil {
-		s.out() // log messages go into the feed
+		s.out() // log messages go into the outbox
 		s.mu.Lock()
 		if !s.ended {
 			s.level = rank

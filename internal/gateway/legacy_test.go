@@ -391,7 +391,7 @@ func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
 			}
 			s.unsubscribe("file:///a")
 			h.update("file:///a")
-			if frames, _ := s.out().take(); len(frames) > 0 {
+			if frames, _ := s.out().Take(); len(frames) > 0 {
 				t.Errorf("told %q after unsubscribing", frames)
 			}
 			s.end()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
@@ -19,20 +20,16 @@ import (
 // left out of it.
 const subscribeLimit = 5 * time.Second
 
-// listenFilters are the members of a filter that are for lists, in the order of
-// the bits of listChanged.
-var listenFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
-
 // A listener is one subscriptions/listen (basic/patterns/subscriptions).
 type listener struct {
 	g      *Gateway
 	id     []byte // raw id of the request, which is the subscription's id
-	want   listChanged
+	want   stream.Lists
 	uris   []string
 	tasks  []*task.Task
 	of     *everline.Session // whose lives are asked for updates; nil for those that are shared
-	feed   *feed
-	told   [kindCount]uint64
+	outbox *stream.Outbox
+	since  stream.Versions // what the client has heard of
 	cancel []func()
 
 	endings []func() // of the tasks
@@ -44,22 +41,17 @@ func (g *Gateway) newListener(rq *request) (*listener, *answer) {
 	if !wire.IsObject(rq.fields.notifications) {
 		return nil, rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
-	l := &listener{g: g, id: rq.msg.ID, feed: newFeed(), told: g.news.now.Load().count}
+	l := &listener{
+		g: g, id: rq.msg.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(rq.fields.notifications),
+	}
 	seen := map[string]bool{}
 	for key, val := range wire.Members(rq.fields.notifications) {
-		on, _ := wire.Bool(val)
-		switch {
-		case key == "toolsListChanged" && on:
-			l.want |= toolsChanged
-		case key == "promptsListChanged" && on:
-			l.want |= promptsChanged
-		case key == "resourcesListChanged" && on:
-			l.want |= resourcesChanged
-		case key == "taskIds":
+		switch key {
+		case "taskIds":
 			l.tasks = g.listenedTasks(rq, val)
-		case key == "resourceSubscriptions":
+		case "resourceSubscriptions":
 			for raw := range wire.Elements(val) {
-				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < maxSubscribed {
+				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < stream.MaxSubscribed {
 					seen[uri] = true
 					l.uris = append(l.uris, uri)
 				}
@@ -83,7 +75,7 @@ func (l *listener) subscribe(ctx context.Context) {
 	for i, uri := range l.uris {
 		guarded(func() {
 			cancel, err := l.g.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
-				l.feed.update(uri, l.tagged(mcp.NotifyResourceUpdated, params))
+				l.outbox.Update(uri, l.tagged(mcp.NotifyResourceUpdated, params))
 			})
 			if err == nil {
 				cancels[i] = cancel
@@ -103,19 +95,18 @@ func (l *listener) subscribe(ctx context.Context) {
 
 // run acknowledges, and then tells until the client or the gateway ends it.
 // When it was the gateway, the request is answered.
-func (l *listener) run(ctx context.Context, out sink) error {
+func (l *listener) run(ctx context.Context, out stream.Sink) error {
 	defer l.close()
 	l.subscribe(ctx)
-	if err := out.write([][]byte{l.ack()}); err != nil {
+	if err := out.Write([][]byte{l.ack()}); err != nil {
 		return err
 	}
-	t := &teller{
-		g: l.g, out: out, feed: l.feed, want: func() listChanged { return l.want }, told: l.told,
-		note: func(m string) []byte { return l.tagged(m, nil) }, stop: l.g.stop,
-	}
-	err := t.run(ctx)
-	if errors.Is(err, errStopped) {
-		return out.write([][]byte{l.farewell()})
+	err := stream.NewWriter(stream.Options{
+		Sink: out, Outbox: l.outbox, Lists: l.g.lists, KeepAlive: l.g.opts.KeepAlive, Announced: l.since, Stop: l.g.stop,
+		Want: func() stream.Lists { return l.want }, Note: func(method string) []byte { return l.tagged(method, nil) },
+	}).Run(ctx)
+	if errors.Is(err, stream.ErrStopped) {
+		return out.Write([][]byte{l.farewell()})
 	}
 	return err
 }
@@ -124,7 +115,7 @@ func (l *listener) close() {
 	for _, cancel := range append(l.cancel, l.endings...) {
 		cancel()
 	}
-	l.feed.close()
+	l.outbox.Close()
 }
 
 // tagged is a notification that names its subscription.
@@ -140,11 +131,9 @@ func (l *listener) ack() []byte {
 			b = append(b, ',')
 		}
 	}
-	for i, name := range listenFilters {
-		if l.want&(1<<i) != 0 {
-			comma()
-			b = append(b, `"`+name+`":true`...)
-		}
+	for name := range l.want.Filters() {
+		comma()
+		b = append(b, `"`+name+`":true`...)
 	}
 	if len(l.uris) > 0 {
 		comma()
@@ -209,8 +198,8 @@ func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter
 		l.of = &s.own
 	}
 	events := g.events(w)
-	defer events.done()
-	if events.open() != nil {
+	defer events.Close()
+	if events.Open() != nil {
 		return
 	}
 	_ = l.run(ctx, events) // the end of the stream is all that there is to tell

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/everline/everline/internal/gateway/stream"
 )
 
 // A post is the response to one POST. It is plain JSON, unless something has
@@ -18,10 +20,8 @@ type post struct {
 
 	mu       sync.Mutex // guards the rest; nothing waits under it
 	finished bool
-	feed     *feed       // nil while nothing has been said
-	kept     *response   // set with feed; nil if the stream cannot be resumed
-	last     chan answer // the answer, for the goroutine
-	ended    chan struct{}
+	reply    *stream.Reply    // the stream; nil while nothing has been said
+	kept     *stream.Response // set with reply; nil if the stream cannot be resumed
 	timer    *time.Timer
 }
 
@@ -29,14 +29,14 @@ type post struct {
 // after the answer is dropped.
 func (p *post) emit(frame []byte) {
 	if p.begin() {
-		p.feed.log(frame)
+		p.reply.Outbox.Log(frame)
 	}
 }
 
 // tell is emit for what must not be lost.
 func (p *post) tell(frame []byte) {
 	if p.begin() {
-		p.feed.answer(frame)
+		p.reply.Outbox.Send(frame)
 	}
 }
 
@@ -56,16 +56,15 @@ func (p *post) begin() bool {
 	if p.finished {
 		return false
 	}
-	if p.feed == nil {
-		p.feed = newFeed()
-		p.last = make(chan answer, 1)
-		p.ended = make(chan struct{})
+	if p.reply == nil {
 		if p.sess != nil && p.sess.resumable() {
-			p.kept = p.sess.respond()
+			p.kept = p.sess.responses.Open()
 		}
-		go func() { // ends when finish sends the answer; finish waits for it
-			defer close(p.ended)
-			_ = p.g.guarded("a response stream", p.run) // ends the stream
+		p.reply = stream.NewReply(stream.ReplyOptions{
+			Events: p.g.events(p.w), KeepAlive: p.g.opts.KeepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.primed(),
+		})
+		go func() { // ends when finish brings the answer, and waits for it
+			_ = p.g.guarded("a response stream", p.reply.Run) // ends the stream
 		}()
 	}
 	return true
@@ -79,74 +78,7 @@ func (p *post) followed() bool {
 	p.mu.Lock()
 	kept := p.kept
 	p.mu.Unlock()
-	return kept != nil && kept.followers.Load() > 0
-}
-
-// run writes the stream. A client that is gone or does not read ends the
-// writing, not the request.
-func (p *post) run() {
-	out := p.g.events(p.w)
-	defer out.done()
-	err := out.open()
-	if p.kept != nil && err == nil && p.sess.primed() {
-		err = out.prime(p.kept.prefix())
-	}
-	idle := time.NewTicker(p.g.opts.KeepAlive)
-	defer idle.Stop()
-	for {
-		select {
-		case <-p.feed.wake:
-			if frames, _ := p.feed.take(); len(frames) > 0 {
-				err = p.write(out, frames, err)
-			}
-		case <-idle.C:
-			if err == nil {
-				err = out.alive()
-			}
-		case a := <-p.last:
-			frames, _ := p.feed.take()
-			if len(frames) > 0 {
-				err = p.write(out, frames, err)
-			}
-			if a.silent {
-				p.kept.abandon()
-			} else {
-				p.writeLast(out, a.frame(), err)
-			}
-			return
-		}
-	}
-}
-
-// write writes frames unless err says that the client is gone, or it has come
-// back for the stream elsewhere.
-func (p *post) write(out *eventStream, frames [][]byte, err error) error {
-	if p.kept == nil {
-		if err == nil {
-			err = out.write(frames)
-		}
-		return err
-	}
-	first := p.kept.put(frames)
-	if err != nil || !p.kept.readBy(0) {
-		return err
-	}
-	return out.numbered(p.kept.prefix(), first, frames)
-}
-
-// writeLast is write for the answer.
-func (p *post) writeLast(out *eventStream, frame []byte, err error) {
-	frames := [][]byte{frame}
-	if p.kept == nil {
-		if err == nil {
-			_ = out.write(frames) // a client that is gone hears nothing
-		}
-		return
-	}
-	number, mine := p.kept.finish(frame)
-	if err == nil && mine {
-		_ = out.numbered(p.kept.prefix(), number, frames) // it can come back
-	}
+	return kept != nil && kept.Followed()
 }
 
 // finish sends the answer and ends the response. A request that its client has
@@ -154,27 +86,30 @@ func (p *post) writeLast(out *eventStream, frame []byte, err error) {
 func (p *post) finish(a answer) {
 	p.mu.Lock()
 	p.finished = true
-	streaming := p.feed != nil
+	reply := p.reply
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
 	switch {
-	case streaming:
-		p.last <- a
-		<-p.ended
+	case reply != nil && a.silent:
+		reply.Finish(nil)
+	case reply != nil:
+		reply.Finish(a.frame())
 	case a.silent && !p.accept.events:
 		p.w.WriteHeader(http.StatusAccepted)
 	case !a.silent && (p.accept.json || a.status >= 400):
 		writeJSON(p.w, &a)
 	default:
 		out := p.g.events(p.w)
-		defer out.done()
-		if out.open() == nil && !a.silent {
-			_ = out.write([][]byte{a.frame()}) // a client that is gone hears nothing
+		defer out.Close()
+		if out.Open() == nil && !a.silent {
+			_ = out.Write([][]byte{a.frame()}) // a client that is gone hears nothing
 		}
 	}
 }
+
+var jsonType = []string{"application/json"}
 
 const joinBelow = 256 << 10 // an answer below is written at once, which saves more than copying it costs
 

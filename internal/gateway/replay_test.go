@@ -3,16 +3,10 @@ package gateway
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/everline/everline/internal/mcp"
 )
 
 // lines reads so many events of a stream as "id data".
@@ -79,20 +73,6 @@ func TestStandingStreamsAreResumed(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptForResumingIsBounded(t *testing.T) {
-	s := &session{}
-	for i := range 10 * replayFrames {
-		s.keep([][]byte{[]byte(fmt.Sprint(i))})
-	}
-	if first, frames := s.missed("standing-0"); len(frames) != replayFrames || first != 9*replayFrames || string(frames[0]) != fmt.Sprint(first) {
-		t.Errorf("%d frames from %d on: %s", len(frames), first, frames[0])
-	}
-	s.keep([][]byte{make([]byte, replayBytes), make([]byte, 1)})
-	if _, frames := s.missed("standing-0"); len(frames) != 1 || s.sent.bytes != 1 {
-		t.Errorf("%d frames, %d bytes", len(frames), s.sent.bytes)
-	}
-}
-
 func TestListensAreBounded(t *testing.T) {
 	s := serve(t, newHub(), Options{MaxListens: 1})
 	headers := []string{"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"}
@@ -103,73 +83,4 @@ func TestListensAreBounded(t *testing.T) {
 	first.cancel()
 	first.end()
 	eventually(t, "there is room again", func() bool { return s.g.listens.Load() == 0 })
-}
-
-// A sink that counts.
-type countSink struct{ n atomic.Int64 }
-
-func (s *countSink) write(frames [][]byte) error { s.n.Add(int64(len(frames))); return nil }
-func (*countSink) alive() error                  { return nil }
-
-// Once a stream has taken over, nothing goes out on the one before.
-func TestFaultN6NothingGoesToAStreamThatWasReplaced(t *testing.T) {
-	g := New(newHub(), Options{})
-	defer g.Close(context.Background())
-	for i := range 1000 {
-		s := g.newSession(mcp.LatestLegacy)
-		out := s.out()
-		var both sync.WaitGroup
-		open := func() *countSink {
-			sink, st := &countSink{}, &standing{over: make(chan struct{})}
-			s.attach(st)
-			t := &teller{g: g, out: sink, feed: out, want: everything, told: s.announced(), note: plainNote, turn: s.turnOf(st), over: st.over, stop: g.stop}
-			both.Go(func() { _ = t.run(context.Background()) }) // ends with st, or the session
-			return sink
-		}
-		first := open()
-		runtime.Gosched()
-		second := open()
-		out.update("file:///a", []byte(`{}`))
-		eventually(t, "the update", func() bool { return first.n.Load()+second.n.Load() > 0 })
-		if n := first.n.Load(); n > 0 {
-			t.Fatalf("round %d: it went to the stream that was over", i)
-		}
-		s.end()
-		both.Wait()
-	}
-}
-
-// What a stream has taken has its number before another takes over, and so is
-// among what that one replays.
-func TestFaultN6WhatWasTakenIsReplayed(t *testing.T) {
-	g := New(newHub(), Options{})
-	defer g.Close(context.Background())
-	s := g.newSession(mcp.LatestLegacy)
-	out := s.out()
-	s.keep([][]byte{[]byte(`{"told":0}`)})
-	old := &standing{over: make(chan struct{})}
-	s.attach(old)
-	out.update("file:///a", []byte(`{"told":1}`))
-	<-out.wake
-	taking, took := make(chan struct{}), make(chan bool, 1)
-	go func() { // ends once it has taken
-		took <- s.turnOf(old)(func() [][]byte {
-			close(taking)
-			runtime.Gosched()
-			frames, _ := out.take()
-			return frames
-		})
-	}()
-	<-taking
-	s.attach(&standing{over: make(chan struct{})})
-	if first, missed := s.missed("standing-0"); first != 1 || len(missed) != 1 {
-		t.Errorf("missed %q from %d on", missed, first)
-	}
-	if !within(t, "the turn", took) || s.turnOf(old)(func() [][]byte { return nil }) {
-		t.Error("the turn was refused before the takeover, or granted after it")
-	}
-	late := &teller{g: g, feed: out, turn: s.turnOf(old)}
-	if _, _, err := late.take(g.news.now.Load(), true); !errors.Is(err, errOver) || len(out.wake) != 1 {
-		t.Errorf("%v; a wake that was not for it is passed on %d times", err, len(out.wake))
-	}
 }

@@ -4,16 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/internal/mcp"
 )
 
 // An event is one event of a stream.
@@ -148,75 +144,4 @@ func TestOlderClientsGetNoEventWithoutData(t *testing.T) {
 	if e, _ := r.next(); e.id != "post-1-1" || e.data == "" {
 		t.Errorf("the stream begins with %+v", e)
 	}
-}
-
-func TestKeptResponsesAreBounded(t *testing.T) {
-	h := newHub()
-	g := New(h, Options{})
-	defer g.Close(context.Background())
-	begin := func(s *session, size int) *response {
-		r := s.respond()
-		r.put([][]byte{make([]byte, 100)})
-		r.finish(make([]byte, size))
-		return r
-	}
-	crowd := g.newSession(mcp.LatestLegacy)
-	for range 3 * resumeEach {
-		begin(crowd, 10)
-	}
-	if n := len(crowd.responses); n != resumeEach || crowd.responses[3*resumeEach] == nil {
-		t.Errorf("%d are kept of one session, or not the newest", n)
-	}
-	large := g.newSession(mcp.LatestLegacy)
-	begin(large, resumeTotal+1)
-	if len(large.responses) != 0 || g.responses.bytes > resumeTotal {
-		t.Errorf("%d bytes are kept", g.responses.bytes)
-	}
-	begin(large, resumeTotal/2)
-	begin(large, resumeTotal/2-1000)
-	if len(crowd.responses) != 0 || len(large.responses) != 2 {
-		t.Errorf("%d and %d are kept, want the newest", len(crowd.responses), len(large.responses))
-	}
-	noisy := large.respond()
-	for range 2 * resumeFrames {
-		noisy.put([][]byte{make([]byte, 1000)})
-	}
-	if noisy.bytes > resumeBytes || len(noisy.frames) > resumeFrames || noisy.next != 2*resumeFrames+1 {
-		t.Errorf("%d frames of %d bytes are kept of one stream", len(noisy.frames), noisy.bytes)
-	}
-	large.end()
-	if g.responses.order.Len() != 0 || g.responses.bytes != 0 {
-		t.Errorf("%d are kept of sessions that have ended", g.responses.order.Len())
-	}
-	noisy.finish(nil)
-	if g.responses.order.Len() != 0 {
-		t.Error("a response that ends behind its session is kept")
-	}
-}
-
-func TestKeptResponsesAreForgottenInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := New(newHub(), Options{})
-		defer g.Close(context.Background())
-		s := g.newSession(mcp.LatestLegacy)
-		kept := func() (numbers []uint64, bytes int) {
-			synctest.Wait()
-			g.responses.mu.Lock()
-			defer g.responses.mu.Unlock()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return slices.Sorted(maps.Keys(s.responses)), g.responses.bytes
-		}
-		s.respond().finish([]byte("{}"))
-		time.Sleep(resumeTime / 2)
-		s.respond().finish([]byte("{}"))
-		time.Sleep(resumeTime/2 + time.Second)
-		if got, _ := kept(); !slices.Equal(got, []uint64{2}) {
-			t.Errorf("%d are kept, want the newer", got)
-		}
-		time.Sleep(resumeTime)
-		if got, bytes := kept(); len(got) != 0 || bytes != 0 {
-			t.Errorf("%d are kept, of %d bytes", got, bytes)
-		}
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -19,19 +20,16 @@ type session struct {
 	g  *Gateway
 	id string // over HTTP: unguessable, visible ASCII; "" on stdio
 
-	turn sync.Mutex // held where what goes out on the standing stream is taken, and where another stream takes over; ordered before mu
+	standing  stream.Standing   // its standing streams
+	responses *stream.Responses // those to POSTs that its client can come back for
 
-	mu        sync.Mutex        // guards the fields down to ended; nothing waits under it
-	told      [kindCount]uint64 // what of the news the client was told; see teller
-	version   string            // negotiated protocol version
-	level     int               // lowest severity of log messages that are wanted; 0 none, as after the end
+	mu        sync.Mutex      // guards the fields down to ended; nothing waits under it
+	announced stream.Versions // which versions of the lists the client has heard of
+	version   string          // negotiated protocol version
+	level     int             // lowest severity of log messages that are wanted; 0 none, as after the end
 	flights   []*flight
 	subs      map[string]*subscription // by URI
-	feed      *feed                    // nil until something can be told
-	sent      replay                   // the last events of standing streams
-	posts     uint64                   // responses that could be resumed so far
-	responses map[uint64]*response     // those that can be
-	stream    *standing                // the open standing stream; nil if none
+	outbox    *stream.Outbox           // nil until something can be told
 	greeted   bool                     // initialize was answered
 	client    uint64                   // see everline.Client; set once
 	serves    served                   // what servers may ask the client for
@@ -55,12 +53,6 @@ type session struct {
 // gone from its session by then, and another one be made in its place.
 type subscription struct {
 	cancel func() // nil while it is being made
-}
-
-// A standing is one open GET stream.
-type standing struct {
-	over  chan struct{} // closed when a newer stream took over, or the session ended
-	first int64         // number of the first frame that was taken last; of the stream's writer
 }
 
 func (s *session) addFlight(f *flight) {
@@ -99,17 +91,17 @@ func (s *session) cancel(rawID []byte) {
 	}
 }
 
-// out is the session's feed; it is made when there is first something to tell.
-func (s *session) out() *feed {
+// out is the session's outbox; it is made when there is first something to tell.
+func (s *session) out() *stream.Outbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.feed == nil {
-		s.feed = newFeed()
+	if s.outbox == nil {
+		s.outbox = stream.NewOutbox()
 		if s.ended {
-			s.feed.close()
+			s.outbox.Close()
 		}
 	}
-	return s.feed
+	return s.outbox
 }
 
 // logSink is where a log message for this client goes now: its standing
@@ -118,38 +110,13 @@ func (s *session) out() *feed {
 func (s *session) logSink() func(frame []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream != nil && s.feed != nil {
-		return s.feed.log
+	if s.outbox != nil && s.standing.IsOpen() {
+		return s.outbox.Log
 	}
 	if n := len(s.flights); n > 0 {
 		return s.flights[n-1].emit
 	}
 	return nil
-}
-
-// attach makes st the session's standing stream. An older one ends: what it has
-// taken by now is kept, and it takes nothing more.
-func (s *session) attach(st *standing) bool {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	if s.stream != nil {
-		close(s.stream.over)
-	}
-	s.stream = st
-	return true
-}
-
-func (s *session) detach(st *standing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream == st {
-		s.stream = nil
-	}
 }
 
 // end frees everything of the session. It is idempotent. What is in flight goes
@@ -163,18 +130,14 @@ func (s *session) end() {
 	s.ended = true
 	subs := s.subs
 	s.subs, s.level = nil, 0
-	s.sent.frames = nil
-	if s.feed != nil && s.lane == nil {
-		s.feed.close()
-	}
-	if s.stream != nil {
-		close(s.stream.over)
-		s.stream = nil
+	if s.outbox != nil && s.lane == nil {
+		s.outbox.Close()
 	}
 	s.mu.Unlock()
+	s.standing.End()
 	s.leave()
 	s.g.tasks.Forget(s.client)
-	s.g.responses.forget(s)
+	s.responses.End()
 	s.own.End()
 	for _, sub := range subs {
 		if sub.cancel != nil {
@@ -205,19 +168,19 @@ func (s *session) heard(method string, request bool) {
 	s.mu.Lock()
 	first := !s.ready && (s.greeted || request)
 	s.ready = s.ready || first
-	out := s.feed
+	out := s.outbox
 	s.mu.Unlock()
 	if first && out != nil {
-		out.signal()
+		out.Signal()
 	}
 }
 
 // wants is which changed lists are announced now.
-func (s *session) wants() listChanged {
+func (s *session) wants() stream.Lists {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ready {
-		return allChanged
+		return stream.AllLists
 	}
 	return 0
 }
@@ -227,7 +190,7 @@ func (s *session) wants() listChanged {
 func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error) {
 	s.mu.Lock()
 	_, have := s.subs[uri]
-	full := len(s.subs) >= maxSubscribed
+	full := len(s.subs) >= stream.MaxSubscribed
 	mine := &subscription{}
 	if !have && !full && !s.ended {
 		if s.subs == nil {
@@ -242,7 +205,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 	}
 	out := s.out()
 	cancel, err := s.g.backend.SubscribeFor(ctx, &s.own, uri, func(params []byte) {
-		out.update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
+		out.Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	})
 	s.mu.Lock()
 	wanted := s.subs[uri] == mine
@@ -262,7 +225,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 
 func (s *session) unsubscribe(uri string) {
 	s.mu.Lock()
-	sub, out := s.subs[uri], s.feed
+	sub, out := s.subs[uri], s.outbox
 	delete(s.subs, uri)
 	var cancel func()
 	if sub != nil {
@@ -273,28 +236,37 @@ func (s *session) unsubscribe(uri string) {
 		cancel()
 	}
 	if out != nil {
-		out.forget(uri)
+		out.Forget(uri)
 	}
 }
 
 // newSession returns a session that is not in the table.
 func (g *Gateway) newSession(version string) *session {
-	s := &session{g: g, client: everline.NewClientID(), version: version, told: g.news.now.Load().count}
+	s := &session{
+		g: g, client: everline.NewClientID(), version: version, announced: g.lists.Newest(), responses: g.responses.Session(),
+	}
 	s.own.Client, s.own.Capabilities = s, s.declaration
 	return s
 }
 
-func (s *session) announced() [kindCount]uint64 {
+func (s *session) hasHeard() stream.Versions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told
+	return s.announced
 }
 
-func (s *session) setAnnounced(told [kindCount]uint64) {
+func (s *session) setHeard(announced stream.Versions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = told
+	s.announced = announced
 }
+
+// resumable tells whether the session's client knows how to come back for a
+// response: HTTP clients from 2025-03-26 on, which has the ids.
+func (s *session) resumable() bool { return s.lane == nil && s.protocol() != mcp.FirstVersion }
+
+// primed tells whether it expects the priming event.
+func (s *session) primed() bool { return s.protocol() == mcp.LatestLegacy }
 
 // declare notes what the client's initialize says that it serves.
 func (s *session) declare(params []byte) {

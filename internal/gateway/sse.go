@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -38,32 +39,34 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s := g.newSession(mcp.FirstVersion)
 	s.lane, s.gone = &lane{limit: g.opts.MaxInFlight}, r.Context().Done()
-	st := &standing{over: make(chan struct{})}
-	out := s.out()
-	if !s.attach(st) || !g.table.add(s) {
+	standing, out := s.standing.Attach(), s.out()
+	if !g.table.add(s) {
 		g.busy(w, "Too many sessions are in use")
 		return
 	}
 	defer g.table.unpin(s)
-	defer out.close()
+	defer out.Close()
 	defer s.lane.drain()
 	defer g.table.remove(s)
 	events := g.events(w)
-	defer events.done()
-	if events.open() != nil {
+	defer events.Close()
+	if events.Open() != nil {
 		return
 	}
 	// Relative, so that it stays right behind a proxy that adds a prefix.
-	if events.named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
+	if events.Named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
 		return
 	}
 	if s.adopt(r.Header.Get(mcp.HeaderLastEventID)) {
 		g.levels.change(s)
-		out.announceAll()
+		out.SendAllChanged()
 	}
-	t := &teller{g: g, out: sseSink{events, s}, feed: out, want: s.wants, told: s.announced(), note: plainNote, over: st.over, stop: g.stop}
-	if err := t.run(r.Context()); errors.Is(err, errStopped) || errors.Is(err, errOver) {
-		t.rest(r.Context(), s.lane)
+	writer := stream.NewWriter(stream.Options{
+		Sink: events.WithID(s.eventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
+		Announced: s.hasHeard(), Want: s.wants, Over: standing.Over(), Stop: g.stop,
+	})
+	if err := writer.Run(r.Context()); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
+		writer.RunUntil(r.Context(), s.lane.drain)
 	}
 }
 
@@ -103,17 +106,6 @@ func (s *session) adopt(lastID string) bool {
 	return true
 }
 
-// An sseSink is the sink of a stream of /sse.
-type sseSink struct {
-	*eventStream
-	of *session
-}
-
-func (s sseSink) write(frames [][]byte) error {
-	s.id = s.of.eventID()
-	return s.eventStream.write(frames)
-}
-
 // serveMessages takes one message of an HTTP+SSE session. The answer goes out
 // on the session's stream.
 func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +143,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if bad != nil {
-		s.out().answer(bad.frame())
+		s.out().Send(bad.frame())
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
@@ -175,14 +167,14 @@ func (a *answer) named() bool {
 
 // serveOn serves a request whose answer goes out on its connection's stream,
 // or returns the answer that refuses it.
-func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) *answer {
+func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *stream.Outbox) *answer {
 	if rq.sess != nil && !rq.modern {
 		rq.sess.heard(rq.msg.Method, true)
 	}
 	if bad := l.enter(rq); bad != nil {
 		return bad
 	}
-	rq.emit, rq.tell, rq.flying = out.log, out.answer, true
+	rq.emit, rq.tell, rq.flying = out.Log, out.Send, true
 	// Registered here, so that a cancel that comes right behind finds it.
 	ctx, fl, err := g.flights.begin(ctx, rq)
 	if err != nil {
@@ -198,7 +190,7 @@ func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *feed) 
 		a := g.serve(ctx, rq)
 		l.free(rq) // first: who reads the answer may use the id at once
 		if !a.silent {
-			out.answer(a.frame())
+			out.Send(a.frame())
 		}
 	}()
 	return nil

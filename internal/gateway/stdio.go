@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -25,7 +25,7 @@ type pipe struct {
 	g      *Gateway
 	sess   *session // of the legacy era; it also keeps the ids of modern requests, for cancels
 	lane   *lane
-	feed   *feed
+	outbox *stream.Outbox
 	listen context.Context // ends the listens
 }
 
@@ -39,14 +39,14 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	defer cancelCalls(nil)
 	listen, stopListens := context.WithCancel(calls)
 	defer stopListens()
-	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, feed: newFeed(), listen: listen}
-	p.sess.feed, p.sess.lane = p.feed, p.lane
-	p.sess.stream = &standing{over: make(chan struct{})}
-	defer p.feed.close()
+	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
+	p.sess.outbox, p.sess.lane = p.outbox, p.lane
+	p.sess.standing.Attach()
+	defer p.outbox.Close()
 	defer p.sess.end()
 	defer g.parks.forget(p.sess.client)
 
-	lines := &lineSink{w: out, timeout: g.opts.WriteTimeout, stuck: make(chan struct{})}
+	lines := stream.NewLines(out, g.opts.WriteTimeout)
 	quiet := make(chan struct{}) // closed: write what is left, and end
 	reading, writing := make(chan error, 1), make(chan error, 1)
 	go func() { reading <- p.read(calls, in) }()          // ends with in; settle waits for it
@@ -62,8 +62,8 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	case <-g.stop: // Close bounds what is in flight
 	case err = <-writing:
 		writing = nil
-	case <-lines.stuck:
-		err = errSlow
+	case <-lines.Stuck():
+		err = stream.ErrSlow
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -76,8 +76,8 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 		select {
 		case err = <-writing:
 			writing = nil
-		case <-lines.stuck:
-			err = errSlow
+		case <-lines.Stuck():
+			err = stream.ErrSlow
 		}
 	}
 	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
@@ -102,16 +102,14 @@ func settle(done <-chan error, file any, op string) error {
 
 // write tells the client what there is to tell until quiet is closed, and then
 // what is left.
-func (p *pipe) write(ctx context.Context, out sink, quiet <-chan struct{}) error {
-	t := &teller{g: p.g, out: out, feed: p.feed, want: p.sess.wants, told: p.sess.announced(), note: plainNote, over: quiet}
-	err := t.run(ctx)
-	if !errors.Is(err, errOver) {
+func (p *pipe) write(ctx context.Context, out stream.Sink, quiet <-chan struct{}) error {
+	err := stream.NewWriter(stream.Options{
+		Sink: out, Outbox: p.outbox, Lists: p.g.lists, KeepAlive: p.g.opts.KeepAlive, Announced: p.sess.hasHeard(), Want: p.sess.wants, Over: quiet,
+	}).Run(ctx)
+	if !errors.Is(err, stream.ErrOver) {
 		return err
 	}
-	if frames, _ := p.feed.take(); len(frames) > 0 {
-		return out.write(frames)
-	}
-	return nil
+	return p.outbox.WriteLeft(out)
 }
 
 // read takes messages until in ends.
@@ -121,7 +119,7 @@ func (p *pipe) read(ctx context.Context, in io.Reader) error {
 		line, err := readLine(r, p.g.opts.MaxBody)
 		switch {
 		case errors.Is(err, errLongLine):
-			p.feed.answer(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
+			p.outbox.Send(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
 		case err == nil || len(line) > 0:
 			p.take(ctx, line)
 		}
@@ -177,7 +175,7 @@ func (p *pipe) take(ctx context.Context, line []byte) {
 		bad = p.takeRequest(ctx, rq)
 	}
 	if bad != nil {
-		p.feed.answer(bad.frame())
+		p.outbox.Send(bad.frame())
 	}
 }
 
@@ -195,7 +193,7 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 		if rq.msg.Method == mcp.Initialize {
 			return p.initialize(ctx, rq)
 		}
-		return p.g.serveOn(ctx, rq, p.lane, p.feed)
+		return p.g.serveOn(ctx, rq, p.lane, p.outbox)
 	}
 	if bad := rq.checkModern(); bad != nil {
 		return bad
@@ -203,7 +201,7 @@ func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
 	if rq.msg.Method == mcp.SubscriptionsListen {
 		return p.startListen(rq)
 	}
-	return p.g.serveOn(ctx, rq, p.lane, p.feed)
+	return p.g.serveOn(ctx, rq, p.lane, p.outbox)
 }
 
 // initialize answers before the next message is read, which depends on it.
@@ -238,13 +236,13 @@ func (p *pipe) startListen(rq *request) *answer {
 	go func() { // ends with the listen; the lane's drain waits for it
 		defer p.lane.leave(rq)
 		defer p.g.flights.end(fl)
-		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, feedSink{p.feed}) }) // its end is in what it wrote
+		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, p.outbox.Forward()) }) // its end is in what it wrote
 		if err != nil {
 			a := rq.failure(errPanic)
-			p.feed.answer(a.frame())
+			p.outbox.Send(a.frame())
 		}
 		if p.g.closing() {
-			p.feed.answer(l.canceled())
+			p.outbox.Send(l.canceled())
 		}
 	}()
 	return nil
@@ -254,7 +252,7 @@ func (p *pipe) startListen(rq *request) *answer {
 func (p *pipe) takeBatch(ctx context.Context, line []byte) {
 	frames, bad := split(line, p.sess.protocol(), p.g.opts.MaxInFlight)
 	if bad != nil {
-		p.feed.answer(bad.frame())
+		p.outbox.Send(bad.frame())
 		return
 	}
 	if !p.lane.admit() {
@@ -264,48 +262,7 @@ func (p *pipe) takeBatch(ctx context.Context, line []byte) {
 	go func() { // ends with its requests; the lane's drain waits for it
 		defer p.lane.work.Done()
 		if answers := wait(); len(answers) > 0 {
-			p.feed.answer(joinBatch(answers))
+			p.outbox.Send(joinBatch(answers))
 		}
 	}()
 }
-
-// A feedSink is a sink that passes frames on to another stream's feed.
-type feedSink struct{ feed *feed }
-
-func (s feedSink) write(frames [][]byte) error {
-	for _, f := range frames {
-		s.feed.answer(f)
-	}
-	return nil
-}
-
-func (feedSink) alive() error { return nil }
-
-// A lineSink writes frames as lines. A Write that takes longer than the
-// timeout closes stuck.
-type lineSink struct {
-	w       io.Writer
-	timeout time.Duration
-	stuck   chan struct{}
-	once    sync.Once
-	buf     []byte
-}
-
-func (s *lineSink) write(frames [][]byte) error {
-	s.buf = s.buf[:0]
-	for _, f := range frames {
-		s.buf = append(append(s.buf, wire.OneLine(f)...), '\n')
-	}
-	late := time.AfterFunc(s.timeout, func() { s.once.Do(func() { close(s.stuck) }) })
-	_, err := s.w.Write(s.buf)
-	late.Stop()
-	if cap(s.buf) > bufferKept {
-		s.buf = nil
-	}
-	if err != nil {
-		return &fault.Fault{Kind: fault.Broken, Op: "write", Err: err}
-	}
-	return nil
-}
-
-func (*lineSink) alive() error { return nil }

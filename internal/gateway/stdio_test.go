@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -246,7 +246,7 @@ func TestStdioClientThatDoesNotReadIsCutOff(t *testing.T) {
 	if _, err := io.WriteString(w, hello+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(t, "the end", done); !errors.Is(err, errSlow) {
+	if err := within(t, "the end", done); !errors.Is(err, stream.ErrSlow) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -261,27 +261,6 @@ func TestStdioEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := within(t, "the end", done); !errors.Is(err, context.Canceled) || fault.KindOf(err) == fault.Wedged {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestFeedCutsOff(t *testing.T) {
-	f := newFeed()
-	for i := range maxAnswers + 1 {
-		f.answer(fmt.Append(nil, i))
-	}
-	if frames, ok := f.take(); ok || frames != nil {
-		t.Errorf("%d frames after the cut", len(frames))
-	}
-	g := newFeed()
-	for range 2 * maxLogs {
-		g.log([]byte("x"))
-	}
-	g.update("a", []byte("1"))
-	g.update("b", []byte("2"))
-	g.update("a", []byte("3"))
-	g.forget("b")
-	if frames, ok := g.take(); !ok || len(frames) != maxLogs+1 || string(frames[0]) != "3" {
-		t.Errorf("%d frames", len(frames))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
@@ -340,7 +341,7 @@ func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task.Task {
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := g.tasks.Find(id, client); t != nil && !seen[id] && len(all) < maxSubscribed {
+		if t := g.tasks.Find(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}
@@ -357,7 +358,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 			if wire.Get(params, "taskId") != nil {
 				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
-				l.feed.update("task "+t.ID, l.tagged(mcp.NotifyTasks, params))
+				l.outbox.Update("task "+t.ID, l.tagged("notifications/tasks", params))
 			}
 		})
 		if err != nil {

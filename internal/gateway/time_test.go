@@ -2,14 +2,11 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -50,56 +47,6 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		time.Sleep(21 * time.Minute)
 		if alive(used) {
 			t.Error("the last one lives on")
-		}
-	})
-}
-
-// A diary is a sink that notes when it was used.
-type diary struct {
-	start time.Time
-	log   []string
-	err   error
-}
-
-func (d *diary) write(frames [][]byte) error {
-	for _, f := range frames {
-		_, method, _ := strings.Cut(string(f), "notifications/")
-		d.log = append(d.log, fmt.Sprintf("%v %s", time.Since(d.start), method[:strings.IndexByte(method, '/')]))
-	}
-	return d.err
-}
-
-func (d *diary) alive() error {
-	d.log = append(d.log, fmt.Sprintf("%v :", time.Since(d.start)))
-	return nil
-}
-
-func TestAnnouncementsAndKeepAlives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHub()
-		g := New(h, Options{})
-		defer g.Close(context.Background())
-		d := &diary{start: time.Now()}
-		tl := &teller{g: g, out: d, feed: newFeed(), want: everything, told: g.news.now.Load().count, note: plainNote, stop: g.stop}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- tl.run(ctx) }() // ends with ctx
-		synctest.Wait()
-		time.Sleep(20 * time.Second)
-		h.changed(everline.Tools)
-		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
-		h.changed(everline.Tools)
-		h.changed(everline.Prompts)
-		synctest.Wait()
-		time.Sleep(20 * time.Second)
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		want := "15s :,20s tools,20.1s tools,20.1s prompts,35.1s :"
-		if got := strings.Join(d.log, ","); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
 }

@@ -1,0 +1,299 @@
+package stream
+
+import (
+	"container/list"
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of what is kept of the streams that were the responses to POSTs.
+const (
+	resumeFrames = 256             // of one stream, its answer apart
+	resumeBytes  = 64 << 10        // of these frames
+	resumeEach   = 16              // streams of one session that are over
+	resumeTotal  = 32 << 20        // bytes of answers of all sessions
+	resumeTime   = 2 * time.Minute // how long a stream that is over is kept
+	resumeRetry  = 1000            // ms after which a client is to come back
+	resumePrefix = "post-"         // begins the ids of events
+)
+
+// A Response is the stream that answers one POST of a session. A client that loses
+// the connection gets the rest with a GET (2025-11-25 basic/transports,
+// "Resumability and Redelivery").
+type Response struct {
+	n  uint64 // tells it from the others of its session
+	of *Responses
+
+	followers atomic.Int32 // clients that have come back for it
+
+	mu      sync.Mutex // guards the rest; nothing waits under it
+	frames  [][]byte
+	bytes   int
+	next    int64 // number of the frame that comes next; 0 is the priming event
+	over    bool  // nothing comes any more: the answer is in frames
+	silent  bool  // there is none, because the client has canceled the request; valid when over
+	changed chan struct{}
+	reader  int // who writes it to the client now: 0 the POST, then the newest GET
+
+	// Guarded by the store's lock.
+	size int
+	end  time.Time
+	elem *list.Element // nil while it is not over
+}
+
+// Responses are those of one session that its client can come back for.
+type Responses struct {
+	store *ResponseStore
+
+	// Guarded by the store's lock.
+	last     uint64 // number of the newest
+	byNumber map[uint64]*Response
+	ended    bool
+}
+
+// A ResponseStore holds the responses of all sessions that can still be asked for,
+// and bounds those that are over. The zero value is empty.
+type ResponseStore struct {
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	over   list.List  // of *Response, the oldest first
+	bytes  int
+	timer  *time.Timer // set while any is over
+	closed bool
+}
+
+// Session returns the responses of a new session. It must be ended.
+func (s *ResponseStore) Session() *Responses { return &Responses{store: s} }
+
+// Open begins a response that can be resumed; nil if the session has ended.
+func (rs *Responses) Open() *Response {
+	rs.store.mu.Lock()
+	defer rs.store.mu.Unlock()
+	if rs.ended {
+		return nil
+	}
+	rs.last++
+	r := &Response{n: rs.last, of: rs, next: 1, changed: make(chan struct{})}
+	if rs.byNumber == nil {
+		rs.byNumber = map[uint64]*Response{}
+	}
+	rs.byNumber[r.n] = r
+	return r
+}
+
+// Resumes tells whether a Last-Event-ID asks for the rest of a response.
+func Resumes(lastID string) bool { return strings.HasPrefix(lastID, resumePrefix) }
+
+// Find returns the response that a Last-Event-ID is of, nil if it is not kept any
+// more, and the number of the event that the client got last.
+func (rs *Responses) Find(lastID string) (r *Response, last int64) {
+	number, seq, _ := strings.Cut(strings.TrimPrefix(lastID, resumePrefix), "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	last, err2 := strconv.ParseInt(seq, 10, 64)
+	if err != nil || err2 != nil || last < 0 {
+		return nil, 0
+	}
+	rs.store.mu.Lock()
+	defer rs.store.mu.Unlock()
+	return rs.byNumber[n], last
+}
+
+// End drops what is kept of a session that has ended. It is idempotent.
+func (rs *Responses) End() {
+	s := rs.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rs.ended = true
+	for _, r := range rs.byNumber {
+		if r.elem != nil {
+			s.dropLocked(r)
+		}
+	}
+	rs.byNumber = nil
+}
+
+// keep keeps a response that is over, for its time and within the bounds.
+func (s *ResponseStore) keep(r *Response, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || r.of.ended {
+		delete(r.of.byNumber, r.n)
+		return
+	}
+	if oldest := r.of.crowdedLocked(); oldest != nil {
+		s.dropLocked(oldest)
+	}
+	r.size, r.end = size, time.Now().Add(resumeTime)
+	r.elem = s.over.PushBack(r)
+	s.bytes += size
+	for s.bytes > resumeTotal {
+		s.dropLocked(s.over.Front().Value.(*Response))
+	}
+	if s.timer == nil && s.over.Len() > 0 {
+		s.timer = time.AfterFunc(resumeTime, s.sweep)
+	}
+}
+
+// crowdedLocked returns the oldest response that is over if there are as many as
+// may be.
+func (rs *Responses) crowdedLocked() (oldest *Response) {
+	n := 0
+	for _, r := range rs.byNumber {
+		if r.elem == nil {
+			continue
+		}
+		if n++; oldest == nil || r.n < oldest.n {
+			oldest = r
+		}
+	}
+	if n < resumeEach {
+		return nil
+	}
+	return oldest
+}
+
+func (s *ResponseStore) dropLocked(r *Response) {
+	s.over.Remove(r.elem)
+	r.elem = nil
+	s.bytes -= r.size
+	delete(r.of.byNumber, r.n)
+}
+
+// sweep drops what was kept for its time. It runs on the timer's goroutine.
+func (s *ResponseStore) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = nil
+	for e := s.over.Front(); e != nil; e = s.over.Front() {
+		r := e.Value.(*Response)
+		if left := time.Until(r.end); left > 0 && !s.closed {
+			s.timer = time.AfterFunc(left, s.sweep)
+			return
+		}
+		s.dropLocked(r)
+	}
+}
+
+// Close drops everything, and keeps nothing more.
+func (s *ResponseStore) Close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.sweep()
+}
+
+// put adds frames and returns the number of the first. What is too much is
+// dropped, the oldest first.
+func (r *Response) put(frames [][]byte) (first int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first = r.next
+	r.next += int64(len(frames))
+	r.frames = append(r.frames, frames...)
+	for _, f := range frames {
+		r.bytes += len(f)
+	}
+	r.frames, r.bytes = trimmed(r.frames, r.bytes, resumeFrames, resumeBytes)
+	r.changedLocked()
+	return first
+}
+
+func (r *Response) changedLocked() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// finish adds the answer, which is the last frame, and returns its number. mine
+// tells whether it is for the POST to write it.
+func (r *Response) finish(frame []byte) (number int64, mine bool) {
+	r.mu.Lock()
+	number, mine = r.next, r.reader == 0
+	r.next++
+	r.frames = append(r.frames, frame)
+	r.over = true
+	r.changedLocked()
+	size := r.bytes + len(frame)
+	r.mu.Unlock()
+	r.of.store.keep(r, size)
+	return number, mine
+}
+
+// abandon ends a response that has no answer.
+func (r *Response) abandon() {
+	r.mu.Lock()
+	r.over, r.silent, r.frames = true, true, nil
+	r.changedLocked()
+	r.mu.Unlock()
+	r.of.store.keep(r, 0)
+}
+
+// Abandoned tells whether the response has ended without an answer.
+func (r *Response) Abandoned() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silent
+}
+
+// Followed tells whether a client has come back for it, and is there.
+func (r *Response) Followed() bool { return r.followers.Load() > 0 }
+
+// since returns the frames behind the one with this number, and the number of
+// the first of them.
+func (r *Response) since(last int64) (first int64, frames [][]byte, over bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, frames = behind(r.frames, r.next, last)
+	return first, frames, r.over, r.changed
+}
+
+// takeOver makes the caller the one who writes to the client.
+func (r *Response) takeOver() (reader int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reader++
+	r.changedLocked()
+	return r.reader
+}
+
+func (r *Response) readBy(reader int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reader == reader
+}
+
+func (r *Response) prefix() string { return resumePrefix + strconv.FormatUint(r.n, 10) + "-" }
+
+// Follow writes a response from behind the frame with the number last on, until
+// its answer is out, or somebody else takes it over, or the client goes.
+func (r *Response) Follow(ctx context.Context, out *Events, last int64, keepAlive time.Duration) {
+	r.followers.Add(1)
+	defer r.followers.Add(-1)
+	me := r.takeOver()
+	idle := time.NewTicker(keepAlive)
+	defer idle.Stop()
+	for r.readBy(me) {
+		first, frames, over, changed := r.since(last)
+		if len(frames) > 0 && out.numbered(r.prefix(), first, frames) != nil {
+			return
+		}
+		last = first + int64(len(frames)) - 1
+		if over {
+			return
+		}
+		select {
+		case <-changed:
+		case <-idle.C:
+			if out.Alive() != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

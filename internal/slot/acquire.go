@@ -16,35 +16,6 @@ const (
 	parkFor    = 30 * time.Second
 )
 
-// A Lease is a call's hold on one generation: a generation that is ended waits for its
-// leases, up to the drain deadline. It must be released exactly once.
-type Lease struct {
-	slot   *Slot
-	gen    *generation
-	ticket *ticket // nil where calls at a time are not limited
-}
-
-// Gen is its number.
-func (l Lease) Gen() uint64 { return l.gen.gen }
-
-// Upstream is the connection itself. It stays usable until Release, unless its link ends.
-func (l Lease) Upstream() Upstream { return l.gen.up }
-
-// Release ends the lease and leaves a note on how the call went: nil and a
-// server's own JSON-RPC error speak for the link, and what a failure counts
-// against says the table of package evidence. It never waits.
-func (l Lease) Release(err error) {
-	l.gen.noteResult(err)
-	l.free()
-}
-
-func (l Lease) free() {
-	l.gen.release()
-	if l.ticket != nil {
-		l.slot.gate.leave(l.ticket)
-	}
-}
-
 // Acquire takes a lease on the serving generation. If none serves it waits as the
 // supervisor gives reason to (see mayWait), and for its turn where calls at a
 // time are limited. All who wait for a generation are woken together when it serves;
@@ -55,7 +26,7 @@ func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ct
 
 // acquire is Acquire for a generation newer than after.
 func (s *Slot) acquire(ctx context.Context, after uint64) (Lease, error) {
-	if s.paused.Load() == 0 && s.gate.limit.Load() == 0 {
+	if s.pause.none() && s.gate.limit.Load() == 0 {
 		if g := s.view.Load().serving; g != nil && g.gen > after && g.lease() {
 			return Lease{slot: s, gen: g}, nil
 		}
@@ -152,9 +123,9 @@ func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 	if g == nil || g.gen <= w.after || g.refuses() {
 		return w.lookAhead(v, now)
 	}
-	if until := w.slot.pauseEnd(now); !until.IsZero() {
+	if until := w.slot.pause.end(now); !until.IsZero() {
 		if !w.deadline.IsZero() && !until.Before(w.deadline) {
-			return Lease{}, hold{}, w.slot.rateLimited(until.Sub(now))
+			return Lease{}, hold{}, rateLimited(w.slot.name, until.Sub(now))
 		}
 		return Lease{}, hold{until: until}, nil
 	}
@@ -236,33 +207,9 @@ func (w gaveUpWaiting) Error() string {
 
 func (w gaveUpWaiting) Unwrap() error { return w.err }
 
-// pause keeps calls away from the server until then, whatever generation it has.
-func (s *Slot) pause(until time.Time) {
-	at := s.since(until)
-	for {
-		was := s.paused.Load()
-		if was >= at || s.paused.CompareAndSwap(was, at) {
-			return
-		}
-	}
-}
-
-// pauseEnd is when the pause ends; zero if there is none.
-func (s *Slot) pauseEnd(now time.Time) time.Time {
-	at := s.paused.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	if at <= s.since(now) {
-		s.paused.CompareAndSwap(at, 0)
-		return time.Time{}
-	}
-	return s.born.Add(time.Duration(at))
-}
-
-func (s *Slot) rateLimited(left time.Duration) *fault.Fault {
+func rateLimited(server string, left time.Duration) *fault.Fault {
 	return &fault.Fault{
-		Kind: fault.RateLimited, Op: "call", Server: s.name, Outcome: fault.NotSent, RetryAfter: left,
+		Kind: fault.RateLimited, Op: "call", Server: server, Outcome: fault.NotSent, RetryAfter: left,
 		Err: errors.New("the server has asked for a pause"),
 	}
 }

@@ -8,16 +8,13 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/upstream"
 )
 
-const (
-	resendPause = 10 * time.Millisecond // before the first send again on the same generation; four times as long for each further one
-	maxPause    = 5 * time.Minute       // the longest Retry-After that calls obey
-	limitPause  = time.Second           // for a rate limit that names no time; doubled for each further one
-)
+// resendPause is before the first send again on the same generation; it is four
+// times as long before each further one.
+const resendPause = 10 * time.Millisecond
 
 // An Answer is what a server has answered, and which of its generations has.
 type Answer struct {
@@ -91,7 +88,7 @@ func (s *Slot) admit(g *generation, c *upstream.Call) *fault.Fault {
 		return nil
 	}
 	if f := s.opts.Admit(c, g.shown.Load()); f != nil {
-		return f.At(s.name, g.gen)
+		return f.At(g.server, g.gen)
 	}
 	return nil
 }
@@ -137,91 +134,18 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out Ans
 	return Answer{}, f
 }
 
-// finish releases the lease of a call. The link's failures count whoever asked
-// for something; what everline asks each new generation would prove any to be healthy.
-func (l Lease) finish(c *upstream.Call, f *fault.Fault) {
-	answered := f == nil || f.Outcome == fault.Answered
-	switch {
-	case answered && c.Internal:
-		l.free()
-	case answered:
-		l.Release(nil)
-	default:
-		l.Release(f)
-	}
-}
-
 // classify completes what a call failed with, and has a generation ended that
 // proved to be of no use.
 func (s *Slot) classify(g *generation, err error) *fault.Fault {
-	f := fault.From("call", err).At(s.name, g.gen)
+	f := fault.From("call", err).At(g.server, g.gen)
 	switch {
 	case f.Kind.BlamesLink():
-		f = s.explain(f, g) // a process that died has said why
+		f = g.explain(f) // a process that died has said why
 	case f.Kind != fault.RPC:
 		f = g.redact.fault(f)
 	}
 	if evidence.Of(evidence.Call, f) == evidence.Session && g.lost.CompareAndSwap(false, true) {
-		s.post(lost{g, f})
-	}
-	return f
-}
-
-// attempts are what one call has been through.
-type attempts struct {
-	method, name string
-	replay       config.Replay
-	after        uint64           // only a newer generation helps
-	bound        *catalog.Catalog // of the generation that the call was last bound to
-	sends        int
-	used         [len(rules)]int // failures, by the row that decided about them
-	limited      int             // sends that met a rate limit
-	unknown      *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
-}
-
-// bind notes the generation that the call is to be sent to next. It is false if the
-// call may have been executed and this generation does not call repeating it
-// harmless: it may be another version of the server than the one before.
-func (t *attempts) bind(g *generation) bool {
-	t.bound = g.known.Load()
-	return t.unknown == nil || t.harmless()
-}
-
-func (t *attempts) harmless() bool { return harmless(t.method, t.name, t.replay, t.bound) }
-
-// judge decides by the evidence alone, and counts the failure.
-func (t *attempts) judge(f *fault.Fault) action {
-	t.sends++
-	if f.Outcome == fault.Unknown {
-		t.unknown = f
-	}
-	i := ruleOf(f)
-	if i < 0 {
-		return giveUp
-	}
-	t.used[i]++
-	then := rules[i].then
-	switch {
-	case t.sends >= maxSends || t.used[i] > rules[i].most:
-		return giveUp
-	case then == afterPause:
-		t.limited++
-	case then == ifHarmless && t.harmless():
-		return nextGeneration
-	case then == ifHarmless:
-		return giveUp
-	}
-	return then
-}
-
-// total gives a fault the outcome of all sends: if one of them is unknown, so
-// is the call.
-func (t *attempts) total(err error) *fault.Fault {
-	f := fault.From("call", err)
-	if t.unknown != nil && f.Outcome == fault.NotSent {
-		c := *f
-		c.Outcome = fault.Unknown
-		return &c
+		s.inbox.post(lost{g, f})
 	}
 	return f
 }
@@ -238,7 +162,7 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 	}
 	s.resent.Add(1)
 	s.drill.Load().count(ctx, resends)
-	s.emitLater(event.CallReplayed{Head: s.headNow(g), Method: c.Method, Name: c.Name, Cause: f})
+	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextGeneration {
 		s.leave(ctx, g, t)
 	}
@@ -253,27 +177,17 @@ func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
 	}
 	s.failed.Add(1)
 	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
-		s.emitLater(event.CallFailed{Head: s.headNow(g), Method: c.Method, Name: c.Name, Cause: f})
+		s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
 	}
 }
-
-func (s *Slot) headNow(g *generation) event.Head { return s.head(g.gen) }
 
 // obey pauses the server's calls as it asked; false if this call cannot wait
 // so long.
 func (s *Slot) obey(ctx context.Context, f *fault.Fault, n int) bool {
 	until := time.Now().Add(pauseOf(f, n))
-	s.pause(until)
+	s.pause.extend(until)
 	at, ok := ctx.Deadline()
 	return !ok || until.Before(at)
-}
-
-// pauseOf is how long to leave a server alone after its nth rate limit in a row.
-func pauseOf(f *fault.Fault, n int) time.Duration {
-	if f.RetryAfter > 0 {
-		return min(f.RetryAfter, maxPause)
-	}
-	return min(limitPause<<min(max(n-1, 0), 10), maxPause)
 }
 
 // leave leaves a generation whose link is gone for the next one. Where the link still

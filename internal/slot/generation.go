@@ -16,12 +16,14 @@ import (
 // A generation is one connection as the slot holds it. Calls reach it through the
 // View alone; what is not atomic is owned as the comments say.
 type generation struct {
+	server string
 	gen    uint64
 	spec   config.Server
 	ctx    context.Context // ends the start, and listings; not calls
 	cancel context.CancelFunc
 	begun  time.Time
 	redact redactor // over what it writes to stderr
+	logs   *ring    // the slot's
 
 	// word is twice the number of leases, plus 1 once new leases are refused.
 	word     atomic.Int64
@@ -52,11 +54,33 @@ type generation struct {
 	exited   bool         // the loop's: its end has been stepped
 }
 
-func newGeneration(gen uint64, spec config.Server, parent context.Context, wake chan struct{}) *generation {
-	g := &generation{gen: gen, spec: spec, begun: time.Now(), redact: redactorOf(spec), drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{})}
+// newGeneration returns the generation gen of server. Its context ends with
+// parent; wake tells the loop that it has something to take.
+func newGeneration(parent context.Context, server string, gen uint64, spec config.Server, logs *ring, wake chan struct{}) *generation {
+	g := &generation{
+		server: server, gen: gen, spec: spec, begun: time.Now(), redact: redactorOf(spec), logs: logs,
+		drained: make(chan struct{}, 1), wake: wake, over: make(chan struct{}),
+	}
 	g.ctx, g.cancel = context.WithCancel(parent)
 	return g
 }
+
+// doubts are what calls on one generation have raised against its link or its
+// login. The loop owns them. One probe at a time decides.
+type doubts struct {
+	calls   int // that failed in a way that the link may explain, and are not decided
+	probing bool
+	good    time.Time // the last probe that the server answered
+	login   time.Time // the last probe because of a login
+}
+
+// lost: a call proved that gen is of no use any more.
+type lost struct {
+	gen   *generation
+	cause *fault.Fault
+}
+
+func (lost) note() {}
 
 // freezeLink lets go of the link of a start that has failed: it is described
 // as it was at its end, and writes no more.
@@ -69,6 +93,27 @@ func (g *generation) freezeLink() {
 	last.StderrRate = 0
 	now := func() transport.Info { return last }
 	g.link.Store(&now)
+}
+
+// explain completes a fault with where it happened and what the process said.
+func (g *generation) explain(f *fault.Fault) *fault.Fault {
+	f = f.At(g.server, g.gen)
+	if len(f.Stderr) == 0 {
+		f.Stderr = g.logs.last(g.gen)
+	}
+	return g.redact.fault(f)
+}
+
+func (g *generation) hooks(faults *transport.Faults) Hooks {
+	return Hooks{
+		Changed: func(k catalog.Kind) {
+			g.changed.Or(1 << k)
+			g.nudge()
+		},
+		Stderr: func(line string) { g.logs.add(g.gen, g.redact.hide(line)) },
+		Linked: func(info func() transport.Info) { g.link.Store(&info) },
+		Faults: faults,
+	}
 }
 
 // lease adds a lease, unless the generation is being ended. Adding first and looking
@@ -103,7 +148,8 @@ func (g *generation) sayDrained() {
 	}
 }
 
-func (g *generation) leases() int   { return int(g.word.Load() >> 1) }
+func (g *generation) leases() int { return int(g.word.Load() >> 1) }
+
 func (g *generation) refuses() bool { return g.word.Load()&1 != 0 }
 
 // gone tells whether the link cannot be used any more.

@@ -52,7 +52,7 @@ func TestLeaseAllocations(t *testing.T) {
 // last lease is back, and no lease is given after that.
 func TestLeaseRace(t *testing.T) {
 	for range 200 {
-		g := newGeneration(1, spec(), context.Background(), make(chan struct{}, 1))
+		g := newGeneration(context.Background(), "db", 1, spec(), new(ring), make(chan struct{}, 1))
 		var out atomic.Int64
 		var wg sync.WaitGroup
 		for range 4 {

@@ -288,7 +288,7 @@ func TestStaleMeansNothing(t *testing.T) {
 			lease.gen.noteResult(errCut)
 		}
 		lease.Release(errCut)
-		b.post(lost{lease.gen, errSession})
+		b.inbox.post(lost{lease.gen, errSession})
 		synctest.Wait()
 		after := b.View()
 		if after.State != before.State || after.Catalog != before.Catalog || after.Cause != before.Cause {
@@ -307,7 +307,7 @@ func TestLossOfADrainingLife(t *testing.T) {
 		b.must(err)
 		b.must(b.Reconnect(b.within(second)))
 		b.seen("connected")
-		b.post(lost{lease.gen, errSession})
+		b.inbox.post(lost{lease.gen, errSession})
 		srv.fake(1).end(errDied)
 		synctest.Wait()
 		if count[event.Lost](b) != 0 || b.View().Cause != nil || b.View().State.Gen != 2 {

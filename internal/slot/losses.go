@@ -36,28 +36,44 @@ func (c *lossClock) follow(before, after lifecycle.State, now time.Time) {
 }
 
 // down is how long the losses in a row have gone on; 0 if the next is the first.
-func (s *Slot) down() time.Duration {
-	if s.loop.losses.began.IsZero() {
+func (lp *loop) down() time.Duration {
+	if lp.losses.began.IsZero() {
 		return 0
 	}
-	return time.Since(s.loop.losses.began)
+	return time.Since(lp.losses.began)
 }
+
+// returned: what the attempt gen failed for is there again.
+type returned struct{ gen uint64 }
+
+func (returned) note() {}
 
 // watch begins to look, from heed on, for what the attempt gen lacked. What is
 // found brings the next attempt forward.
-func (s *Slot) watch(gen uint64, heed time.Duration) {
-	lp := &s.loop
+func (lp *loop) watch(gen uint64, heed time.Duration) {
 	lp.unwatch()
-	if s.opts.Watch == nil || lp.state.NoEarlyWake {
+	if lp.slot.opts.Watch == nil || lp.state.NoEarlyWake {
 		return
 	}
-	ctx, cancel := context.WithCancel(s.forced)
+	ctx, cancel := context.WithCancel(lp.slot.forced)
 	lp.unwatch = cancel
 	server, lost := lp.spec, lp.losses.began
-	s.workers.Go(func() { // ended by unwatch or the end of the slot; quit waits
+	look := lp.slot.opts.Watch
+	lp.work(func() note { // ended by unwatch or the end of the slot
 		defer cancel()
-		if pauseFor(ctx, nil, heed) && s.opts.Watch(ctx, server, lost) {
-			s.post(returned{gen})
+		if pauseFor(ctx, nil, heed) && look(ctx, server, lost) {
+			return returned{gen}
 		}
+		return nil
 	})
+}
+
+// trackAway keeps since when the server has been away, over all attempts.
+func (lp *loop) trackAway(before, after lifecycle.State) {
+	switch away := after.Want && after.Serving == 0 && after.Phase() != lifecycle.Idle; {
+	case !away:
+		lp.awayAt = time.Time{}
+	case lp.awayAt.IsZero():
+		lp.awayAt, lp.hadServed = time.Now(), before.Serving != 0
+	}
 }

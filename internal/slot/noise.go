@@ -16,16 +16,15 @@ const noiseLook = time.Second
 
 // lookForNoise shows, while a start goes on that may take a minute to fail, what
 // the server writes instead of answers.
-func (s *Slot) lookForNoise() {
-	lp := &s.loop
+func (lp *loop) lookForNoise() {
 	g := lp.gens[lp.state.Trying]
 	if g == nil {
 		return
 	}
 	if link := g.link.Load(); link != nil {
 		if info := (*link)(); info.LastNoise != "" {
-			g.noise = noisy(info.LastNoise).At(s.name, g.gen)
-			s.blame(s.explain(g.noise, g))
+			g.noise = noisy(info.LastNoise).At(g.server, g.gen)
+			lp.blame(g.explain(g.noise))
 			return
 		}
 	}
@@ -52,8 +51,8 @@ func withNoise(f *fault.Fault, g *generation) *fault.Fault {
 
 // forgiveNoise: g has come up, and what it wrote meanwhile is no cause of
 // anything.
-func (s *Slot) forgiveNoise(g *generation) {
-	if c := s.loop.cause; g.noise != nil && c != nil && c.Gen == g.gen && s.loop.state.Phase() == lifecycle.Ready {
-		s.loop.cause = nil
+func (lp *loop) forgiveNoise(g *generation) {
+	if c := lp.cause; g.noise != nil && c != nil && c.Gen == g.gen && lp.state.Phase() == lifecycle.Ready {
+		lp.cause = nil
 	}
 }

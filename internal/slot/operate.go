@@ -10,15 +10,37 @@ import (
 	"github.com/everline/everline/internal/typed"
 )
 
-// The operations return once the view that shows what they did is out, or
-// with a fault: of ctx, or Closed.
+// An operation is something that the loop does for a caller, who waits until the
+// view that shows the result is out.
+type operation struct {
+	op   func(*loop) error
+	err  error         // what op returned; valid once done is closed
+	done chan struct{} // closed by the loop
+}
+
+func (*operation) note() {}
+
+// operate has the loop run op and returns once the view that shows the result is
+// out. When ctx ends first, op may still run.
+func (s *Slot) operate(ctx context.Context, what string, op func(*loop) error) error {
+	t := &operation{op: op, done: make(chan struct{})}
+	if !s.inbox.post(t) {
+		return s.closedFault(what)
+	}
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return fault.From(what, ctx.Err()).At(s.name, 0)
+	}
+}
 
 // Want says whether this everline shall run the server at all; a slot begins
 // wanted. A server that is disabled does not run however wanted it is.
 func (s *Slot) Want(ctx context.Context, want bool) error {
-	return s.operate(ctx, "want", func(s *Slot) error {
-		s.loop.owned = want
-		s.want()
+	return s.operate(ctx, "want", func(lp *loop) error {
+		lp.owned = want
+		lp.want()
 		return nil
 	})
 }
@@ -31,9 +53,9 @@ func (s *Slot) Enable(ctx context.Context) error { return s.enable(ctx, "enable"
 func (s *Slot) Disable(ctx context.Context) error { return s.enable(ctx, "disable", false) }
 
 func (s *Slot) enable(ctx context.Context, what string, on bool) error {
-	return s.operate(ctx, what, func(s *Slot) error {
-		s.loop.enabled = on
-		s.want()
+	return s.operate(ctx, what, func(lp *loop) error {
+		lp.enabled = on
+		lp.want()
 		return nil
 	})
 }
@@ -42,17 +64,16 @@ func (s *Slot) enable(ctx context.Context, what string, on bool) error {
 // what a generation depends on has changed. Its Disabled takes effect if it differs
 // from what the configuration said before; else an operator's word stands.
 func (s *Slot) Apply(ctx context.Context, server config.Server) error {
-	return s.operate(ctx, "apply", func(s *Slot) error {
-		lp := &s.loop
+	return s.operate(ctx, "apply", func(lp *loop) error {
 		if server.Disabled != lp.spec.Disabled {
 			lp.enabled = !server.Disabled
 		}
 		spec := lp.state.Spec
-		s.adopt(server)
-		s.emit(event.Reconfigured{Head: s.head(lp.state.Gen), NewGeneration: server.Revision() != spec})
-		s.want()
-		s.watchIdle()
-		s.plan()
+		lp.adopt(server)
+		lp.emit(event.Reconfigured{Head: s.head(lp.state.Gen), NewGeneration: server.Revision() != spec})
+		lp.want()
+		lp.watchIdle()
+		lp.plan()
 		lp.dirty = true
 		return nil
 	})
@@ -60,8 +81,8 @@ func (s *Slot) Apply(ctx context.Context, server config.Server) error {
 
 // Wake has an idle server started, as a call would.
 func (s *Slot) Wake(ctx context.Context) error {
-	return s.operate(ctx, "wake", func(s *Slot) error {
-		s.demanded()
+	return s.operate(ctx, "wake", func(lp *loop) error {
+		lp.demanded()
 		return nil
 	})
 }
@@ -69,28 +90,27 @@ func (s *Slot) Wake(ctx context.Context) error {
 // Reconnect is an operator's order of a new generation, whatever the old one does
 // and whatever is waited for. For a server that is disabled it is a Conflict.
 func (s *Slot) Reconnect(ctx context.Context) error {
-	return s.operate(ctx, "reconnect", func(s *Slot) error {
-		if !s.loop.state.Want {
+	return s.operate(ctx, "reconnect", func(lp *loop) error {
+		if !lp.state.Want {
 			f := fault.New(fault.Conflict, "reconnect", "the server is disabled")
 			f.Server, f.Remedy = s.name, "run: everline enable "+typed.Argument(s.name)
 			return f
 		}
-		s.step(lifecycle.Wake{Operator: true})
+		lp.step(lifecycle.Wake{Operator: true})
 		return nil
 	})
 }
 
 // adopt takes a configuration; want makes the lifecycle follow it.
-func (s *Slot) adopt(server config.Server) {
-	s.loop.spec = server
-	s.loop.policy = policyOf(server)
-	s.gate.set(server.MaxConcurrent)
+func (lp *loop) adopt(server config.Server) {
+	lp.spec = server
+	lp.policy = policyOf(server)
+	lp.slot.gate.set(server.MaxConcurrent)
 }
 
 // want tells the lifecycle how the server shall run.
-func (s *Slot) want() {
-	lp := &s.loop
-	s.step(lifecycle.Want{
+func (lp *loop) want() {
+	lp.step(lifecycle.Want{
 		Want:    lp.enabled && lp.owned && !lp.closing,
 		Lazy:    lp.spec.Lazy,
 		Overlap: lp.spec.Overlap,
@@ -100,14 +120,22 @@ func (s *Slot) want() {
 	// and so no call would ever start it. It is started once, to learn what it
 	// offers.
 	if lp.catalog == nil && lp.state.Phase() == lifecycle.Idle {
-		s.step(lifecycle.Wake{})
+		lp.step(lifecycle.Wake{})
 	}
 }
 
 // shut begins the end of the slot.
-func (s *Slot) shut() error {
-	s.loop.closing = true
-	s.loop.dirty = true
-	s.want()
+func (lp *loop) shut() error {
+	lp.closing = true
+	lp.dirty = true
+	lp.want()
+	return nil
+}
+
+// wakeAfterDrill ends the wait for the next attempt.
+func (lp *loop) wakeAfterDrill() error {
+	if p := lp.state.Phase(); p == lifecycle.Backoff || p == lifecycle.Stopped {
+		lp.step(lifecycle.Wake{Operator: true})
+	}
 	return nil
 }

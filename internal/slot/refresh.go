@@ -1,10 +1,6 @@
 package slot
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/everline/everline/event"
@@ -23,21 +19,6 @@ const (
 	listRetry  = 250 * time.Millisecond
 	extraLooks = 4 // at an empty list of a server that says it has tools: after 1, 2, 4 and 8 s
 )
-
-// kinds is a set of catalog kinds, a bit for each.
-type kinds uint32
-
-const allKinds kinds = 1<<len(catalog.Kinds) - 1
-
-func (ks kinds) list() []catalog.Kind {
-	var out []catalog.Kind
-	for _, k := range catalog.Kinds {
-		if ks&(1<<k) != 0 {
-			out = append(out, k)
-		}
-	}
-	return out
-}
 
 // refresh is the loop's memory of listings on the serving generation. One runs, and
 // whatever is asked for meanwhile is pending: the last announcement of a burst
@@ -84,40 +65,40 @@ func (p *pace) listed(now time.Time, changed bool) {
 }
 
 // refreshFrom begins anew with a generation that serves from now on.
-func (s *Slot) refreshFrom(g *generation) {
-	r := &s.loop.refresh
+func (lp *loop) refreshFrom(g *generation) {
+	r := &lp.refresh
 	*r = refresh{due: r.due, pace: r.pace, ttl: g.cat.Fresh(), checked: time.Now()}
 	r.pace.last = r.checked
-	s.schedule(g.cat)
-	s.listChanged(g)
+	lp.schedule(g.cat)
+	lp.listChanged(g)
 }
 
 // noRefresh: no generation serves.
-func (s *Slot) noRefresh() {
-	r := &s.loop.refresh
+func (lp *loop) noRefresh() {
+	r := &lp.refresh
 	*r = refresh{due: r.due, pace: r.pace, checked: r.checked}
 	r.due.off()
 }
 
 // listChanged takes what a generation has announced.
-func (s *Slot) listChanged(g *generation) {
-	r := &s.loop.refresh
-	if s.loop.state.Serving != g.gen {
+func (lp *loop) listChanged(g *generation) {
+	r := &lp.refresh
+	if lp.state.Serving != g.gen {
 		return
 	}
 	if ks := kinds(g.changed.Swap(0)); ks != 0 {
 		r.pending |= ks
 		r.pace.asked(time.Now())
 	}
-	s.plan()
+	lp.plan()
 }
 
 // schedule says when the next listing is due that nobody asks for.
-func (s *Slot) schedule(cat *catalog.Catalog) {
-	r := &s.loop.refresh
+func (lp *loop) schedule(cat *catalog.Catalog) {
+	r := &lp.refresh
 	var wait time.Duration
-	if every := s.loop.spec.RefreshInterval; every > 0 {
-		wait = time.Duration(float64(every) * (0.9 + 0.2*s.opts.Rand()))
+	if every := lp.spec.RefreshInterval; every > 0 {
+		wait = time.Duration(float64(every) * (0.9 + 0.2*lp.slot.opts.Rand()))
 	}
 	if r.ttl > 0 && (wait == 0 || r.ttl < wait) {
 		wait = max(r.ttl, leastTTL)
@@ -137,22 +118,10 @@ func (s *Slot) schedule(cat *catalog.Catalog) {
 	}
 }
 
-// shouldHaveTools tells whether a server that declares tools lists none: some
-// answer before they have registered them.
-func shouldHaveTools(cat *catalog.Catalog) bool {
-	if len(cat.Items[catalog.Tools]) > 0 || len(cat.Capabilities) == 0 {
-		return false
-	}
-	var caps struct {
-		Tools json.RawMessage `json:"tools"`
-	}
-	return json.Unmarshal(cat.Capabilities, &caps) == nil && len(caps.Tools) > 0
-}
-
 // plan sets the alarm for the next listing.
-func (s *Slot) plan() {
-	r := &s.loop.refresh
-	g := s.serving()
+func (lp *loop) plan() {
+	r := &lp.refresh
+	g := lp.serving()
 	if g == nil || g.stopping || r.running == g {
 		r.due.off()
 		return
@@ -167,7 +136,7 @@ func (s *Slot) plan() {
 		r.due.off()
 		return
 	}
-	at = later(at, s.pauseEnd(time.Now()))
+	at = later(at, lp.slot.pause.end(time.Now()))
 	r.due.set(time.Until(at))
 }
 
@@ -179,14 +148,14 @@ func later(a, b time.Time) time.Time {
 }
 
 // relist starts the listing whose time has come.
-func (s *Slot) relist() {
-	r := &s.loop.refresh
-	g := s.serving()
+func (lp *loop) relist() {
+	r := &lp.refresh
+	g := lp.serving()
 	if g == nil || g.stopping || r.running == g {
 		return
 	}
-	if !s.pauseEnd(time.Now()).IsZero() { // it began after the plan
-		s.plan()
+	if !lp.slot.pause.end(time.Now()).IsZero() { // it began after the plan
+		lp.plan()
 		return
 	}
 	if r.announced = r.pending != 0; !r.announced {
@@ -194,98 +163,83 @@ func (s *Slot) relist() {
 	}
 	ks, old := r.pending, g.known.Load()
 	r.pending, r.running = 0, g
-	s.workers.Go(func() { s.post(s.list(g, old, ks)) }) // ends with its generation's context or in startupTimeout; quit waits
-}
-
-// list is the refresh worker.
-func (s *Slot) list(g *generation, old *catalog.Catalog, ks kinds) listed {
-	ctx, cancel := context.WithTimeout(g.ctx, orElse(g.spec.StartupTimeout, defaultWait))
-	defer cancel()
-	cat, err := g.up.List(ctx, old, ks.list()...)
-	if err == nil && emptied(old, cat) && pauseFor(ctx, g.up.Done(), secondLook) {
-		cat, err = g.up.List(ctx, old, ks.list()...)
-	}
-	if err != nil {
-		return listed{gen: g, kinds: ks, err: g.redact.fault(fault.From("list", err).At(s.name, g.gen))}
-	}
-	return listed{gen: g, kinds: ks, cat: cat}
+	lp.work(func() note { return relist(g, old, ks) }) // ends with its generation's context or in startupTimeout
 }
 
 // listDone takes the end of a listing. That of an older generation means nothing.
-func (s *Slot) listDone(n listed) {
-	r := &s.loop.refresh
+func (lp *loop) listDone(n listed) {
+	r := &lp.refresh
 	if n.gen != r.running {
 		return
 	}
 	r.running = nil
-	if s.loop.state.Serving != n.gen.gen {
+	if lp.state.Serving != n.gen.gen {
 		return
 	}
 	if n.err != nil {
-		s.listFailed(n)
+		lp.listFailed(n)
 		return
 	}
-	s.listWell()
+	lp.listWell()
 	r.checked, r.ttl = time.Now(), n.cat.Fresh()
-	s.step(lifecycle.Healthy{Gen: n.gen.gen, List: true})
-	changed := s.take(n.gen, n.cat)
+	lp.step(lifecycle.Healthy{Gen: n.gen.gen, List: true})
+	changed := lp.take(n.gen, n.cat)
 	if r.announced {
 		r.pace.listed(r.checked, changed)
 	}
-	s.schedule(s.loop.catalog)
-	s.plan()
+	lp.schedule(lp.catalog)
+	lp.plan()
 }
 
 // listWell forgets what listings have failed with.
-func (s *Slot) listWell() {
-	r := &s.loop.refresh
+func (lp *loop) listWell() {
+	r := &lp.refresh
 	if r.cause != nil {
-		s.loop.dirty = true
+		lp.dirty = true
 	}
-	if r.cause == s.loop.cause {
-		s.loop.cause = nil
+	if r.cause == lp.cause {
+		lp.cause = nil
 	}
 	r.fails, r.hold, r.cause = 0, time.Time{}, nil
 }
 
 // listFailed keeps the catalog, and what was asked for.
-func (s *Slot) listFailed(n listed) {
-	r := &s.loop.refresh
+func (lp *loop) listFailed(n listed) {
+	r := &lp.refresh
 	r.pending |= n.kinds
 	wait := min(listRetry<<min(r.fails, 10), gapMax)
 	r.fails++
 	if n.err.Kind == fault.RateLimited {
 		wait = pauseOf(n.err, r.fails)
-		s.pause(time.Now().Add(wait))
+		lp.slot.pause.extend(time.Now().Add(wait))
 	}
 	r.hold = time.Now().Add(wait)
-	s.emit(event.ListFailed{Head: s.head(n.gen.gen), Cause: n.err})
+	lp.emit(event.ListFailed{Head: lp.slot.head(n.gen.gen), Cause: n.err})
 	if n.err.Kind != fault.Deadline || n.gen.leases() == 0 { // a server that works on a call may be too busy to list
-		s.listBlames(n.gen, n.err)
+		lp.listBlames(n.gen, n.err)
 	}
-	s.plan()
+	lp.plan()
 }
 
 // listBlames shows why a listing has failed, and counts it.
-func (s *Slot) listBlames(g *generation, f *fault.Fault) {
-	s.blame(s.explain(f, g))
+func (lp *loop) listBlames(g *generation, f *fault.Fault) {
+	lp.blame(g.explain(f))
 	switch evidence.Of(evidence.List, f) {
 	case evidence.Session:
-		s.exit(g, f)
+		lp.exit(g, f)
 	case evidence.LoginDoubt:
-		s.doubtLogin(g)
+		lp.doubtLogin(g)
 	case evidence.Strike:
-		s.struck(g, true, f)
+		lp.struck(g, true, f)
 	default: // it says nothing of the link
 	}
-	if s.loop.state.Serving == g.gen {
-		s.loop.refresh.cause = s.loop.cause
+	if lp.state.Serving == g.gen {
+		lp.refresh.cause = lp.cause
 	}
 }
 
 // take makes a new listing the last good catalog, if it says something new.
-func (s *Slot) take(g *generation, cat *catalog.Catalog) (changed bool) {
-	lp := &s.loop
+func (lp *loop) take(g *generation, cat *catalog.Catalog) (changed bool) {
 	g.known.Store(cat)
 	diff := catalog.Diff(lp.catalog, cat)
 	changed = !diff.Empty()
@@ -300,17 +254,7 @@ func (s *Slot) take(g *generation, cat *catalog.Catalog) (changed bool) {
 	lp.catalog = cat
 	lp.dirty = true
 	if changed {
-		s.emit(event.CatalogChanged{Head: s.head(g.gen), Change: changeOf(diff)})
+		lp.emit(event.CatalogChanged{Head: lp.slot.head(g.gen), Change: changeOf(diff)})
 	}
 	return changed
-}
-
-// sameAbout compares what a catalog says beside its items.
-func sameAbout(a, b *catalog.Catalog) bool {
-	for k := range a.Warnings {
-		if !slices.Equal(a.Warnings[k], b.Warnings[k]) {
-			return false
-		}
-	}
-	return bytes.Equal(a.ServerInfo, b.ServerInfo) && bytes.Equal(a.Capabilities, b.Capabilities)
 }

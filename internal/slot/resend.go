@@ -101,3 +101,62 @@ func hintsOf(name string, cat *catalog.Catalog) catalog.Hints {
 	}
 	return catalog.Hints{}
 }
+
+// attempts are what one call has been through.
+type attempts struct {
+	method, name string
+	replay       config.Replay
+	after        uint64           // only a newer generation helps
+	bound        *catalog.Catalog // of the generation that the call was last bound to
+	sends        int
+	used         [len(rules)]int // failures, by the row that decided about them
+	limited      int             // sends that met a rate limit
+	unknown      *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
+}
+
+// bind notes the generation that the call is to be sent to next. It is false if the
+// call may have been executed and this generation does not call repeating it
+// harmless: it may be another version of the server than the one before.
+func (t *attempts) bind(g *generation) bool {
+	t.bound = g.known.Load()
+	return t.unknown == nil || t.harmless()
+}
+
+func (t *attempts) harmless() bool { return harmless(t.method, t.name, t.replay, t.bound) }
+
+// judge decides by the evidence alone, and counts the failure.
+func (t *attempts) judge(f *fault.Fault) action {
+	t.sends++
+	if f.Outcome == fault.Unknown {
+		t.unknown = f
+	}
+	i := ruleOf(f)
+	if i < 0 {
+		return giveUp
+	}
+	t.used[i]++
+	then := rules[i].then
+	switch {
+	case t.sends >= maxSends || t.used[i] > rules[i].most:
+		return giveUp
+	case then == afterPause:
+		t.limited++
+	case then == ifHarmless && t.harmless():
+		return nextGeneration
+	case then == ifHarmless:
+		return giveUp
+	}
+	return then
+}
+
+// total gives a fault the outcome of all sends: if one of them is unknown, so
+// is the call.
+func (t *attempts) total(err error) *fault.Fault {
+	f := fault.From("call", err)
+	if t.unknown != nil && f.Outcome == fault.NotSent {
+		c := *f
+		c.Outcome = fault.Unknown
+		return &c
+	}
+	return f
+}

@@ -23,11 +23,10 @@ const affinityRemedy = "route all requests of a session to the same server (stic
 // its sessions again and again completes the cause with what that means. The
 // number of new sessions is bounded by the lifecycle like that of all starts:
 // by the budget, and by maxStartsPerMinute over all calls.
-func (s *Slot) noteSessionLoss(cause *fault.Fault) *fault.Fault {
+func (lp *loop) noteSessionLoss(cause *fault.Fault) *fault.Fault {
 	if cause.Kind != fault.SessionLost && cause.Kind != fault.SessionSuspect || fault.Refused(cause) { // a server that ended forgot nothing
 		return cause
 	}
-	lp := &s.loop
 	now := time.Now()
 	lp.sessionLosses = append(lp.sessionLosses, now)
 	for len(lp.sessionLosses) > startsKept || now.Sub(lp.sessionLosses[0]) > sessionLossWindow {

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
-	"github.com/everline/everline/internal/lifecycle"
-	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -27,39 +23,47 @@ const (
 	defaultWait = time.Minute            // startupTimeout and drainTimeout of a Server made by hand
 )
 
-// startGeneration begins generation gen in a worker.
-func (s *Slot) startGeneration(gen uint64) {
-	g := newGeneration(gen, s.loop.spec, s.forced, s.wake)
-	s.keep(g)
-	old := s.loop.catalog
-	if s.loop.catalogOf != g.spec.Identity() {
-		old = nil // what another server has listed stays published, and says nothing of this one
+type (
+	// started: the start of gen has ended well.
+	started struct{ gen *generation }
+	// failed: the start of gen has ended badly, and nothing of it is alive.
+	failed struct {
+		gen   *generation
+		cause *fault.Fault
 	}
-	s.loop.noise.set(noiseLook)
-	s.emit(event.Connecting{Head: s.head(gen)})
-	s.workers.Go(func() { s.start(g, old) }) // ends by its generation's context or startupTimeout; quit waits
+)
+
+func (started) note() {}
+func (failed) note()  {}
+
+// A starter is the worker that brings generations up: it dials and lists,
+// bounded by startupTimeout and by no caller.
+type starter struct {
+	dial   Dial
+	after  <-chan struct{} // see Options.After
+	places chan struct{}   // Options.Starting
+	faults *transport.Faults
+	closer closer
 }
 
-// start is the start worker: it ends in one started or failed.
-func (s *Slot) start(g *generation, old *catalog.Catalog) {
-	err := s.open(g, old)
+// start ends in one started or failed.
+func (st *starter) start(g *generation, old *catalog.Catalog) note {
+	err := st.open(g, old)
 	if err != nil {
 		g.freezeLink()
 	}
 	close(g.over)
 	if err != nil {
-		s.post(failed{g, s.explain(fault.From("start", err), g)})
-		return
+		return failed{g, g.explain(fault.From("start", err))}
 	}
-	s.post(started{g})
+	return started{g}
 }
 
-// open dials and lists, bounded by startupTimeout and by no caller.
-func (s *Slot) open(g *generation, old *catalog.Catalog) error {
+func (st *starter) open(g *generation, old *catalog.Catalog) error {
 	if g.spec.Err != nil {
 		return g.spec.Err
 	}
-	giveBack, err := s.takePlace(g)
+	giveBack, err := st.takePlace(g)
 	if err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (s *Slot) open(g *generation, old *catalog.Catalog) error {
 	limit := orElse(g.spec.StartupTimeout, defaultWait)
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
-	up, err := s.opts.Dial(ctx, g.spec, g.gen, s.hooks(g))
+	up, err := st.dial(ctx, g.spec, g.gen, g.hooks(st.faults))
 	if err != nil {
 		return lateStart(ctx, err, limit)
 	}
@@ -75,7 +79,7 @@ func (s *Slot) open(g *generation, old *catalog.Catalog) error {
 	cat, err := firstList(ctx, up, old)
 	if err != nil {
 		err = lateStart(ctx, linkErr(up, err), limit)
-		_ = s.shutDown(up, g.spec) // what it says is no news beside err
+		_ = st.closer.shutDown(up, g.spec) // what it says is no news beside err
 		return err
 	}
 	g.up, g.cat, g.info = up, cat, up.Info()
@@ -88,27 +92,27 @@ func (s *Slot) open(g *generation, old *catalog.Catalog) error {
 // server that never gives one must not stand in the way of those that would.
 const placeHold = 300 * time.Millisecond
 
-// takePlace waits for Options.After, and then for one of the places that bound
-// how many processes start at the same time. It is given back when the start
-// is over or placeHold has passed, whichever comes first. A URL needs none: it
-// starts nothing here.
-func (s *Slot) takePlace(g *generation) (giveBack func(), err error) {
-	if s.opts.After != nil {
+// takePlace waits for after, and then for one of the places that bound how many
+// processes start at the same time. It is given back when the start is over or
+// placeHold has passed, whichever comes first. A URL needs none: it starts
+// nothing here.
+func (st *starter) takePlace(g *generation) (giveBack func(), err error) {
+	if st.after != nil {
 		select {
-		case <-s.opts.After:
+		case <-st.after:
 		case <-g.ctx.Done():
 			return nil, g.ctx.Err()
 		}
 	}
-	if s.opts.Starting == nil || g.spec.URL != "" {
+	if st.places == nil || g.spec.URL != "" {
 		return func() {}, nil
 	}
 	select {
-	case s.opts.Starting <- struct{}{}:
+	case st.places <- struct{}{}:
 	case <-g.ctx.Done():
 		return nil, g.ctx.Err()
 	}
-	free := sync.OnceFunc(func() { <-s.opts.Starting }) // at once: our own is in it
+	free := sync.OnceFunc(func() { <-st.places }) // immediately: our own is in it
 	held := time.AfterFunc(placeHold, free)
 	return func() { held.Stop(); free() }, nil
 }
@@ -133,18 +137,6 @@ func linkErr(up Upstream, err error) error {
 	default:
 	}
 	return err
-}
-
-func (s *Slot) hooks(g *generation) Hooks {
-	return Hooks{
-		Changed: func(k catalog.Kind) {
-			g.changed.Or(1 << k)
-			g.nudge()
-		},
-		Stderr: func(line string) { s.logs.add(g.gen, g.redact.hide(line)) },
-		Linked: func(info func() transport.Info) { g.link.Store(&info) },
-		Faults: &s.faults,
-	}
 }
 
 // firstList fetches the first complete listing. A listing that fails while
@@ -194,35 +186,6 @@ func listWithin(ctx context.Context, up Upstream, old *catalog.Catalog, triesLef
 	return up.List(ctx, old, catalog.Kinds[:]...)
 }
 
-// believe takes a second look where a kind has become empty: some servers
-// answer before they have registered what they offer.
-func believe(ctx context.Context, up Upstream, old, cat *catalog.Catalog) (*catalog.Catalog, error) {
-	if !emptied(old, cat) {
-		return cat, nil
-	}
-	if !pauseFor(ctx, up.Done(), secondLook) {
-		return cat, nil // whoever waits for the link's end will hear of it
-	}
-	again, err := up.List(ctx, old, catalog.Kinds[:]...)
-	if err != nil {
-		return nil, err
-	}
-	return again, nil
-}
-
-// emptied tells whether a kind that had items has none any more.
-func emptied(old, cat *catalog.Catalog) bool {
-	if old == nil {
-		return false
-	}
-	for k := range cat.Items {
-		if len(cat.Items[k]) == 0 && len(old.Items[k]) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // pauseFor waits, and tells whether going on makes sense.
 func pauseFor(ctx context.Context, gone <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -235,123 +198,6 @@ func pauseFor(ctx context.Context, gone <-chan struct{}, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// ready takes a generation that has come up. One that is not wanted any more is
-// closed by its stop worker, and nothing of it is published.
-func (s *Slot) ready(g *generation) {
-	if g.stopping {
-		return
-	}
-	lp := &s.loop
-	mark := len(lp.events)
-	c := event.Connected{Head: s.head(g.gen), Took: time.Since(g.begun)}
-	if lp.hadServed && !lp.awayAt.IsZero() {
-		c.After = time.Since(lp.awayAt)
-	}
-	s.step(lifecycle.Started{Gen: g.gen})
-	if lp.state.Serving != g.gen {
-		panic("bug: a generation has started that the lifecycle does not know")
-	}
-	lp.dirty = true
-	s.forgiveNoise(g)
-	s.take(g, g.cat)
-	c.Items = countsOf(lp.catalog)
-	s.emitAt(mark, c)
-}
-
-// startFailed takes a start that came to nothing.
-func (s *Slot) startFailed(g *generation, cause *fault.Fault) {
-	if g.stopping {
-		return // its stop worker reports it
-	}
-	g.cancel()
-	s.drop(g.gen)
-	cause = s.noteSessionLoss(named(withNoise(cause, g)))
-	s.blame(cause)
-	verdict := verdictOf(cause)
-	if verdict == lifecycle.SessionEnd {
-		verdict = lifecycle.Retry // a session that never began cannot be lost
-	}
-	mark := len(s.loop.events)
-	s.step(lifecycle.Failed{Gen: g.gen, Verdict: verdict, After: retryAfterOf(cause), Recent: s.startsInMinute(), Down: s.down()})
-	s.emitAt(mark, event.StartFailed{Head: s.head(g.gen), Cause: cause, Next: s.loop.next})
-}
-
-// named is a failed start whose text names the request that failed, and what
-// came instead of its answer.
-func named(f *fault.Fault) *fault.Fault {
-	switch f.Kind {
-	case fault.RPC, fault.Protocol, fault.HTTPStatus, fault.SessionLost, fault.SessionSuspect:
-	default:
-		return f
-	}
-	if !strings.Contains(f.Op, "/") && f.Op != mcp.Initialize {
-		return f
-	}
-	c := *f
-	c.Err, c.Op = fmt.Errorf("%s failed: %w", f.Op, f.Cause()), "start"
-	return &c
-}
-
-// endGeneration ends generation gen in a worker: refuse new leases now, close it there.
-func (s *Slot) endGeneration(gen uint64, drain bool) {
-	g := s.loop.gens[gen]
-	if g == nil {
-		s.post(ended{gen: gen})
-		return
-	}
-	g.stopping = true
-	g.refuse()
-	if !drain {
-		g.cancel()
-	}
-	s.workers.Go(func() { s.post(ended{gen, s.stop(g, drain)}) }) // bounded by drainTimeout and closeLimit; quit waits
-}
-
-// stop is the stop worker.
-func (s *Slot) stop(g *generation, drain bool) error {
-	if drain {
-		s.drain(g)
-	}
-	g.cancel()
-	<-g.over // the start worker's context has ended
-	if g.up == nil {
-		return nil
-	}
-	return s.shutDown(g.up, g.spec)
-}
-
-// drain waits for the leases that are out, up to the drain deadline.
-func (s *Slot) drain(g *generation) {
-	t := time.NewTimer(orElse(g.spec.DrainTimeout, defaultWait))
-	defer t.Stop()
-	select {
-	case <-g.drained:
-	case <-t.C:
-	case <-s.drainCut:
-	case <-s.forced.Done():
-	}
-}
-
-func (s *Slot) shutDown(up Upstream, spec config.Server) error {
-	ctx, cancel := context.WithTimeout(s.forced, closeLimit+spec.StopGrace)
-	defer cancel()
-	return up.Close(ctx)
-}
-
-// generationEnded takes the end of a stop worker. That a generation would not end in order
-// is told, and changes nothing.
-func (s *Slot) generationEnded(gen uint64, err error) {
-	lp := &s.loop
-	s.drop(gen)
-	lp.closeCause = nil
-	if err != nil {
-		lp.closeCause = fault.From("close", err).At(s.name, gen)
-		s.emit(event.CloseFailed{Head: s.head(gen), Cause: lp.closeCause})
-	}
-	s.step(lifecycle.Closed{Gen: gen, Err: err != nil})
-	lp.dirty = true
 }
 
 func orElse(d, other time.Duration) time.Duration {

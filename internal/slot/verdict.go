@@ -7,7 +7,6 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
-	"github.com/everline/everline/internal/typed"
 )
 
 // policyOf is the lifecycle's numbers as configured; what is 0 is as usual.
@@ -73,41 +72,4 @@ func endOf(g *generation) *fault.Fault {
 		return fault.From("serve", err)
 	}
 	return &fault.Fault{Kind: fault.Broken, Op: "serve", Err: errCleanEnd}
-}
-
-// explain completes a fault with where it happened and what the process said.
-func (s *Slot) explain(f *fault.Fault, g *generation) *fault.Fault {
-	f = f.At(s.name, g.gen)
-	if len(f.Stderr) == 0 {
-		f.Stderr = s.logs.last(g.gen)
-	}
-	return g.redact.fault(f)
-}
-
-// Remedy is what a person can do about the server, as a sentence with a
-// command; "" if nothing needs doing.
-func (v *View) Remedy() string {
-	if v.State.Phase() != lifecycle.Stopped {
-		return ""
-	}
-	return remedyOf(v.Server.Name, v.State.Stopped, v.Cause)
-}
-
-// remedyOf is what a person can do about a parked server.
-func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
-	if cause != nil && cause.Remedy != "" {
-		return cause.Remedy
-	}
-	switch why {
-	case lifecycle.Auth:
-		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect ` + typed.Argument(name)
-	case lifecycle.Config:
-		return "run: everline doctor " + typed.Argument(name)
-	case lifecycle.Missing:
-		return "install the command, or run: everline doctor " + typed.Argument(name)
-	case lifecycle.Ended:
-		return "run: everline reconnect " + typed.Argument(name)
-	case lifecycle.Budget, lifecycle.None:
-	}
-	return ""
 }

@@ -1,0 +1,57 @@
+package slot
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+const (
+	maxPause   = 5 * time.Minute // the longest Retry-After that calls obey
+	limitPause = time.Second     // for a rate limit that names no time; doubled for each further one
+)
+
+// A pause keeps calls away from a server that has asked for that, whatever
+// generation it has.
+type pause struct {
+	born  time.Time
+	until atomic.Int64 // counted from born; 0: there is none
+}
+
+// extend moves the end of the pause to until; it never shortens it.
+func (p *pause) extend(until time.Time) {
+	end := sinceBirth(p.born, until)
+	for {
+		old := p.until.Load()
+		if old >= end || p.until.CompareAndSwap(old, end) {
+			return
+		}
+	}
+}
+
+func (p *pause) none() bool { return p.until.Load() == 0 }
+
+// end is when the pause ends; zero if there is none.
+func (p *pause) end(now time.Time) time.Time {
+	end := p.until.Load()
+	if end == 0 {
+		return time.Time{}
+	}
+	if end <= sinceBirth(p.born, now) {
+		p.until.CompareAndSwap(end, 0)
+		return time.Time{}
+	}
+	return p.born.Add(time.Duration(end))
+}
+
+// sinceBirth is t as a number that an atomic can hold; never 0.
+func sinceBirth(born, t time.Time) int64 { return max(int64(t.Sub(born)), 1) }
+
+// pauseOf is how long to leave a server alone after its nth rate limit in a row.
+func pauseOf(f *fault.Fault, n int) time.Duration {
+	if f.RetryAfter > 0 {
+		return min(f.RetryAfter, maxPause)
+	}
+	return min(limitPause<<min(max(n-1, 0), 10), maxPause)
+}

@@ -84,13 +84,7 @@ func unwrap(contentType string, body []byte) []byte {
 	if contentType != mcp.TypeEvents {
 		return body
 	}
-	var last []byte
-	for line := range bytes.Lines(body) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			last = bytes.TrimSpace(data)
-		}
-	}
-	return last
+	return mcp.LastMessage(body)
 }
 
 // toolParams are the params of one tools/call.

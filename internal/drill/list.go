@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +102,7 @@ func (c *mcpClient) ask(ctx context.Context, method, params string) (json.RawMes
 		c.session = id
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), mcp.TypeEvents) {
-		body = lastEvent(body)
+		body = mcp.LastMessage(body)
 	}
 	var msg struct {
 		Result json.RawMessage
@@ -116,17 +115,6 @@ func (c *mcpClient) ask(ctx context.Context, method, params string) (json.RawMes
 		return nil, errors.New(msg.Error.Message)
 	}
 	return msg.Result, nil
-}
-
-// lastEvent is the data of the last event of a stream: the answer.
-func lastEvent(stream []byte) []byte {
-	var last []byte
-	for line := range bytes.Lines(stream) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			last = bytes.TrimSpace(data)
-		}
-	}
-	return last
 }
 
 func (c *mcpClient) post(ctx context.Context, frame string) (*http.Response, error) {

@@ -62,7 +62,7 @@ func httpForgotten(req *http.Request) *http.Response {
 func httpSpoil(resp *http.Response) {
 	head := garbage
 	if httpMediaType(resp.Header) == mcp.TypeEvents {
-		head = "data: " + garbage + "\n\n"
+		head = string(mcp.AppendEvent(nil, []byte(garbage)))
 	}
 	resp.Body = struct {
 		io.Reader

@@ -262,7 +262,7 @@ func (fl *httpFlight) shut(resp *http.Response) {
 // whole reads an answer of content type application/json.
 func (c *httpConn) whole(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
 	body, err := httpReadAll(p.resp, c.max)
-	if errors.Is(err, errSSETooLong) {
+	if errors.Is(err, mcp.ErrTooLong) {
 		return wire.Message{}, c.tooLarge(p.op)
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // httpStanding is the standing GET stream of a legacy session over all its
@@ -126,25 +127,25 @@ func (c *httpConn) standRead(s *httpStanding, resp *http.Response, cancel contex
 	defer c.standing.Store(nil)
 	body, stop := c.watched(source, cancel)
 	defer stop()
-	rd := newSSEReader(body, c.max, s.at.id)
-	defer rd.release()
+	rd := mcp.NewEventReader(body, c.max, s.at.id)
+	defer rd.Release()
 	for {
-		ev, err := rd.next()
-		if errors.Is(err, errSSETooLong) {
+		ev, err := rd.Next()
+		if errors.Is(err, mcp.ErrTooLong) {
 			c.noise.Add(1)
 			continue
 		}
 		if err != nil {
 			break
 		}
-		if ev.isMessage() {
+		if ev.IsMessage() {
 			messages++
-			c.take(ev.data, 0)
+			c.take(ev.Data, 0)
 		}
 	}
-	s.at.id = rd.lastID
-	if rd.retry > 0 {
-		s.at.retry = rd.retry
+	s.at.id = rd.LastID
+	if rd.Retry > 0 {
+		s.at.retry = rd.Retry
 	}
 	if messages > 0 || time.Since(began) > httpProven {
 		s.fruitless = 0

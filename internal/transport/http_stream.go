@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -22,22 +23,26 @@ const (
 	httpGapless     = 100 * time.Millisecond // a first stream that opens later may have missed a change
 )
 
+const bodyBufKept = 256 << 10 // larger buffers are not pooled
+
+var bodyBufs = sync.Pool{New: func() any { b := make([]byte, 8<<10); return &b }}
+
 // httpReadAll reads a body of at most limit bytes into memory of just its size.
 func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 	if resp.ContentLength > limit {
-		return nil, errSSETooLong
+		return nil, mcp.ErrTooLong
 	}
 	if resp.ContentLength >= 0 {
 		body := wire.Room(int(resp.ContentLength))[:resp.ContentLength]
 		_, err := io.ReadFull(resp.Body, body)
 		return body, err
 	}
-	scratch := sseBufs.Get().(*[]byte)
+	scratch := bodyBufs.Get().(*[]byte)
 	buf, n := *scratch, 0
 	defer func() {
-		if len(buf) <= sseBufKept {
+		if len(buf) <= bodyBufKept {
 			*scratch = buf
-			sseBufs.Put(scratch)
+			bodyBufs.Put(scratch)
 		}
 	}()
 	for {
@@ -46,10 +51,10 @@ func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 		}
 		got, err := resp.Body.Read(buf[n:])
 		if n += got; int64(n) > limit {
-			return nil, errSSETooLong
+			return nil, mcp.ErrTooLong
 		}
 		if errors.Is(err, io.EOF) {
-			if len(buf) > sseBufKept {
+			if len(buf) > bodyBufKept {
 				return buf[:n:n], nil // nobody else gets it
 			}
 			return append(make([]byte, 0, n), buf[:n]...), nil
@@ -63,11 +68,11 @@ func httpReadAll(resp *http.Response, limit int64) ([]byte, error) {
 // stream reads the event stream of a POST until the answer is there. A stream
 // that ends without it is resumed where that is possible.
 func (c *httpConn) stream(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fault) {
-	rd := newSSEReader(fl.events.of(p.resp.Body), c.max, "")
-	defer rd.release()
+	rd := mcp.NewEventReader(fl.events.of(p.resp.Body), c.max, "")
+	defer rd.Release()
 	msg, f, err := c.events(rd, p)
 	if err != nil {
-		if rd.lastID != "" && !p.modern && fl.ctx.Err() == nil {
+		if rd.LastID != "" && !p.modern && fl.ctx.Err() == nil {
 			return c.resume(fl, p, rd)
 		}
 		return wire.Message{}, c.cut(fl, err)
@@ -80,25 +85,25 @@ func (c *httpConn) stream(fl *httpFlight, p *httpPost) (wire.Message, *fault.Fau
 
 // events reads a stream up to the answer to p. err is how the stream ended
 // without one.
-func (c *httpConn) events(rd *sseReader, p *httpPost) (wire.Message, *fault.Fault, error) {
+func (c *httpConn) events(rd *mcp.EventReader, p *httpPost) (wire.Message, *fault.Fault, error) {
 	for {
-		ev, err := rd.next()
-		if errors.Is(err, errSSETooLong) {
+		ev, err := rd.Next()
+		if errors.Is(err, mcp.ErrTooLong) {
 			return wire.Message{}, c.tooLarge(p.op), nil
 		}
 		if err != nil {
 			return wire.Message{}, nil, err
 		}
-		if !ev.isMessage() {
+		if !ev.IsMessage() {
 			continue
 		}
-		switch msg, whose, bad := c.take(ev.data, p.id); whose {
+		switch msg, whose, bad := c.take(ev.Data, p.id); whose {
 		case httpOurs:
 			return msg, nil, nil
 		case httpSpoiled:
 			return wire.Message{}, unreadable(p.op, bad), nil
 		case httpOrphan:
-			msg, f := p.reply(p.resp, ev.data).classify()
+			msg, f := p.reply(p.resp, ev.Data).classify()
 			return msg, f, nil
 		}
 	}
@@ -115,7 +120,7 @@ func (c *httpCore) cut(fl *httpFlight, err error) *fault.Fault {
 // settle waits a moment for the end of an answered stream, so that its
 // connection goes back to the pool. A server that leaves streams open is not
 // waited for again and again.
-func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
+func (c *httpConn) settle(fl *httpFlight, rd *mcp.EventReader, id int64) {
 	if n := c.leftOpen.Load(); n >= 3 && n%16 != 0 {
 		c.leftOpen.Add(1)
 		return
@@ -123,7 +128,7 @@ func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
 	patience := time.AfterFunc(httpSettle, fl.cancel)
 	defer patience.Stop()
 	for {
-		ev, err := rd.next()
+		ev, err := rd.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			c.leftOpen.Store(0)
@@ -131,8 +136,8 @@ func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
 		case err != nil:
 			c.leftOpen.Add(1)
 			return
-		case ev.isMessage():
-			c.take(ev.data, id)
+		case ev.IsMessage():
+			c.take(ev.Data, id)
 		}
 	}
 }
@@ -141,8 +146,8 @@ func (c *httpConn) settle(fl *httpFlight, rd *sseReader, id int64) {
 // basic/transports, Resumability). Servers also end a stream on purpose and
 // want to be asked again, so what counts is whether anything new comes.
 // Whatever happens, the request was sent.
-func (c *httpConn) resume(fl *httpFlight, p *httpPost, rd *sseReader) (wire.Message, *fault.Fault) {
-	at := httpCursor{id: rd.lastID, retry: rd.retry}
+func (c *httpConn) resume(fl *httpFlight, p *httpPost, rd *mcp.EventReader) (wire.Message, *fault.Fault) {
+	at := httpCursor{id: rd.LastID, retry: rd.Retry}
 	for tries := 0; tries < httpResumeTries; tries++ {
 		if !c.pause(fl.ctx, max(httpBackoff(tries, at.retry, rand.Float64()), at.after)) {
 			return wire.Message{}, c.cut(fl, errors.New("the link ended before the answer"))
@@ -192,12 +197,12 @@ func (c *httpConn) resumeOnce(fl *httpFlight, p *httpPost, at *httpCursor) (wire
 		}
 		return wire.Message{}, nil, errNotResumable
 	}
-	rd := newSSEReader(resp.Body, c.max, at.id)
-	defer rd.release()
+	rd := mcp.NewEventReader(resp.Body, c.max, at.id)
+	defer rd.Release()
 	msg, f, err := c.events(rd, p)
-	at.id, at.events, at.after = rd.lastID, at.events+rd.events, 0
-	if rd.retry > 0 {
-		at.retry = rd.retry
+	at.id, at.events, at.after = rd.LastID, at.events+rd.Events, 0
+	if rd.Retry > 0 {
+		at.retry = rd.Retry
 	}
 	return msg, f, err
 }

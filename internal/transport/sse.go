@@ -85,14 +85,14 @@ func (c *sseConn) open(ctx context.Context, spec *HTTPSpec) *fault.Fault {
 		return c.noStream(fl, resp)
 	}
 	body, unwatch := c.watched(fl.events.of(resp.Body), fl.cancel)
-	rd := newSSEReader(body, c.max, "")
+	rd := mcp.NewEventReader(body, c.max, "")
 	f = c.locate(fl, rd, req.URL, spec.PostURL)
 	if f == nil && !stop() {
 		f = c.lost(fl, ctx.Err())
 	}
 	if f != nil {
 		unwatch()
-		rd.release()
+		rd.Release()
 		fl.shut(resp)
 		c.end(fl)
 		return f
@@ -115,20 +115,20 @@ func (c *sseConn) noStream(fl *httpFlight, resp *http.Response) *fault.Fault {
 }
 
 // locate waits for the endpoint event.
-func (c *sseConn) locate(fl *httpFlight, rd *sseReader, base *url.URL, override string) *fault.Fault {
+func (c *sseConn) locate(fl *httpFlight, rd *mcp.EventReader, base *url.URL, override string) *fault.Fault {
 	for {
-		ev, err := rd.next()
-		if errors.Is(err, errSSETooLong) {
+		ev, err := rd.Next()
+		if errors.Is(err, mcp.ErrTooLong) {
 			c.noise.Add(1)
 			continue
 		}
 		if err != nil {
 			return c.lost(fl, fmt.Errorf("the stream ended before the endpoint event: %w", err))
 		}
-		if ev.name != "endpoint" {
+		if ev.Name != "endpoint" {
 			continue
 		}
-		to, f := sseEndpoint(base, string(ev.data), override)
+		to, f := sseEndpoint(base, string(ev.Data), override)
 		c.post = to
 		return f
 	}
@@ -166,25 +166,25 @@ func sseEndpoint(base *url.URL, announced, override string) (*url.URL, *fault.Fa
 }
 
 // read hands on what the server says until the stream ends, and then ends the link.
-func (c *sseConn) read(fl *httpFlight, rd *sseReader, resp *http.Response, unwatch func()) {
+func (c *sseConn) read(fl *httpFlight, rd *mcp.EventReader, resp *http.Response, unwatch func()) {
 	defer c.wg.Done()
 	defer c.end(fl)
-	defer rd.release()
+	defer rd.Release()
 	defer fl.shut(resp)
 	defer unwatch()
 	for {
-		ev, err := rd.next()
+		ev, err := rd.Next()
 		switch {
-		case errors.Is(err, errSSETooLong):
-			c.overlong(ev.data)
+		case errors.Is(err, mcp.ErrTooLong):
+			c.overlong(ev.Data)
 		case err != nil:
 			c.endOfStream(err)
 			return
-		case ev.isMessage():
+		case ev.IsMessage():
 			if c.opts.Faults.lasting(BreakGarbage) != nil {
 				c.hear([]byte(garbage))
 			}
-			c.hear(ev.data)
+			c.hear(ev.Data)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package transport
+package mcp
 
 import (
 	"bytes"
@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// errSSETooLong is returned once for an event over the limit; what is left of
+// ErrTooLong is returned once for an event over the limit; what is left of
 // that event is skipped by the next call.
-var errSSETooLong = errors.New("event is over the limit for one message")
+var ErrTooLong = errors.New("event is over the limit for one message")
 
 const (
-	sseBufSize  = 8 << 10
-	sseBufKept  = 256 << 10 // larger read buffers are not pooled
-	ssePrefix   = 4 << 10   // of an event that is too long, so much is shown to the caller
-	sseRetryCap = 5 * time.Minute
+	eventBufSize = 8 << 10
+	eventBufKept = 256 << 10 // larger read buffers are not pooled
+	eventPrefix  = 4 << 10   // of an event that is too long, so much is shown to the caller
+	maxRetry     = 5 * time.Minute
 )
 
-// An sseEvent is one dispatched event of a stream. Data is the event's own
+// An Event is one dispatched event of a stream. Data is the event's own
 // memory: it may be kept.
-type sseEvent struct {
-	name string // "" is the same as "message"
-	data []byte
+type Event struct {
+	Name string // "" is the same as "message"
+	Data []byte
 }
 
-// isMessage tells whether the event carries JSON-RPC: streams may mix in
+// IsMessage tells whether the event carries JSON-RPC: streams may mix in
 // events of other names, which mean nothing here.
-func (e *sseEvent) isMessage() bool { return e.name == "" || e.name == "message" }
+func (e *Event) IsMessage() bool { return e.Name == "" || e.Name == "message" }
 
-// An sseReader splits a byte stream into server-sent events, as the WHATWG
+// An EventReader splits a byte stream into server-sent events, as the WHATWG
 // HTML standard section 9.2 says: CR, LF or CRLF end a line, a byte order mark
 // at the start is dropped, comments are skipped, an event that was not ended
 // by a blank line is not an event. It is used by one goroutine.
-type sseReader struct {
+type EventReader struct {
 	src io.Reader
 	max int64
 
@@ -54,38 +54,55 @@ type sseReader struct {
 	inData bool // a data field was seen in the event being read
 	id     string
 
-	lastID string        // of the last event that was ended, for Last-Event-ID
-	retry  time.Duration // the server's reconnection time; 0 if it named none
-	events int           // events that were ended, those without data too
+	LastID string        // of the last event that was ended, for Last-Event-ID
+	Retry  time.Duration // the server's reconnection time; 0 if it named none
+	Events int           // events that were ended, those without data too
 }
 
-var sseBufs = sync.Pool{New: func() any { b := make([]byte, sseBufSize); return &b }}
-
-// newSSEReader reads events of up to max bytes of data from src. lastID is
-// the id that the stream is resumed from. release must be called.
-func newSSEReader(src io.Reader, max int64, lastID string) *sseReader {
-	buf := sseBufs.Get().(*[]byte)
-	return &sseReader{src: src, max: max, pooled: buf, buf: *buf, first: true, id: lastID, lastID: lastID}
+// LastMessage is the data of the last message in a whole stream, which is the
+// answer to the request that the stream is for; nil if there is none.
+func LastMessage(stream []byte) []byte {
+	rd := NewEventReader(bytes.NewReader(stream), int64(len(stream)), "")
+	defer rd.Release()
+	var last []byte
+	for {
+		ev, err := rd.Next()
+		if err != nil {
+			return last
+		}
+		if ev.IsMessage() {
+			last = ev.Data
+		}
+	}
 }
 
-// release gives the read buffer back. The events stay valid.
-func (s *sseReader) release() {
-	if s.pooled != nil && len(s.buf) <= sseBufKept {
+var eventBufs = sync.Pool{New: func() any { b := make([]byte, eventBufSize); return &b }}
+
+// NewEventReader reads events of up to max bytes of data from src. lastID is the
+// id that the stream is resumed from. Release must be called.
+func NewEventReader(src io.Reader, max int64, lastID string) *EventReader {
+	buf := eventBufs.Get().(*[]byte)
+	return &EventReader{src: src, max: max, pooled: buf, buf: *buf, first: true, id: lastID, LastID: lastID}
+}
+
+// Release gives the read buffer back. The events stay valid.
+func (s *EventReader) Release() {
+	if s.pooled != nil && len(s.buf) <= eventBufKept {
 		*s.pooled = s.buf
-		sseBufs.Put(s.pooled)
+		eventBufs.Put(s.pooled)
 	}
 	s.pooled, s.buf, s.start, s.end, s.err = nil, nil, 0, 0, io.ErrClosedPipe
 }
 
-// next returns the next event that has data. io.EOF is a clean end;
-// errSSETooLong leaves the stream usable, with the event's first bytes in the
+// Next returns the next event that has data. io.EOF is a clean end;
+// ErrTooLong leaves the stream usable, with the event's first bytes in the
 // event's data.
-func (s *sseReader) next() (sseEvent, error) {
+func (s *EventReader) Next() (Event, error) {
 	for {
 		line, err := s.line()
 		switch {
 		case err != nil:
-			return sseEvent{}, err
+			return Event{}, err
 		case len(line) == 0:
 			if ev, ok := s.dispatch(); ok {
 				return ev, nil
@@ -93,17 +110,17 @@ func (s *sseReader) next() (sseEvent, error) {
 		case s.skipping:
 			s.dropPartial()
 		case int64(len(line)) > s.maxLine() || !s.field(line):
-			return s.tooLong(line), errSSETooLong
+			return s.tooLong(line), ErrTooLong
 		}
 	}
 }
 
 // maxLine is the longest line that can hold a message: the field's name and
 // the colon are not data.
-func (s *sseReader) maxLine() int64 { return s.max + int64(len("data: ")) }
+func (s *EventReader) maxLine() int64 { return s.max + int64(len("data: ")) }
 
 // tooLong starts to skip the event being read and returns what is known of it.
-func (s *sseReader) tooLong(line []byte) sseEvent {
+func (s *EventReader) tooLong(line []byte) Event {
 	known := s.data
 	if len(known) == 0 {
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -111,8 +128,8 @@ func (s *sseReader) tooLong(line []byte) sseEvent {
 			known = bytes.TrimPrefix(value, []byte(" "))
 		}
 	}
-	known = known[:min(int64(len(known)), s.max, ssePrefix)]
-	ev := sseEvent{name: s.name, data: bytes.Clone(known)}
+	known = known[:min(int64(len(known)), s.max, eventPrefix)]
+	ev := Event{Name: s.name, Data: bytes.Clone(known)}
 	s.skipping, s.data, s.inData = true, nil, false
 	s.dropPartial()
 	return ev
@@ -120,7 +137,7 @@ func (s *sseReader) tooLong(line []byte) sseEvent {
 
 // dropPartial forgets what was read of a line whose end was not. One byte of
 // it stays, since an empty line would end the event.
-func (s *sseReader) dropPartial() {
+func (s *EventReader) dropPartial() {
 	if s.partial {
 		s.buf[s.start] = ':'
 		s.end = s.start + 1
@@ -130,26 +147,26 @@ func (s *sseReader) dropPartial() {
 
 // dispatch ends an event at its blank line. Without data it is no event, but
 // its id counts: servers prime a stream so.
-func (s *sseReader) dispatch() (sseEvent, bool) {
-	ev := sseEvent{name: s.name, data: s.data}
+func (s *EventReader) dispatch() (Event, bool) {
+	ev := Event{Name: s.name, Data: s.data}
 	ok := s.inData && len(s.data) > 0
-	if s.inData || s.id != s.lastID {
-		s.events++
+	if s.inData || s.id != s.LastID {
+		s.Events++
 	}
-	s.lastID = s.id
+	s.LastID = s.id
 	s.name, s.data, s.inData, s.skipping = "", nil, false, false
 	return ev, ok
 }
 
 // field takes in one line of an event; false means that the event is too long.
-func (s *sseReader) field(line []byte) bool {
+func (s *EventReader) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
 	case "data":
 		return s.addData(value)
 	case "event":
-		s.name = sseName(value)
+		s.name = eventName(value)
 	case "id":
 		if bytes.IndexByte(value, 0) < 0 && string(value) != s.id {
 			s.id = string(value)
@@ -162,7 +179,7 @@ func (s *sseReader) field(line []byte) bool {
 
 // addData appends one data line. The usual event has one: it is copied once,
 // into memory of just its size.
-func (s *sseReader) addData(value []byte) bool {
+func (s *EventReader) addData(value []byte) bool {
 	total := int64(len(s.data)) + int64(len(value))
 	if s.inData {
 		total++ // the line end between them
@@ -180,7 +197,7 @@ func (s *sseReader) addData(value []byte) bool {
 }
 
 // setRetry takes the server's reconnection time, digits in milliseconds.
-func (s *sseReader) setRetry(value []byte) {
+func (s *EventReader) setRetry(value []byte) {
 	if len(value) == 0 {
 		return
 	}
@@ -189,13 +206,13 @@ func (s *sseReader) setRetry(value []byte) {
 		if c < '0' || c > '9' {
 			return
 		}
-		ms = min(ms*10+int64(c-'0'), sseRetryCap.Milliseconds())
+		ms = min(ms*10+int64(c-'0'), maxRetry.Milliseconds())
 	}
-	s.retry = max(time.Duration(ms)*time.Millisecond, time.Millisecond)
+	s.Retry = max(time.Duration(ms)*time.Millisecond, time.Millisecond)
 }
 
-// sseName avoids an allocation for the names that MCP servers use.
-func sseName(value []byte) string {
+// eventName avoids an allocation for the names that MCP servers use.
+func eventName(value []byte) string {
 	if string(value) == "message" {
 		return "message"
 	}
@@ -205,7 +222,7 @@ func sseName(value []byte) string {
 // line returns the next line without its end, a view that is valid until the
 // next call. A line over the limit is returned as soon as that is known, with
 // partial set where its end has not come.
-func (s *sseReader) line() ([]byte, error) {
+func (s *EventReader) line() ([]byte, error) {
 	for {
 		s.dropLF()
 		if !s.atBOM() {
@@ -226,7 +243,7 @@ func (s *sseReader) line() ([]byte, error) {
 
 // atBOM drops the byte order mark at the start of the stream. It is true while
 // what was read may be the beginning of one.
-func (s *sseReader) atBOM() bool {
+func (s *EventReader) atBOM() bool {
 	const bom = "\xef\xbb\xbf"
 	if !s.first {
 		return false
@@ -243,7 +260,7 @@ func (s *sseReader) atBOM() bool {
 }
 
 // dropLF drops the second half of a CRLF, which may come in a later read.
-func (s *sseReader) dropLF() {
+func (s *EventReader) dropLF() {
 	if !s.skipLF || s.start == s.end {
 		return
 	}
@@ -254,7 +271,7 @@ func (s *sseReader) dropLF() {
 }
 
 // cut takes one line out of the buffer, if all of it is there.
-func (s *sseReader) cut() ([]byte, bool) {
+func (s *EventReader) cut() ([]byte, bool) {
 	fresh := s.buf[s.start+s.scanned : s.end]
 	at := bytes.IndexByte(fresh, '\n')
 	if at >= 0 {
@@ -274,7 +291,7 @@ func (s *sseReader) cut() ([]byte, bool) {
 }
 
 // fill makes room and reads once.
-func (s *sseReader) fill() {
+func (s *EventReader) fill() {
 	if s.start == s.end {
 		s.start, s.end, s.scanned = 0, 0, 0
 	}

@@ -1,4 +1,4 @@
-package transport
+package mcp
 
 import (
 	"bytes"
@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// sseTranscript is everything that a reader makes of a stream, as text.
-func sseTranscript(src io.Reader, limit int64) []string {
-	rd := newSSEReader(src, limit, "")
-	defer rd.release()
+// eventTranscript is everything that a reader makes of a stream, as text.
+func eventTranscript(src io.Reader, limit int64) []string {
+	rd := NewEventReader(src, limit, "")
+	defer rd.Release()
 	var out []string
 	for {
-		ev, err := rd.next()
-		if err != nil && !errors.Is(err, errSSETooLong) {
-			return append(out, "end "+err.Error()+" id="+rd.lastID+" retry="+rd.retry.String())
+		ev, err := rd.Next()
+		if err != nil && !errors.Is(err, ErrTooLong) {
+			return append(out, "end "+err.Error()+" id="+rd.LastID+" retry="+rd.Retry.String())
 		}
-		line := ev.name + "|" + string(ev.data) + "|" + rd.lastID
+		line := ev.Name + "|" + string(ev.Data) + "|" + rd.LastID
 		if err != nil {
-			line = "too long " + ev.name + "|" + string(ev.data)
+			line = "too long " + ev.Name + "|" + string(ev.Data)
 		}
 		out = append(out, line)
 	}
 }
 
-func TestSSEReader(t *testing.T) {
+func TestEventReader(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
 		want     []string
@@ -58,7 +58,7 @@ func TestSSEReader(t *testing.T) {
 			for name, src := range map[string]io.Reader{
 				"whole": strings.NewReader(tt.in), "bytewise": iotest.OneByteReader(strings.NewReader(tt.in)),
 			} {
-				got := sseTranscript(src, 16)
+				got := eventTranscript(src, 16)
 				if !slices.Equal(got[:len(got)-1], tt.want) {
 					t.Errorf("%s: got %q, want %q", name, got, tt.want)
 				}
@@ -70,59 +70,59 @@ func TestSSEReader(t *testing.T) {
 	}
 }
 
-func TestSSEReaderRetry(t *testing.T) {
+func TestEventReaderRetry(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"retry: 300\n\n": 300 * time.Millisecond, "retry: 3x\n\n": 0, "retry:\n\n": 0,
-		"retry: 0\n\n": time.Millisecond, "retry: 99999999999999999999\n\n": sseRetryCap,
+		"retry: 0\n\n": time.Millisecond, "retry: 99999999999999999999\n\n": maxRetry,
 	} {
-		rd := newSSEReader(strings.NewReader(in), 100, "")
-		_, _ = rd.next()
-		if rd.retry != want {
-			t.Errorf("%q: retry %v, want %v", in, rd.retry, want)
+		rd := NewEventReader(strings.NewReader(in), 100, "")
+		_, _ = rd.Next()
+		if rd.Retry != want {
+			t.Errorf("%q: retry %v, want %v", in, rd.Retry, want)
 		}
-		rd.release()
+		rd.Release()
 	}
 }
 
 // An event is dispatched at its blank line, without waiting for what may
 // follow a CR.
-func TestSSEReaderDispatchesAtOnce(t *testing.T) {
+func TestEventReaderDispatchesAtOnce(t *testing.T) {
 	for _, end := range []string{"\n\n", "\r\r", "\r\n\r\n"} {
 		r, w := io.Pipe()
 		go func() { _, _ = io.WriteString(w, "data: a"+end) }() // ends with the read below
-		rd := newSSEReader(r, 100, "")
-		if ev, err := rd.next(); err != nil || string(ev.data) != "a" {
-			t.Errorf("%q: %q, %v", end, ev.data, err)
+		rd := NewEventReader(r, 100, "")
+		if ev, err := rd.Next(); err != nil || string(ev.Data) != "a" {
+			t.Errorf("%q: %q, %v", end, ev.Data, err)
 		}
 		_ = r.Close()
-		rd.release()
+		rd.Release()
 	}
 }
 
-func TestSSEReaderOneAllocationForData(t *testing.T) {
+func TestEventReaderOneAllocationForData(t *testing.T) {
 	in := []byte("event: message\ndata: " + strings.Repeat("x", 4000) + "\n\n")
 	src := bytes.NewReader(nil)
 	var total int
 	allocs := testing.AllocsPerRun(200, func() {
 		src.Reset(in)
-		rd := newSSEReader(src, 1<<20, "")
-		ev, _ := rd.next()
-		total += len(ev.data)
-		rd.release()
+		rd := NewEventReader(src, 1<<20, "")
+		ev, _ := rd.Next()
+		total += len(ev.Data)
+		rd.Release()
 	})
 	if allocs > 2 { // the reader and the data
 		t.Errorf("%v allocations for an event", allocs)
 	}
 }
 
-// sseChunks is a reader that splits its bytes as a fuzzer wants.
-type sseChunks struct {
+// chunks is a reader that splits its bytes as a fuzzer wants.
+type chunks struct {
 	rest  []byte
 	sizes []byte
 	at    int
 }
 
-func (c *sseChunks) Read(p []byte) (int, error) {
+func (c *chunks) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		return 0, io.EOF
 	}
@@ -136,14 +136,14 @@ func (c *sseChunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzSSE: any split of the same bytes gives the same events.
-func FuzzSSE(f *testing.F) {
+// FuzzEvents: any split of the same bytes gives the same events.
+func FuzzEvents(f *testing.F) {
 	f.Add([]byte("event: message\r\nid: 1\r\ndata: a\r\n\r\n"), []byte{3, 0, 9})
 	f.Add([]byte("\xef\xbb\xbf: c\rretry: 10\r\rdata:b\ndata:c\n\n"), []byte{0})
 	f.Add([]byte("data: 0123456789012345678901234567890123456789\nid: 3\n\ndata: x\n\n"), []byte{1, 7})
 	f.Fuzz(func(t *testing.T, in, sizes []byte) {
-		whole := sseTranscript(bytes.NewReader(in), 20)
-		split := sseTranscript(&sseChunks{rest: in, sizes: sizes}, 20)
+		whole := eventTranscript(bytes.NewReader(in), 20)
+		split := eventTranscript(&chunks{rest: in, sizes: sizes}, 20)
 		if !slices.Equal(whole, split) {
 			t.Fatalf("whole %q\nsplit %q", whole, split)
 		}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -296,34 +295,20 @@ func linkFault(ctx context.Context, err error) error {
 	return f
 }
 
-// events calls fn with the data of each event of a stream until fn is false
-// or the stream ends.
+// events calls fn with the messages of a stream until fn is false or the
+// stream ends.
 func events(r io.Reader, fn func(data []byte) bool) error {
-	br := bufio.NewReaderSize(r, 32<<10)
-	var data []byte
-	some := false
+	rd := mcp.NewEventReader(r, bridgeBody, "")
+	defer rd.Release()
 	for {
-		line, err := br.ReadBytes('\n')
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+		ev, err := rd.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
 			return err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			if some {
-				data = append(data, '\n')
-			}
-			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
-			some = true
-			continue
-		}
-		if len(line) == 0 && some {
-			if !fn(data) {
-				return nil
-			}
-			data, some = nil, false
+		case ev.IsMessage() && !fn(ev.Data):
+			return nil
 		}
 	}
 }

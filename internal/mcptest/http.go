@@ -79,6 +79,8 @@ type exchange struct {
 	open bool
 }
 
+// event writes one event by hand, and not by internal/mcp: a peer that shared the
+// framing would not notice what is wrong with it.
 func (x *exchange) event(raw string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

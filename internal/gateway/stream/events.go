@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/everline/everline/internal/wire"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Events is a sink that is an HTTP response of server-sent events. Each write is
@@ -17,14 +17,14 @@ type Events struct {
 	buf     []byte
 }
 
-// sseRetry is after how many ms an EventSource that lost its stream comes back.
-const sseRetry = "300"
+// sseRetry is after how long an EventSource that lost its stream comes back.
+const sseRetry = 300 * time.Millisecond
 
 // bufferKept is how large a write buffer a quiet stream keeps.
 const bufferKept = 16 << 10
 
 var (
-	eventType = []string{"text/event-stream"}
+	eventType = []string{mcp.TypeEvents}
 	noCache   = []string{"no-cache, no-transform"}
 )
 
@@ -52,9 +52,9 @@ func (e *Events) writeAs(id string, frames [][]byte) error {
 	e.buf = e.buf[:0]
 	for _, f := range frames {
 		if id != "" {
-			e.buf = append(append(append(e.buf, "id: "...), id...), '\n')
+			e.buf = mcp.AppendEventID(e.buf, id)
 		}
-		e.frame(f)
+		e.buf = mcp.AppendEvent(e.buf, f)
 	}
 	return e.flush()
 }
@@ -62,35 +62,31 @@ func (e *Events) writeAs(id string, frames [][]byte) error {
 // numbered writes events whose ids are the prefix and a number, from first on.
 func (e *Events) numbered(prefix string, first int64, frames [][]byte) error {
 	e.buf = e.buf[:0]
+	id := []byte(prefix)
 	for i, f := range frames {
-		e.buf = strconv.AppendInt(append(append(e.buf, "id: "...), prefix...), first+int64(i), 10)
-		e.buf = append(e.buf, '\n')
-		e.frame(f)
+		id = strconv.AppendInt(id[:len(prefix)], first+int64(i), 10)
+		e.buf = mcp.AppendEvent(mcp.AppendEventID(e.buf, id), f)
 	}
 	return e.flush()
-}
-
-func (e *Events) frame(f []byte) {
-	e.buf = append(e.buf, "event: message\ndata: "...)
-	e.buf = append(append(e.buf, wire.OneLine(f)...), "\n\n"...)
 }
 
 // prime writes an event without data, whose id a client can come back with
 // before there is another, and how soon it may do so.
 func (e *Events) prime(prefix string) error {
-	e.buf = append(append(e.buf[:0], "id: "+prefix+"0\nretry: "...), strconv.Itoa(resumeRetry)+"\ndata: \n\n"...)
+	e.buf = mcp.AppendRetry(mcp.AppendEventID(e.buf[:0], prefix+"0"), resumeRetry)
+	e.buf = mcp.AppendOtherEvent(e.buf, "", "")
 	return e.flush()
 }
 
 // Named writes an event of another name, with plain text as its data.
 func (e *Events) Named(event, data string) error {
-	e.buf = append(e.buf[:0], "retry: "+sseRetry+"\nevent: "+event+"\ndata: "+data+"\n\n"...)
+	e.buf = mcp.AppendOtherEvent(mcp.AppendRetry(e.buf[:0], sseRetry), event, data)
 	return e.flush()
 }
 
 // Alive writes a comment.
 func (e *Events) Alive() error {
-	e.buf = append(e.buf[:0], ":\n\n"...)
+	e.buf = append(e.buf[:0], mcp.KeepAlive...)
 	return e.flush()
 }
 

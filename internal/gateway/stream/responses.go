@@ -17,7 +17,7 @@ const (
 	resumeEach   = 16              // streams of one session that are over
 	resumeTotal  = 32 << 20        // bytes of answers of all sessions
 	resumeTime   = 2 * time.Minute // how long a stream that is over is kept
-	resumeRetry  = 1000            // ms after which a client is to come back
+	resumeRetry  = time.Second     // after which a client is to come back
 	resumePrefix = "post-"         // begins the ids of events
 )
 

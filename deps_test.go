@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"fault":              {},
 	"internal/lifecycle": {},
 	"internal/wire":      {},
-	"config":             {"internal/typed", "internal/conf/tree", "internal/conf/expand", "fault", "internal/conf/redact"},
+	"config":             {"internal/typed", "internal/conf/tree", "internal/conf/expand", "fault", "internal/conf/redact", "internal/conf/clients"},
 	"event":              {"fault"},
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
 	"internal/transport": {"internal/mcp", "internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/stray", "internal/mcp"},
 	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp"},
-	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault"},
+	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
 	"internal/show":      {"internal/visible"},
@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/conf/expand":  {},
 	"internal/conf/redact":  {"internal/conf/tree", "internal/conf/expand"},
 	"internal/conf/edit":    {"internal/conf/tree", "config", "fault"},
-	"internal/conf/clients": {"internal/conf/tree", "internal/conf/edit", "config", "fault"},
+	"internal/conf/clients": {"internal/conf/tree", "fault", "internal/typed", "internal/conf/expand"},
 	"internal/conf/doc":     {"internal/conf/tree", "config", "fault"},
 
 	// What the operating system does for a server's processes. The shim imports

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/typed"
 )
 
 func (r *reader) serverMap(n *tree.Node) *fault.Fault {
@@ -22,7 +24,7 @@ func (r *reader) serverMap(n *tree.Node) *fault.Fault {
 		return r.wrongKind(n, "an object of servers")
 	}
 	for _, f := range n.Fields {
-		if ignored(f.Name) && !isEntry(f.Value) {
+		if tree.IsComment(f.Name) && !isEntry(f.Value) {
 			continue
 		}
 		if first, twice := r.servers[f.Name]; twice {
@@ -83,7 +85,7 @@ func (r *reader) members(d *draft, n *tree.Node) *fault.Fault {
 	if r.client == nil {
 		return r.standardMembers(d, n)
 	}
-	ours, problem := r.client.translate(r, n)
+	ours, problem := r.client.Translate(n)
 	if ours == nil {
 		return problem
 	}
@@ -149,7 +151,7 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	case nameProblem(d.Name) != "":
 		return fail("give it a name by which it can be addressed", "%s", nameProblem(d.Name))
 	case !known:
-		return fail("write stdio, http or sse, or leave it out", "unknown type %q%s", d.kind, meant(d.kind, []string{"stdio", "http", "sse"}))
+		return fail("write stdio, http or sse, or leave it out", "unknown type %q%s", d.kind, typed.Meant(d.kind, []string{"stdio", "http", "sse"}))
 	case d.Command != "" && d.URL != "":
 		return fail("keep one of them", `both "command" and "url"`)
 	case d.Retry.MaxDelay < d.Retry.FirstDelay:
@@ -220,6 +222,14 @@ func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...
 		r.warn(d.at, `"command" is the name of a program alone; its arguments belong in "args"`)
 	}
 	return nil
+}
+
+// folder is what a relative "cwd" counts from.
+func (r *reader) folder() string {
+	if r.client != nil {
+		return r.client.Folder()
+	}
+	return filepath.Dir(r.file)
 }
 
 func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/redact"
-	"github.com/everline/everline/internal/conf/tree"
 )
 
 func clientEnv(name string) (string, bool) {
@@ -51,7 +50,7 @@ func clientFiles(t testing.TB) map[string]string {
 		files[path] = "/home/u/" + inCase
 		return nil
 	})
-	if err != nil || len(files) < len(clients) {
+	if err != nil || len(files) < len(clients.Formats())-1 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	return files
@@ -67,7 +66,7 @@ func TestClientGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			format, err := Detect(name, data)
+			format, err := clients.Detect(name, data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +95,7 @@ func TestClientGolden(t *testing.T) {
 			}
 		})
 	}
-	for _, format := range Formats()[1:] {
+	for _, format := range clients.Formats()[1:] {
 		if !slices.Contains(seen, format) {
 			t.Errorf("no golden file of %s", format)
 		}
@@ -106,23 +105,23 @@ func TestClientGolden(t *testing.T) {
 // TestShapesAreToldApart has files of every shape where their names say nothing.
 func TestShapesAreToldApart(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"mcpServers": {"a": {"command": "x"}}}`:                            FormatEverline,
-		`{"everline": {}, "servers": {"a": {"command": "x"}}}`:               FormatEverline,
-		`{"a": {"command": "x"}}`:                                            FormatEverline,
-		`[]`:                                                                 FormatEverline,
-		`{"mcpServers": {"a": {"httpUrl": "x"}}}`:                            FormatGemini,
-		`{"mcpServers": {"a": {"command": "x", "includeTools": []}}}`:        FormatGemini,
-		`{"mcpServers": {"a": {"serverUrl": "x"}}}`:                          FormatWindsurf,
-		`{"inputs": [], "servers": {}}`:                                      FormatVSCode,
-		`{"context_servers": {}}`:                                            FormatZed,
-		`{"mcp": {"a": {"type": "local", "command": ["x"]}}}`:                FormatOpencode,
-		`{"mcp": {"servers": {}}}`:                                           FormatOpencode,
-		`{"projects": {"/p": {"mcpServers": {}}}}`:                           FormatClaudeCode,
-		`{"extensions": {"a": {"type": "stdio", "cmd": "x"}}}`:               FormatGoose,
-		`{"mcp_servers": {"a": {"command": "x"}}}`:                           FormatCodex,
-		`{"everline": {}, "mcpServers": {"a": {"serverUrl": "not for us"}}}`: FormatEverline,
+		`{"mcpServers": {"a": {"command": "x"}}}`:                            clients.Everline,
+		`{"everline": {}, "servers": {"a": {"command": "x"}}}`:               clients.Everline,
+		`{"a": {"command": "x"}}`:                                            clients.Everline,
+		`[]`:                                                                 clients.Everline,
+		`{"mcpServers": {"a": {"httpUrl": "x"}}}`:                            clients.Gemini,
+		`{"mcpServers": {"a": {"command": "x", "includeTools": []}}}`:        clients.Gemini,
+		`{"mcpServers": {"a": {"serverUrl": "x"}}}`:                          clients.Windsurf,
+		`{"inputs": [], "servers": {}}`:                                      clients.VSCode,
+		`{"context_servers": {}}`:                                            clients.Zed,
+		`{"mcp": {"a": {"type": "local", "command": ["x"]}}}`:                clients.Opencode,
+		`{"mcp": {"servers": {}}}`:                                           clients.Opencode,
+		`{"projects": {"/p": {"mcpServers": {}}}}`:                           clients.ClaudeCode,
+		`{"extensions": {"a": {"type": "stdio", "cmd": "x"}}}`:               clients.Goose,
+		`{"mcp_servers": {"a": {"command": "x"}}}`:                           clients.Codex,
+		`{"everline": {}, "mcpServers": {"a": {"serverUrl": "not for us"}}}`: clients.Everline,
 	} {
-		if got, err := Detect("file.json", []byte(text)); err != nil || got != want {
+		if got, err := clients.Detect("file.json", []byte(text)); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
@@ -132,9 +131,9 @@ func TestShapesAreToldApart(t *testing.T) {
 func TestFormatIsChosen(t *testing.T) {
 	const text = `{"mcpServers": {"a": {"url": "http://h/x", "headers": {"K": "$TOKEN"}}}}`
 	for format, want := range map[string]struct{ transport, header string }{
-		"":           {"auto", "$TOKEN"},
-		FormatGemini: {"sse", "s3cret-token"},
-		FormatCursor: {"auto", "$TOKEN"},
+		"":                   {"auto", "$TOKEN"},
+		clients.Gemini: {"sse", "s3cret-token"},
+		clients.Cursor: {"auto", "$TOKEN"},
 	} {
 		c, err := ParseAs(format, "f.json", []byte(text), testEnv)
 		if err != nil {
@@ -152,12 +151,12 @@ func TestFormatIsChosen(t *testing.T) {
 // TestClientSecretsAreHidden looks for what references put into arguments.
 func TestClientSecretsAreHidden(t *testing.T) {
 	for format, text := range map[string]string{
-		FormatClaudeCode: `{"mcpServers": {"a": {"command": "x", "args": ["${TOKEN}"]}}}`,
-		FormatCursor:     `{"mcpServers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
-		FormatVSCode:     `{"servers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
-		FormatWindsurf:   `{"mcpServers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
-		FormatGemini:     `{"mcpServers": {"a": {"command": "x", "args": ["$TOKEN"]}}}`,
-		FormatOpencode:   `{"mcp": {"a": {"type": "local", "command": ["x", "{env:TOKEN}"]}}}`,
+		clients.ClaudeCode: `{"mcpServers": {"a": {"command": "x", "args": ["${TOKEN}"]}}}`,
+		clients.Cursor:     `{"mcpServers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
+		clients.VSCode:     `{"servers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
+		clients.Windsurf:   `{"mcpServers": {"a": {"command": "x", "args": ["${env:TOKEN}"]}}}`,
+		clients.Gemini:     `{"mcpServers": {"a": {"command": "x", "args": ["$TOKEN"]}}}`,
+		clients.Opencode:   `{"mcp": {"a": {"type": "local", "command": ["x", "{env:TOKEN}"]}}}`,
 	} {
 		c, err := ParseAs(format, "f.json", []byte(text), testEnv)
 		if err != nil {
@@ -174,7 +173,7 @@ func TestClientSecretsAreHidden(t *testing.T) {
 
 // FuzzClients feeds any text to the reader of any client.
 func FuzzClients(f *testing.F) {
-	formats := Formats()
+	formats := clients.Formats()
 	for path, name := range clientFiles(f) {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -202,27 +201,6 @@ func FuzzClients(f *testing.F) {
 			}
 			if s.Err == nil && (s.Command == "") == (s.URL == "") {
 				t.Fatalf("usable, but how? %+v", s)
-			}
-		}
-	})
-}
-
-// FuzzDialects expands any text by the rules of each client.
-func FuzzDialects(f *testing.F) {
-	for _, s := range []string{"${A}", "$A$B", "{env:TOKEN}", "${env:TOKEN}", "${TOKEN:-x}", "${file:x}", "a${", "}${input:x}", "{file:}", "${/}"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		for i := range clients {
-			c := &clients[i]
-			if c.dialect == nil {
-				continue
-			}
-			r := &reader{builder: clientBuilder(), file: "/home/u/f.json", client: c}
-			r.builder.readFile = func(string, string) (string, error) { return "", errors.New("no files here") }
-			got, err := c.dialect.expand(r, &tree.Node{Kind: tree.String, Text: text}, nil)
-			if err == nil && !strings.ContainsAny(text, "${") && got != text {
-				t.Fatalf("%s: %q became %q", c.name, text, got)
 			}
 		}
 	})

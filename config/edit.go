@@ -8,6 +8,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -27,7 +28,7 @@ func RemoveServer(format, file string, data []byte, name string) ([]byte, error)
 	if f != nil {
 		return nil, f
 	}
-	if root.Descend(serversPath(format, root)).Get(name) == nil {
+	if root.Descend(clients.ServersPath(format, root)).Get(name) == nil {
 		return nil, &fault.Fault{Kind: fault.NotFound, Op: "remove a server", Err: fmt.Errorf("%s has no server %q", file, name), Outcome: fault.NotSent}
 	}
 	return edit(format, file, data, name, func(w editor, in []string) ([]byte, error) { return w.remove(in, name) })
@@ -36,7 +37,7 @@ func RemoveServer(format, file string, data []byte, name string) ([]byte, error)
 // HasServer tells whether the text has a server of this name.
 func HasServer(format, file string, data []byte, name string) bool {
 	root, err := tree.Parse(file, data)
-	return err == nil && root.Descend(serversPath(format, root)).Get(name) != nil
+	return err == nil && root.Descend(clients.ServersPath(format, root)).Get(name) != nil
 }
 
 // An editor changes the text of one syntax.
@@ -59,7 +60,7 @@ func edit(format, file string, was []byte, name string, change func(editor, []st
 	if before.Kind == tree.Null {
 		before = &tree.Node{Kind: tree.Object}
 	}
-	in := serversPath(format, before)
+	in := clients.ServersPath(format, before)
 	byHand := func(err error) error {
 		return &fault.Fault{
 			Kind: fault.Invalid, Op: "edit " + file, Outcome: fault.NotSent, Err: err,
@@ -112,33 +113,6 @@ func cutBOM(data []byte) (text, bom []byte) {
 		return rest, []byte(mark)
 	}
 	return data, nil
-}
-
-// serversPath is where a format keeps its servers.
-func serversPath(format string, root *tree.Node) []string {
-	switch format {
-	case FormatVSCode:
-		return []string{"servers"}
-	case FormatZed:
-		return []string{"context_servers"}
-	case FormatCodex:
-		return []string{"mcp_servers"}
-	case FormatGoose:
-		return []string{"extensions"}
-	case FormatOpencode:
-		if inner := root.Descend([]string{"mcp", "servers"}); inner != nil && inner.Kind == tree.Object {
-			return []string{"mcp", "servers"}
-		}
-		return []string{"mcp"}
-	case FormatEverline:
-		if root.Get("mcpServers") == nil && root.Get("servers") != nil {
-			return []string{"servers"}
-		}
-		if bareServers(root) {
-			return nil
-		}
-	}
-	return []string{"mcpServers"}
 }
 
 // sameButFor compares two trees by meaning, but for one member of the object

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/internal/conf/clients"
 )
 
 // jsonTexts are files as clients and people leave them; K is the key of the
@@ -58,19 +60,19 @@ func TestSetAndRemove(t *testing.T) {
 		format, file, key string
 		texts             []string
 	}{
-		{FormatClaudeDesktop, "c.json", "mcpServers", jsonTexts},
-		{FormatClaudeCode, "c.json", "mcpServers", jsonTexts},
-		{FormatCursor, "c.json", "mcpServers", jsonTexts},
-		{FormatVSCode, "c.json", "servers", jsonTexts},
-		{FormatWindsurf, "c.json", "mcpServers", jsonTexts},
-		{FormatZed, "c.json", "context_servers", jsonTexts},
-		{FormatGemini, "c.json", "mcpServers", jsonTexts},
-		{FormatOpencode, "c.json", "mcp", jsonTexts},
-		{FormatEverline, "c.json", "mcpServers", jsonTexts},
-		{FormatCodex, "c.toml", "mcp_servers", tomlTexts},
-		{FormatEverline, "c.toml", "mcpServers", tomlTexts},
-		{FormatGoose, "c.yaml", "extensions", yamlTexts},
-		{FormatEverline, "c.yaml", "mcpServers", yamlTexts},
+		{clients.ClaudeDesktop, "c.json", "mcpServers", jsonTexts},
+		{clients.ClaudeCode, "c.json", "mcpServers", jsonTexts},
+		{clients.Cursor, "c.json", "mcpServers", jsonTexts},
+		{clients.VSCode, "c.json", "servers", jsonTexts},
+		{clients.Windsurf, "c.json", "mcpServers", jsonTexts},
+		{clients.Zed, "c.json", "context_servers", jsonTexts},
+		{clients.Gemini, "c.json", "mcpServers", jsonTexts},
+		{clients.Opencode, "c.json", "mcp", jsonTexts},
+		{clients.Everline, "c.json", "mcpServers", jsonTexts},
+		{clients.Codex, "c.toml", "mcp_servers", tomlTexts},
+		{clients.Everline, "c.toml", "mcpServers", tomlTexts},
+		{clients.Goose, "c.yaml", "extensions", yamlTexts},
+		{clients.Everline, "c.yaml", "mcpServers", yamlTexts},
 	} {
 		for _, text := range c.texts {
 			text = strings.ReplaceAll(text, "K", c.key)
@@ -86,16 +88,16 @@ func TestSetAndRemove(t *testing.T) {
 
 func setAndRemove(t *testing.T, format, file, text string) {
 	t.Helper()
-	set, err := SetServer(format, file, []byte(text), LinkName, LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+	set, err := SetServer(format, file, []byte(text), clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 	if err != nil {
 		t.Errorf("%s: %v\n%q", format, err, text)
 		return
 	}
-	if !HasServer(format, file, set, LinkName) {
+	if !HasServer(format, file, set, clients.LinkName) {
 		t.Errorf("%s: not there: %q", format, set)
 		return
 	}
-	back, err := RemoveServer(format, file, set, LinkName)
+	back, err := RemoveServer(format, file, set, clients.LinkName)
 	if err != nil || string(back) != text {
 		t.Errorf("%s %s: %v\nwas  %q\nset  %q\nback %q", format, filepath.Ext(file), err, text, set, back)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -21,7 +22,7 @@ func TestLinkIsReadByTheClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		format, _ := Detect(name, data)
+		format, _ := clients.Detect(name, data)
 		if texts[format] == nil {
 			texts[format] = map[string][]byte{"/home/u/new" + filepath.Ext(name): nil}
 		}
@@ -29,22 +30,22 @@ func TestLinkIsReadByTheClient(t *testing.T) {
 	}
 	for format, files := range texts {
 		for name, data := range files {
-			linked, err := SetServer(format, name, data, LinkName, LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+			linked, err := SetServer(format, name, data, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
 			checkLinked(t, format, name, linked)
-			again, err := SetServer(format, name, linked, LinkName, LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+			again, err := SetServer(format, name, linked, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 			if err != nil || string(again) != string(linked) {
 				t.Errorf("%s: linking twice: %v\n%s", name, err, again)
 			}
-			back, err := RemoveServer(format, name, linked, LinkName)
+			back, err := RemoveServer(format, name, linked, clients.LinkName)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			if HasServer(format, name, back, LinkName) {
+			if HasServer(format, name, back, clients.LinkName) {
 				t.Errorf("%s: still there:\n%s", name, back)
 			}
 		}
@@ -59,13 +60,13 @@ func checkLinked(t *testing.T, format, name string, text []byte) {
 		t.Errorf("%s: %v\n%s", name, err, text)
 		return
 	}
-	s, ok := b.cfg.Server(LinkName)
+	s, ok := b.cfg.Server(clients.LinkName)
 	want := s.URL == linkURL && (s.Transport == "http" || s.Transport == "auto")
-	if format == FormatClaudeDesktop {
+	if format == clients.ClaudeDesktop {
 		want = s.Command == "/bin/everline" && len(s.Args) == 1
 	}
 	if !ok || s.Err != nil || s.Disabled || !want {
-		if format == FormatGemini && !ok {
+		if format == clients.Gemini && !ok {
 			return // the file itself allows only the servers that it names
 		}
 		t.Errorf("%s: %+v\n%s", name, s, text)
@@ -104,7 +105,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 			"[mcpServers.a]\ncommand = \"y\" # mine\n\n[mcpServers.n]\ncommand = \"x\"\nargs = [\"-y\", \"a b\"]\n",
 		},
 	} {
-		got, err := SetServer(FormatEverline, c.file, []byte(c.before), "n", entry)
+		got, err := SetServer(clients.Everline, c.file, []byte(c.before), "n", entry)
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
 		}
@@ -120,11 +121,11 @@ func TestEditRefusesWhatItCannotKeep(t *testing.T) {
 		{"e.toml", `mcpServers = {a = {command = "y"}}`},
 		{"e.yaml", "mcpServers: {a: {command: y}}\n"},
 	} {
-		if got, err := SetServer(FormatEverline, c.file, []byte(c.text), "n", entry); err == nil || fault.KindOf(err) != fault.Invalid {
+		if got, err := SetServer(clients.Everline, c.file, []byte(c.text), "n", entry); err == nil || fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s became\n%s\n%v", c.text, got, err)
 		}
 	}
-	if _, err := RemoveServer(FormatEverline, "e.json", []byte(`{"mcpServers": {}}`), "n"); err == nil || fault.KindOf(err) != fault.NotFound {
+	if _, err := RemoveServer(clients.Everline, "e.json", []byte(`{"mcpServers": {}}`), "n"); err == nil || fault.KindOf(err) != fault.NotFound {
 		t.Errorf("removing what is not there: %v", err)
 	}
 }
@@ -141,24 +142,24 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		file := "f." + ext
-		set, err := SetServer(FormatEverline, file, data, "new-one", tree.Pairs("command", "x"))
+		set, err := SetServer(clients.Everline, file, data, "new-one", tree.Pairs("command", "x"))
 		if err != nil {
 			return
 		}
-		if !HasServer(FormatEverline, file, set, "new-one") {
+		if !HasServer(clients.Everline, file, set, "new-one") {
 			t.Fatalf("not there:\n%s", set)
 		}
-		back, err := RemoveServer(FormatEverline, file, set, "new-one")
+		back, err := RemoveServer(clients.Everline, file, set, "new-one")
 		if err != nil {
 			return
 		}
-		if HasServer(FormatEverline, file, back, "new-one") {
+		if HasServer(clients.Everline, file, back, "new-one") {
 			t.Fatalf("still there:\n%s", back)
 		}
-		if set, err = SetServer(FormatEverline, file, back, "new-one", tree.Pairs("command", "x")); err != nil {
+		if set, err = SetServer(clients.Everline, file, back, "new-one", tree.Pairs("command", "x")); err != nil {
 			return
 		}
-		if again, err := RemoveServer(FormatEverline, file, set, "new-one"); err != nil || string(again) != string(back) {
+		if again, err := RemoveServer(clients.Everline, file, set, "new-one"); err != nil || string(again) != string(back) {
 			t.Fatalf("%v:\nbefore %q\nset    %q\nafter  %q", err, back, set, again)
 		}
 	})
@@ -169,32 +170,32 @@ func FuzzEdit(f *testing.F) {
 func TestLinkAndUnlinkKeepComments(t *testing.T) {
 	for _, c := range []struct{ name, format, file, before, after string }{
 		{
-			"a comment alone", FormatCursor, "m.json",
+			"a comment alone", clients.Cursor, "m.json",
 			"{\n  \"mcpServers\": {\n    // only a comment\n  }\n}\n",
 			"{\n  \"mcpServers\": {\n    // only a comment\n  }\n}\n",
 		},
 		{
-			"in one line", FormatCursor, "m.json", "{\"mcpServers\": {/*e*/}}\n", "{\"mcpServers\": {/*e*/}}\n",
+			"in one line", clients.Cursor, "m.json", "{\"mcpServers\": {/*e*/}}\n", "{\"mcpServers\": {/*e*/}}\n",
 		},
 		{
-			"behind the last", FormatCursor, "m.json",
+			"behind the last", clients.Cursor, "m.json",
 			"{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"} // last\n    /* end */\n  }\n}\n",
 			"{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"y\"} // last\n    /* end */\n  }\n}\n",
 		},
 		{
-			"trailing comma", FormatCursor, "m.json",
+			"trailing comma", clients.Cursor, "m.json",
 			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"}, // a\n\t},\n}\n",
 			"{\n\t\"mcpServers\": {\n\t\t\"a\": {\"command\": \"y\"}, // a\n\t},\n}\n",
 		},
 		{
-			"CRLF", FormatCursor, "m.json",
+			"CRLF", clients.Cursor, "m.json",
 			"{\r\n  \"mcpServers\": {\r\n    \"a\": {\"command\": \"y\"} // last\r\n  }\r\n}\r\n",
 			"{\r\n  \"mcpServers\": {\r\n    \"a\": {\"command\": \"y\"} // last\r\n  }\r\n}\r\n",
 		},
-		{"toml", FormatCodex, "c.toml", "# mine\r\nmodel = \"x\"\r\n", "# mine\r\nmodel = \"x\"\r\n"},
-		{"goose", FormatGoose, "c.yaml", "extensions: {}\n# end\n", "extensions: {}\n# end\n"},
+		{"toml", clients.Codex, "c.toml", "# mine\r\nmodel = \"x\"\r\n", "# mine\r\nmodel = \"x\"\r\n"},
+		{"goose", clients.Goose, "c.yaml", "extensions: {}\n# end\n", "extensions: {}\n# end\n"},
 	} {
-		linked, err := SetServer(c.format, c.file, []byte(c.before), LinkName, LinkEntry(c.format, linkURL, "/bin/everline", "stdio"))
+		linked, err := SetServer(c.format, c.file, []byte(c.before), clients.LinkName, clients.LinkEntry(c.format, linkURL, "/bin/everline", "stdio"))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -202,7 +203,7 @@ func TestLinkAndUnlinkKeepComments(t *testing.T) {
 		if strings.Contains(c.before, "\r\n") && strings.Count(string(linked), "\n") != strings.Count(string(linked), "\r\n") {
 			t.Errorf("%s: two kinds of line ends:\n%q", c.name, linked)
 		}
-		back, err := RemoveServer(c.format, c.file, linked, LinkName)
+		back, err := RemoveServer(c.format, c.file, linked, clients.LinkName)
 		if err != nil || string(back) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s\nlinked:\n%s", c.name, err, back, c.after, linked)
 		}
@@ -238,7 +239,7 @@ func TestRemoveKeepsCommentsAround(t *testing.T) {
 			"json, twice", "c.json", `{"mcpServers": {"n": {"command": "x"}, "n": {"url": "x"}}}`, `{"mcpServers": {}}`,
 		},
 	} {
-		got, err := RemoveServer(FormatEverline, c.file, []byte(c.before), "n")
+		got, err := RemoveServer(clients.Everline, c.file, []byte(c.before), "n")
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
 		}
@@ -248,11 +249,11 @@ func TestRemoveKeepsCommentsAround(t *testing.T) {
 // TestSameServerIsNoEdit links anew what is written with other white space.
 func TestSameServerIsNoEdit(t *testing.T) {
 	const was = "{\n\t\"mcpServers\": {\n\t\t\"everline\": {\n\t\t\t\"url\": \"" + linkURL + "\"\n\t\t}\n\t}\n}\n"
-	got, err := SetServer(FormatCursor, "m.json", []byte(was), LinkName, LinkEntry(FormatCursor, linkURL, ""))
+	got, err := SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, linkURL, ""))
 	if err != nil || string(got) != was {
 		t.Errorf("%v:\n%s", err, got)
 	}
-	other, err := SetServer(FormatCursor, "m.json", []byte(was), LinkName, LinkEntry(FormatCursor, "http://127.0.0.1:1/mcp", ""))
+	other, err := SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, "http://127.0.0.1:1/mcp", ""))
 	if want := strings.Replace(was, linkURL, "http://127.0.0.1:1/mcp", 1); err != nil || string(other) != want {
 		t.Errorf("%v:\n%s", err, other)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/redact"
 )
 
@@ -117,7 +118,7 @@ func TestFaultU10(t *testing.T) {
 		`"command": "npx", "args": ["-y", "@scope/pkg"], "env": {"NODE_ENV": "production"}`:          "",
 	} {
 		text := []byte(`{"mcpServers": {"git.hub": {` + entry + `}}}`)
-		all, warnings, err := Import(FormatCursor, "/p/mcp.json", text, "", testEnv)
+		all, warnings, err := Import(clients.Cursor, "/p/mcp.json", text, "", testEnv)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%s: %v %v %v", entry, all, warnings, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -29,29 +30,29 @@ func envOf(vars map[string]string) func(string) (string, bool) {
 
 // oneServerFiles have one server "NAME", as each format writes it.
 var oneServerFiles = map[string]string{
-	FormatEverline:      `everline.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatClaudeDesktop: `claude_desktop_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatClaudeCode:    `.mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatCursor:        `.cursor/mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatVSCode:        `.vscode/mcp.json {"servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatWindsurf:      `mcp_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatZed:           `settings.json {"context_servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatGemini:        `.gemini/settings.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	FormatOpencode:      `opencode.json {"mcp": {%s: {"type": "local", "command": ["x"]}, "good": {"type": "local", "command": ["x"]}}}`,
-	FormatCodex:         "config.toml [mcp_servers]\n[mcp_servers.%s]\ncommand = \"x\"\n[mcp_servers.good]\ncommand = \"x\"\n",
-	FormatGoose:         "config.yaml extensions:\n  %s:\n    type: stdio\n    cmd: x\n  good:\n    type: stdio\n    cmd: x\n",
+	clients.Everline:      `everline.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.ClaudeDesktop: `claude_desktop_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.ClaudeCode:    `.mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.Cursor:        `.cursor/mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.VSCode:        `.vscode/mcp.json {"servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.Windsurf:      `mcp_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.Zed:           `settings.json {"context_servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.Gemini:        `.gemini/settings.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
+	clients.Opencode:      `opencode.json {"mcp": {%s: {"type": "local", "command": ["x"]}, "good": {"type": "local", "command": ["x"]}}}`,
+	clients.Codex:         "config.toml [mcp_servers]\n[mcp_servers.%s]\ncommand = \"x\"\n[mcp_servers.good]\ncommand = \"x\"\n",
+	clients.Goose:         "config.yaml extensions:\n  %s:\n    type: stdio\n    cmd: x\n  good:\n    type: stdio\n    cmd: x\n",
 }
 
 // TestFaultS6 has every name in every format, and an entry that is none.
 func TestFaultS6(t *testing.T) {
-	if len(oneServerFiles) != len(Formats()) {
-		t.Fatalf("%d of %d formats", len(oneServerFiles), len(Formats()))
+	if len(oneServerFiles) != len(clients.Formats()) {
+		t.Fatalf("%d of %d formats", len(oneServerFiles), len(clients.Formats()))
 	}
 	for format, file := range oneServerFiles {
 		path, text, _ := strings.Cut(file, " ")
 		for _, name := range strangeNames {
 			key := tree.Quoted(name)
-			if format == FormatCodex {
+			if format == clients.Codex {
 				key = tomlKey(name)
 			}
 			data := []byte(fmt.Sprintf(text, key))
@@ -93,14 +94,14 @@ func TestFaultS6Comments(t *testing.T) {
 
 // TestFaultS6Edit puts every name into a file of each syntax and takes it out.
 func TestFaultS6Edit(t *testing.T) {
-	for _, format := range []string{FormatEverline, FormatCodex, FormatGoose, FormatZed} {
+	for _, format := range []string{clients.Everline, clients.Codex, clients.Goose, clients.Zed} {
 		path, text, _ := strings.Cut(oneServerFiles[format], " ")
 		was := []byte(fmt.Sprintf(text, "other"))
 		if tree.SyntaxOf(path) == tree.JSON {
 			was = []byte(fmt.Sprintf(text, `"other"`))
 		}
 		entry := tree.Pairs("command", "y", "args", []string{"z"})
-		if format == FormatGoose {
+		if format == clients.Goose {
 			entry = tree.Pairs("type", "stdio", "cmd", "y")
 		}
 		for _, name := range strangeNames {
@@ -197,7 +198,7 @@ func TestFaultS10(t *testing.T) {
 	if c, s := parse(`"url": "http://h/", "headers": {"X": "a\tb", "Y": "  padded\n", "Z": "ünïcode"}`); s.Err != nil || s.Headers["Y"] != "padded" || len(c.Warnings) != 0 {
 		t.Errorf("%v %v", s.Headers, s.Err)
 	}
-	c, err := ParseAs(FormatCodex, "config.toml", []byte("[mcp_servers.a]\nurl = \"http://h/\"\nbearer_token_env_var = \"CRLF\"\n[mcp_servers.b]\nurl = \"http://h/\"\nbearer_token_env_var = \"BELL\"\n"), env)
+	c, err := ParseAs(clients.Codex, "config.toml", []byte("[mcp_servers.a]\nurl = \"http://h/\"\nbearer_token_env_var = \"CRLF\"\n[mcp_servers.b]\nurl = \"http://h/\"\nbearer_token_env_var = \"BELL\"\n"), env)
 	if err != nil || c.Servers[0].Headers["Authorization"] != "Bearer tok" || c.Servers[1].Err == nil {
 		t.Errorf("Codex: %+v %v", c, err)
 	}
@@ -218,7 +219,7 @@ func TestFaultS13(t *testing.T) {
 		return c.Servers[0]
 	}
 	for _, name := range []string{"SPACE", "HASH", "AMP", "PERCENT", "PLUS", "QUOTE", "UMLAUT", "PASSWORD", "LINES"} {
-		for format, ref := range map[string]string{FormatEverline: "${" + name + "}", FormatCursor: "${env:" + name + "}", FormatClaudeCode: "${" + name + "}", FormatGemini: "$" + name} {
+		for format, ref := range map[string]string{clients.Everline: "${" + name + "}", clients.Cursor: "${env:" + name + "}", clients.ClaudeCode: "${" + name + "}", clients.Gemini: "$" + name} {
 			s := get(format, "http://h/mcp?key="+ref+"&z=1")
 			u, err := url.Parse(s.URL)
 			if err != nil || s.Err != nil {
@@ -248,18 +249,18 @@ func TestFaultS13(t *testing.T) {
 		"unix:///run/s.sock#/mcp?key=${HASH}&b=c": "unix:///run/s.sock#/mcp?key=a%23b&b=c",
 		"https://h/mcp?k=$$x#frag":                "https://h/mcp?k=$x#frag",
 	} {
-		if s := get(FormatEverline, text); s.URL != want || s.Err != nil {
+		if s := get(clients.Everline, text); s.URL != want || s.Err != nil {
 			t.Errorf("%s became %s, want %s (%v)", text, s.URL, want, s.Err)
 		}
 	}
-	if s := get(FormatEverline, "http://h/a\nb"); s.Err == nil {
+	if s := get(clients.Everline, "http://h/a\nb"); s.Err == nil {
 		t.Errorf("a line end in the URL: %q", s.URL)
 	}
 	c := mustParse(t, `{"mcpServers": {"a": {"url": "http://h/sse", "everline": {"messageUrl": "/m?k=${TOKEN} x"}}}}`)
 	if got := c.Servers[0].MessageURL; got != "/m?k=s3cret-token%20x" {
 		t.Errorf("messageUrl %s", got)
 	}
-	all, _, err := Import(FormatCursor, "mcp.json", []byte(`{"mcpServers": {"a": {"url": "http://h/mcp?key=${env:HASH}"}}}`), "", testEnv)
+	all, _, err := Import(clients.Cursor, "mcp.json", []byte(`{"mcpServers": {"a": {"url": "http://h/mcp?key=${env:HASH}"}}}`), "", testEnv)
 	if err != nil || all[0].Entry[0].Value != "http://h/mcp?key=${HASH}" {
 		t.Errorf("imported %+v %v", all, err)
 	}
@@ -303,7 +304,7 @@ func TestFaultS15(t *testing.T) {
 	if c, s := get(`"command": "x", "args": ["--dir", "~/notes"]`, vars); s.Args[1] != "~/notes" || len(c.Warnings) != 1 {
 		t.Errorf("args %q, warnings %v", s.Args, c.Warnings)
 	}
-	all, _, err := Import(FormatCursor, "/p/.cursor/mcp.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w", "envFile": "~/v", "env": {"A": "x"}}}}`), "", envOf(vars))
+	all, _, err := Import(clients.Cursor, "/p/.cursor/mcp.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w", "envFile": "~/v", "env": {"A": "x"}}}}`), "", envOf(vars))
 	if text, _ := json.Marshal(all); err != nil || !strings.Contains(string(text), `"~/bin/srv"`) || !strings.Contains(string(text), `"~/w"`) || !strings.Contains(string(text), `"~/v"`) {
 		t.Errorf("imported %s %v", text, err)
 	}
@@ -321,9 +322,9 @@ func TestFaultU8(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, text := range map[string]string{
-		FormatOpencode: `{"mcp": {"a": {"type": "local", "command": ["x"], "environment": {"K": "{file:~/x}"}}}}`,
-		FormatWindsurf: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
-		FormatEverline: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
+		clients.Opencode: `{"mcp": {"a": {"type": "local", "command": ["x"], "environment": {"K": "{file:~/x}"}}}}`,
+		clients.Windsurf: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
+		clients.Everline: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
 	} {
 		c, err := ParseAs(format, filepath.Join(t.TempDir(), "f.json"), []byte(text), envOf(map[string]string{"HOME": home}))
 		if err != nil || c.Servers[0].Env["K"] != "tok" {
@@ -385,9 +386,9 @@ func TestFaultS6Quotes(t *testing.T) {
 		"config.yaml": "extensions:\n  good:\n    type: stdio\n    cmd: x\n  'acme/it''s':\n    type: stdio\n    cmd: x\n",
 		"config.toml": "[mcp_servers.good]\ncommand = \"x\"\n[mcp_servers.'acme/it']\ncommand = \"x\"\n[mcp_servers.'acme/it'.env]\nA = \"b\"\n",
 	} {
-		format, name := FormatGoose, "acme/it's"
+		format, name := clients.Goose, "acme/it's"
 		if tree.SyntaxOf(file) == tree.TOML {
-			format, name = FormatCodex, "acme/it"
+			format, name = clients.Codex, "acme/it"
 		}
 		out, err := RemoveServer(format, file, []byte(text), name)
 		if err != nil || strings.Contains(string(out), "acme") || !HasServer(format, file, out, "good") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/typed"
 )
 
 // path takes a file name, relative to the folder of the file that names it.
@@ -34,7 +35,7 @@ func groups(to *[]Group) setter {
 		}
 		var all []Group
 		for _, f := range n.Fields {
-			if ignored(f.Name) || f.Value.Kind == tree.Null {
+			if tree.IsComment(f.Name) || f.Value.Kind == tree.Null {
 				continue
 			}
 			g := Group{Name: f.Name, Expose: ExposeAll}
@@ -92,7 +93,7 @@ func (b *builder) settle(first string) {
 		for _, name := range g.Servers {
 			if !slices.Contains(known, name) {
 				c.Warnings = append(c.Warnings, Warning{
-					Origin: b.settings["groups"], Text: "the group " + g.Name + " names the server " + name + ", which is not configured" + meant(name, known),
+					Origin: b.settings["groups"], Text: "the group " + g.Name + " names the server " + name + ", which is not configured" + typed.Meant(name, known),
 				})
 			}
 		}

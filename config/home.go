@@ -36,3 +36,17 @@ func (r *reader) atHome(path string) (string, error) {
 	}
 	return filepath.Join(home, rest), nil
 }
+
+// home is the user's folder, as the environment says.
+func (r *reader) home() (string, error) {
+	env := r.builder.env
+	if r.keeping {
+		env = r.realEnv
+	}
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		if v, ok := env(name); ok && v != "" {
+			return v, nil
+		}
+	}
+	return "", fmt.Errorf("neither HOME nor USERPROFILE is set")
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/internal/conf/clients"
 )
 
 // TestImportKeepsReferences copies every golden file of a client into our own
@@ -22,7 +24,7 @@ func TestImportKeepsReferences(t *testing.T) {
 		}
 		var text []byte
 		for _, s := range servers {
-			if text, err = SetServer(FormatEverline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
+			if text, err = SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -97,7 +99,7 @@ func TestImportLosesNothing(t *testing.T) {
 		}
 		var text []byte
 		for _, s := range servers {
-			if text, err = SetServer(FormatEverline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
+			if text, err = SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		}

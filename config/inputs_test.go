@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/internal/conf/clients"
 )
 
 const inputsFile = `{
@@ -33,7 +35,7 @@ func loadInputs(t *testing.T, answers map[string]string) (*Config, []Input) {
 		asked = append(asked, i)
 		v, ok := answers[i.ID]
 		return v, ok
-	}, FormatVSCode, path)
+	}, clients.VSCode, path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string
 	if n.Kind != tree.String && n.Kind != tree.Number && n.Kind != tree.Bool {
 		return "", r.wrongKind(n, "a string")
 	}
-	v, err := r.expand(&expand.References{Env: r.env, Read: r.readFile, Value: put}, n)
+	v, err := r.expand(n, put)
 	if err != nil {
 		remedy := "set what is missing, or give a default with ${VAR:-default}"
 		if r.client != nil {
@@ -140,6 +140,19 @@ func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string
 		return "", tree.Invalid(r.file, n.Pos, "remove the NUL character", "the value has a NUL character")
 	}
 	return strings.TrimPrefix(v, expand.ByteOrderMark), nil
+}
+
+// expand replaces the references in a scalar by the rules of the file's format.
+func (r *reader) expand(n *tree.Node, put func(string) string) (string, error) {
+	switch {
+	case n.Literal, r.written:
+		return n.Text, nil
+	case r.client != nil:
+		return r.client.Expand(n, put)
+	default:
+		refs := expand.References{Env: r.env, Read: r.readFile, Value: put}
+		return refs.Expand(n.Text)
+	}
 }
 
 // secret takes note of a value that a reference gave.

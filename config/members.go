@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -12,7 +13,7 @@ func Members(format, file string, data []byte, name string) map[string]string {
 	if err != nil {
 		return nil
 	}
-	server := root.Descend(serversPath(format, root)).Get(name)
+	server := root.Descend(clients.ServersPath(format, root)).Get(name)
 	if server == nil || server.Kind != tree.Object {
 		return nil
 	}

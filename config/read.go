@@ -12,8 +12,10 @@ import (
 	"strings"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/typed"
 )
 
 // Load reads the files into one Config, variables from the environment. A
@@ -65,11 +67,11 @@ func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, pa
 }
 
 func (b *builder) choose(format string) error {
-	if format != "" && !slices.Contains(Formats(), format) {
+	if format != "" && !slices.Contains(clients.Formats(), format) {
 		return &fault.Fault{
 			Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent,
-			Err:    fmt.Errorf("unknown format %q%s", format, meant(format, Formats())),
-			Remedy: "write one of " + strings.Join(Formats(), ", "),
+			Err:    fmt.Errorf("unknown format %q%s", format, typed.Meant(format, clients.Formats())),
+			Remedy: "write one of " + strings.Join(clients.Formats(), ", "),
 		}
 	}
 	b.format = format
@@ -144,9 +146,8 @@ func newBuilder(env func(string) (string, bool)) *builder {
 type reader struct {
 	*builder
 	file   string
-	server string  // the server that is being read; "" outside of one
-	client *client // whose file it is; nil for our own format
-	inputs map[string]Input
+	server string        // the server that is being read; "" outside of one
+	client *clients.File // nil for our own format
 }
 
 func (r *reader) env(name string) (string, bool) {
@@ -189,12 +190,17 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	}
 	format := b.format
 	if format == "" {
-		format = detect(file, root)
+		format = clients.FormatOf(file, root)
 	}
-	if c := clientNamed(format); c != nil {
-		return r.foreign(c, root)
+	if r.client = r.clientFile(format); r.client != nil {
+		for _, m := range r.client.Servers(root) {
+			if err := r.serverMap(m); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	if bareServers(root) {
+	if clients.BareServers(root) {
 		r.warn(root.Pos, `the servers are not under "mcpServers"; they are read as if they were`)
 		return r.serverMap(root)
 	}
@@ -208,7 +214,7 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 			found = true
 			err = r.serverMap(f.Value)
 		default:
-			if !ignored(f.Name) {
+			if !tree.IsComment(f.Name) {
 				r.unknown(f, "at the top", known, nil)
 			}
 		}
@@ -222,21 +228,18 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	return nil
 }
 
-// bareServers tells whether the file is a map of servers without the key above it.
-func bareServers(root *tree.Node) bool {
-	servers := 0
-	for _, f := range root.Fields {
-		if f.Name == "everline" || f.Name == roots[0] || f.Name == roots[1] {
-			return false
-		}
-		for _, member := range []string{"command", "url"} {
-			if c := f.Value.Get(member); c != nil && c.Kind == tree.String {
-				servers++
-				break
-			}
+// clientFile is the file as one of a client; nil for our own format.
+func (r *reader) clientFile(format string) *clients.File {
+	f := clients.File{
+		Path: r.file, Workspace: r.workspace, Keep: r.keeping,
+		Env: r.env, ReadFile: r.readFile, Home: r.home, Warn: r.warn,
+	}
+	if r.ask != nil {
+		f.Ask = func(i clients.Question) (string, bool) {
+			return r.ask(Input{ID: i.ID, Description: i.Description, Password: i.Password, Options: i.Options, Default: i.Default, Variable: i.Variable(), Origin: Origin{r.file, i.Pos.Line}})
 		}
 	}
-	return servers > 0 && servers == len(root.Fields)
+	return f.Open(format)
 }
 
 func (r *reader) topSettings(n *tree.Node) *fault.Fault {
@@ -291,7 +294,7 @@ func (r *reader) object(n *tree.Node, where string, keys []key, elsewhere map[st
 		set := find(keys, f.Name)
 		switch {
 		case set == nil:
-			if !ignored(f.Name) {
+			if !tree.IsComment(f.Name) {
 				r.unknown(f, "in "+where, names(keys), elsewhere)
 			}
 		case seen[f.Name]:
@@ -326,16 +329,6 @@ func names(keys []key) []string {
 	return list
 }
 
-// ignored are keys that carry no meaning by convention: comments and anchors.
-func ignored(name string) bool {
-	for _, prefix := range []string{"_", "//", "x-", "$"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // replaced are keys of earlier versions, with what to write for them.
 var replaced = map[string]string{
 	"fastTries": `"fastFor" in "retry", a time: it is tried fast for so long after a loss, whatever the number of tries`,
@@ -350,5 +343,5 @@ func (r *reader) unknown(f tree.Field, where string, known []string, elsewhere m
 		r.warn(f.Pos, "%q is not read any more %s; write %s", f.Name, where, place)
 		return
 	}
-	r.warn(f.Pos, "unknown key %q %s%s", f.Name, where, meant(f.Name, known))
+	r.warn(f.Pos, "unknown key %q %s%s", f.Name, where, typed.Meant(f.Name, known))
 }

@@ -232,3 +232,20 @@ type Tools struct {
 type Plan struct {
 	Add, Remove, Change, Keep []string
 }
+
+// An Input is a question that a VS Code file has for its user.
+type Input struct {
+	ID          string
+	Description string
+	Password    bool     // the answer must not be seen
+	Options     []string // if not empty, the answer is one of them
+	Default     *string  // nil: there is none
+	Variable    string   // the variable that answers the input where nobody is asked
+	Origin      Origin
+}
+
+// Ask gets the answer to an input whose variable is not set. It is called once
+// for each place that refers to the input, and keeps answers itself. known is
+// false if nobody answers: then the default counts, and without one the server
+// is misconfigured.
+type Ask func(i Input) (answer string, known bool)

@@ -22,7 +22,7 @@ type key struct {
 }
 
 func (r *reader) wrongKind(n *tree.Node, want string) *fault.Fault {
-	return tree.Invalid(r.file, n.Pos, "write "+want+" there", "this must be %s, not %s", want, n.Kind.Article())
+	return tree.WrongKind(r.file, n, want)
 }
 
 func boolean(to *bool) setter {
@@ -78,16 +78,8 @@ func word(to *string, known ...string) setter {
 				return nil
 			}
 		}
-		return tree.Invalid(r.file, n.Pos, "write one of "+strings.Join(known, ", "), "%q is none of %s%s", n.Text, strings.Join(known, ", "), meant(n.Text, known))
+		return tree.Invalid(r.file, n.Pos, "write one of "+strings.Join(known, ", "), "%q is none of %s%s", n.Text, strings.Join(known, ", "), typed.Meant(n.Text, known))
 	}
-}
-
-// meant is the suggestion at the end of a message; "" if there is none.
-func meant(wrong string, known []string) string {
-	if near := typed.Nearest(wrong, known); near != "" {
-		return " (did you mean " + strconv.Quote(near) + "?)"
-	}
-	return ""
 }
 
 func texts(to *[]string) setter {

@@ -64,7 +64,7 @@ func (q *asker) ask(i config.Input) (string, bool) {
 	v, err := q.read(i)
 	if err != nil {
 		q.refused[i.ID] = true
-		fmt.Fprintf(q.out, "not answered; without a terminal, set %s\n", i.Variable())
+		fmt.Fprintf(q.out, "not answered; without a terminal, set %s\n", i.Variable)
 		return "", false
 	}
 	q.answers[i.ID] = v

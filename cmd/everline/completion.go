@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -62,7 +63,7 @@ func (a *app) completeNames(root *cobra.Command) {
 // takes none. The other flags with a text take files.
 func completeFlags(root *cobra.Command) {
 	words := map[string][]string{
-		"output": outputs, "format": config.Formats(), "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
+		"output": outputs, "format": clients.Formats(), "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
 		"type": {"http", "sse"},
 	}
 	states := slices.Sorted(maps.Keys(looks))

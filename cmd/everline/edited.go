@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/fileedit"
 )
 
 // formatFlag is the help of --format.
 func formatFlag() string {
-	return "how the files are written, in place of what they look like: " + strings.Join(config.Formats(), ", ")
+	return "how the files are written, in place of what they look like: " + strings.Join(clients.Formats(), ", ")
 }
 
 // difference shows which lines an edit takes out and puts in, each as show has

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/fileedit"
 )
 
@@ -71,7 +72,7 @@ func holder(files, servers []string) (string, error) {
 	var found []string
 	for _, file := range files {
 		data, err := fileedit.Read(file)
-		has := func(name string) bool { return config.HasServer(config.FormatEverline, file, data, name) }
+		has := func(name string) bool { return config.HasServer(clients.Everline, file, data, name) }
 		if err == nil && len(servers) > 0 && !slices.ContainsFunc(servers, func(name string) bool { return !has(name) }) {
 			found = append(found, file)
 		}

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/typed"
@@ -25,7 +27,7 @@ func newLink(a *app) *cobra.Command {
 		Short:     "Write our endpoint into a client's own configuration",
 		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, a server of yours with that name included, and a copy of the file is kept in the state folder."),
 		Args:      oneClient,
-		ValidArgs: config.Formats()[1:],
+		ValidArgs: clients.Formats()[1:],
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			return a.link(args[0], f, func(format string) (tree.Entry, string, error) {
 				url, err := a.endpointFor(cmd, endpoint)
@@ -33,12 +35,12 @@ func newLink(a *app) *cobra.Command {
 					return nil, "", err
 				}
 				url = fileedit.GroupURL(url, group)
-				done := config.Title(format) + " reaches everline at " + url + "; restart it to see it"
-				if format != config.FormatClaudeDesktop {
+				done := clients.Title(format) + " reaches everline at " + url + "; restart it to see it"
+				if format != clients.ClaudeDesktop {
 					if a.runningFiles(cmd.Context()) == nil {
 						done += ", while this runs: everline serve"
 					}
-					return config.LinkEntry(format, url, ""), done, nil
+					return clients.LinkEntry(format, url, ""), done, nil
 				}
 				program, bridge, err := a.bridge(cmd)
 				if err != nil {
@@ -47,7 +49,7 @@ func newLink(a *app) *cobra.Command {
 				if group != "" {
 					bridge = append(bridge, "--group", group)
 				}
-				return config.LinkEntry(format, url, program, bridge...), done, nil
+				return clients.LinkEntry(format, url, program, bridge...), done, nil
 			})
 		}),
 	}
@@ -112,14 +114,7 @@ func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 }
 
 func linkLong(text string) string {
-	clients := ""
-	for i, c := range config.Formats()[1:] {
-		if i > 0 {
-			clients += ", "
-		}
-		clients += c
-	}
-	return text + "\n\nClients: " + clients + "."
+	return text + "\n\nClients: " + strings.Join(clients.Formats()[1:], ", ") + "."
 }
 
 // linkFlags are the flags of link and unlink.
@@ -130,7 +125,7 @@ type linkFlags struct {
 
 func (f *linkFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "file", "", "the client's file, where it is not at its usual place")
-	cmd.Flags().StringVar(&f.name, "name", config.LinkName, "what the server is called in the client's file")
+	cmd.Flags().StringVar(&f.name, "name", clients.LinkName, "what the server is called in the client's file")
 	cmd.Flags().BoolVar(&f.project, "project", false, "the client's file of this project, not of the user")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the change, and make none")
 }
@@ -140,12 +135,12 @@ func oneClient(cmd *cobra.Command, args []string) error {
 	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 		return err
 	}
-	clients := config.Formats()[1:]
-	if slices.Contains(clients, args[0]) {
+	known := clients.Formats()[1:]
+	if slices.Contains(known, args[0]) {
 		return nil
 	}
 	help := fmt.Sprintf("\n  try: %s --help", cmd.CommandPath())
-	if near := typed.Nearest(args[0], clients); near != "" {
+	if near := typed.Nearest(args[0], known); near != "" {
 		help = "\n  did you mean " + near + "?"
 	}
 	return fmt.Errorf("no client is called %q here%s", args[0], help)
@@ -153,7 +148,7 @@ func oneClient(cmd *cobra.Command, args []string) error {
 
 func (a *app) clientLink(format string, f linkFlags) (*fileedit.Link, error) {
 	if f.name == "" {
-		return nil, usage("--name "+config.LinkName, "the server must have a name")
+		return nil, usage("--name "+clients.LinkName, "the server must have a name")
 	}
 	path := f.file
 	if path == "" {
@@ -163,7 +158,7 @@ func (a *app) clientLink(format string, f linkFlags) (*fileedit.Link, error) {
 		}
 	}
 	if path == "" {
-		return nil, usage("leave out --project", "%s has no file of a project", config.Title(format))
+		return nil, usage("leave out --project", "%s has no file of a project", clients.Title(format))
 	}
 	return fileedit.NewLink(a.stateDir, format, path, f.name)
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/fileedit"
 )
 
@@ -14,7 +14,7 @@ func newUnlink(a *app) *cobra.Command {
 		Short:     "Take our endpoint out of a client's configuration",
 		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it\nstays, and so does an entry that link did not write. A file that link made is removed if nothing else is in it."),
 		Args:      oneClient,
-		ValidArgs: config.Formats()[1:],
+		ValidArgs: clients.Formats()[1:],
 		RunE: runE(func(_ *cobra.Command, args []string) error {
 			return a.unlink(args[0], f)
 		}),
@@ -32,7 +32,7 @@ func (a *app) unlink(format string, f linkFlags) error {
 		if taken.Text == nil {
 			return "removed: nothing else was in it"
 		}
-		return config.Title(format) + " no longer knows everline"
+		return clients.Title(format) + " no longer knows everline"
 	}, func() string { return "" })
 	if err != nil || f.dryRun {
 		return err

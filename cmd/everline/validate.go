@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -73,7 +74,7 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 	for _, path := range files {
 		f := validatedFile{path, format}
 		if format == "" {
-			f.Format, _ = config.Detect(path, texts[path]) // it was read above
+			f.Format, _ = clients.Detect(path, texts[path]) // it was read above
 		}
 		v.Files = append(v.Files, f)
 	}
@@ -129,7 +130,7 @@ func (a *app) printValidation(v validation) error {
 		fmt.Fprintf(a.out, "! %s\n", printable(w))
 	}
 	for _, f := range v.Files {
-		fmt.Fprintf(a.out, "%s: read as a file of %s\n", f.Path, config.Title(f.Format))
+		fmt.Fprintf(a.out, "%s: read as a file of %s\n", f.Path, clients.Title(f.Format))
 	}
 	_, err := fmt.Fprintf(a.out, "%s, %d unusable, %s\n", plural(len(v.Servers), "server"), bad, plural(len(v.Warnings), "warning"))
 	return err

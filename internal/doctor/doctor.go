@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -174,7 +175,7 @@ func (e *examination) catalog() {
 		if len(t.Name) > longestForMost {
 			cut++
 		}
-		if len(t.Name)+len(config.LinkName) > longestForCursor {
+		if len(t.Name)+len(clients.LinkName) > longestForCursor {
 			cursor++
 		}
 	}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
 // Places are the files of clients that may be on this machine.
-func Places() ([]config.Place, error) {
+func Places() ([]clients.Place, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "look for the files of clients", Err: err, Remedy: "set HOME"}
@@ -26,7 +27,7 @@ func Places() ([]config.Place, error) {
 	if project == home {
 		project = "" // the user's files would be found twice
 	}
-	return config.Places(runtime.GOOS, home, os.Getenv("APPDATA"), project), nil
+	return clients.Places(runtime.GOOS, home, os.Getenv("APPDATA"), project), nil
 }
 
 // ClientFile is the file of one client: the first of its usual ones that
@@ -36,7 +37,7 @@ func ClientFile(format string, project bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all = slices.DeleteFunc(all, func(p config.Place) bool { return p.Format != format || p.Project != project })
+	all = slices.DeleteFunc(all, func(p clients.Place) bool { return p.Format != format || p.Project != project })
 	for _, p := range all {
 		if _, err := os.Stat(p.Path); err == nil {
 			return p.Path, nil
@@ -98,15 +99,15 @@ func Find(stateDir string, named []string, format string) (all []Found, warnings
 }
 
 // importFiles are the files to look through, those that exist.
-func importFiles(named []string, format string) ([]config.Place, error) {
+func importFiles(named []string, format string) ([]clients.Place, error) {
 	if len(named) == 0 {
 		all, err := Places()
-		return slices.DeleteFunc(all, func(p config.Place) bool {
+		return slices.DeleteFunc(all, func(p clients.Place) bool {
 			_, err := os.Stat(p.Path)
 			return err != nil || format != "" && p.Format != format
 		}), err
 	}
-	var all []config.Place
+	var all []clients.Place
 	for _, path := range named {
 		abs, err := filepath.Abs(path)
 		if err != nil {
@@ -115,13 +116,13 @@ func importFiles(named []string, format string) ([]config.Place, error) {
 		if _, err := os.Stat(abs); err != nil {
 			return nil, Fault("read", path, err)
 		}
-		all = append(all, config.Place{Format: format, Path: abs})
+		all = append(all, clients.Place{Format: format, Path: abs})
 	}
 	return all, nil
 }
 
 // readClient reads the servers of one file, and leaves everline itself out.
-func readClient(linked links, p config.Place) (all []Found, warnings []string, err error) {
+func readClient(linked links, p clients.Place) (all []Found, warnings []string, err error) {
 	data, err := Read(p.Path)
 	if err != nil {
 		return nil, nil, err
@@ -136,11 +137,11 @@ func readClient(linked links, p config.Place) (all []Found, warnings []string, e
 	}
 	format := p.Format
 	if format == "" {
-		format, _ = config.Detect(p.Path, data) // it was read above
+		format, _ = clients.Detect(p.Path, data) // it was read above
 	}
 	for _, s := range servers {
 		if !isUs(linked, format, p.Path, data, s) {
-			all = append(all, Found{Client: config.Title(format), File: p.Path, Server: s.Name, State: FoundNew, entry: s.Entry})
+			all = append(all, Found{Client: clients.Title(format), File: p.Path, Server: s.Name, State: FoundNew, entry: s.Entry})
 		}
 	}
 	return all, warnings, nil
@@ -162,7 +163,7 @@ func isUs(linked links, format, path string, text []byte, s config.Imported) boo
 		case string:
 			base := strings.TrimSuffix(filepath.Base(v), ".exe")
 			ours = ours || m.Key == "command" && base == "everline"
-			if u, err := url.Parse(v); m.Key == "url" && err == nil && s.Name == config.LinkName && IsLoopback(u.Hostname()) {
+			if u, err := url.Parse(v); m.Key == "url" && err == nil && s.Name == clients.LinkName && IsLoopback(u.Hostname()) {
 				return true // what an everline on another state folder wrote
 			}
 		case []string:
@@ -182,11 +183,11 @@ func Copy(stateDir, to string, all []Found, dryRun bool, copied *int) Edit {
 		}
 		text, count := was, 0
 		for _, f := range all {
-			if f.State == FoundTwice || config.HasServer(config.FormatEverline, to, text, f.Server) {
+			if f.State == FoundTwice || config.HasServer(clients.Everline, to, text, f.Server) {
 				continue
 			}
 			var err error
-			if text, err = config.SetServer(config.FormatEverline, to, text, f.Server, f.entry); err != nil {
+			if text, err = config.SetServer(clients.Everline, to, text, f.Server, f.entry); err != nil {
 				return nil, err
 			}
 			count++

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/owned"
 )
@@ -229,7 +230,7 @@ func (l *Link) take(was []byte) ([]byte, error) {
 // isEmpty tells whether a text is what is left of a new file once our entry is
 // taken out, however a client has laid it out since.
 func (l *Link) isEmpty(text []byte) bool {
-	full, err := config.SetServer(l.format, l.path, nil, l.name, config.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
+	full, err := config.SetServer(l.format, l.path, nil, l.name, clients.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
 	if err != nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/typed"
 )
@@ -17,13 +18,13 @@ func AddServer(path string, was []byte, name string, entry tree.Entry, force boo
 	if err := editable(path, was); err != nil {
 		return nil, "", err
 	}
-	if config.HasServer(config.FormatEverline, path, was, name) && !force {
+	if config.HasServer(clients.Everline, path, was, name) && !force {
 		return nil, "", &fault.Fault{
 			Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
 			Remedy: "everline add --force replaces it",
 		}
 	}
-	if text, err = config.SetServer(config.FormatEverline, path, was, name, entry); err != nil {
+	if text, err = config.SetServer(clients.Everline, path, was, name, entry); err != nil {
 		return nil, "", err
 	}
 	if err := stillGood(path, text, name); err != nil {
@@ -48,7 +49,7 @@ func RemoveServers(path string, was []byte, names []string) (text []byte, err er
 	}
 	text = was
 	for _, name := range names {
-		if text, err = config.RemoveServer(config.FormatEverline, path, text, name); err != nil {
+		if text, err = config.RemoveServer(clients.Everline, path, text, name); err != nil {
 			return nil, suggestServer(err, path, was, name)
 		}
 	}
@@ -60,13 +61,13 @@ func editable(path string, was []byte) error {
 	if len(was) == 0 {
 		return nil
 	}
-	format, err := config.Detect(path, was)
-	if err != nil || format == config.FormatEverline {
+	format, err := clients.Detect(path, was)
+	if err != nil || format == clients.Everline {
 		return err
 	}
 	return &fault.Fault{
 		Kind: fault.Invalid, Op: "edit " + path, Outcome: fault.NotSent,
-		Err:    fmt.Errorf("the file is one of %s", config.Title(format)),
+		Err:    fmt.Errorf("the file is one of %s", clients.Title(format)),
 		Remedy: "change it there, or copy it first: everline import " + path + " --to everline.json",
 	}
 }

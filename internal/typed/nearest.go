@@ -3,7 +3,10 @@
 // command line.
 package typed
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Nearest returns the word of known that was probably meant by word, or "" if
 // none is near: the same word but for case, "_" and "-", or one that is a typing
@@ -17,6 +20,14 @@ func Nearest(word string, known []string) string {
 		}
 	}
 	return best
+}
+
+// Meant is the suggestion at the end of a message; "" if there is none.
+func Meant(wrong string, known []string) string {
+	if near := Nearest(wrong, known); near != "" {
+		return " (did you mean " + strconv.Quote(near) + "?)"
+	}
+	return ""
 }
 
 var wordFolder = strings.NewReplacer("_", "", "-", "")

@@ -97,6 +97,22 @@ func Invalid(file string, at Pos, remedy, format string, args ...any) *fault.Fau
 	}
 }
 
+// WrongKind is the error of a value that is not what it must be.
+func WrongKind(file string, n *Node, want string) *fault.Fault {
+	return Invalid(file, n.Pos, "write "+want+" there", "this must be %s, not %s", want, n.Kind.Article())
+}
+
+// IsComment tells whether a key carries no meaning by convention: a comment or
+// an anchor.
+func IsComment(name string) bool {
+	for _, prefix := range []string{"_", "//", "x-", "$"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // place reads "file:line:column", or the file alone where there is no place in it.
 func place(file string, at Pos) string {
 	if at.Line == 0 {

@@ -1,4 +1,4 @@
-package config
+package clients
 
 import (
 	"path/filepath"
@@ -33,31 +33,31 @@ func Places(goos, home, appData, project string) []Place {
 	case "windows":
 		appSupport = appData
 	}
-	add(FormatClaudeCode, project, true, ".mcp.json")
-	add(FormatCursor, project, true, ".cursor/mcp.json")
-	add(FormatVSCode, project, true, ".vscode/mcp.json")
-	add(FormatZed, project, true, ".zed/settings.json")
-	add(FormatCodex, project, true, ".codex/config.toml")
-	add(FormatGemini, project, true, ".gemini/settings.json")
-	add(FormatOpencode, project, true, "opencode.json", "opencode.jsonc")
+	add(ClaudeCode, project, true, ".mcp.json")
+	add(Cursor, project, true, ".cursor/mcp.json")
+	add(VSCode, project, true, ".vscode/mcp.json")
+	add(Zed, project, true, ".zed/settings.json")
+	add(Codex, project, true, ".codex/config.toml")
+	add(Gemini, project, true, ".gemini/settings.json")
+	add(Opencode, project, true, "opencode.json", "opencode.jsonc")
 
-	add(FormatClaudeDesktop, appSupport, false, "Claude/claude_desktop_config.json")
-	add(FormatClaudeCode, home, false, ".claude.json")
-	add(FormatCursor, home, false, ".cursor/mcp.json")
-	add(FormatVSCode, appSupport, false, "Code/User/mcp.json")
-	add(FormatWindsurf, home, false, ".codeium/windsurf/mcp_config.json")
+	add(ClaudeDesktop, appSupport, false, "Claude/claude_desktop_config.json")
+	add(ClaudeCode, home, false, ".claude.json")
+	add(Cursor, home, false, ".cursor/mcp.json")
+	add(VSCode, appSupport, false, "Code/User/mcp.json")
+	add(Windsurf, home, false, ".codeium/windsurf/mcp_config.json")
 	if goos == "windows" {
-		add(FormatZed, appData, false, "Zed/settings.json")
+		add(Zed, appData, false, "Zed/settings.json")
 	} else {
-		add(FormatZed, conf, false, "zed/settings.json")
+		add(Zed, conf, false, "zed/settings.json")
 	}
-	add(FormatCodex, home, false, ".codex/config.toml")
-	add(FormatGemini, home, false, ".gemini/settings.json")
-	add(FormatOpencode, conf, false, "opencode/opencode.json", "opencode/opencode.jsonc")
+	add(Codex, home, false, ".codex/config.toml")
+	add(Gemini, home, false, ".gemini/settings.json")
+	add(Opencode, conf, false, "opencode/opencode.json", "opencode/opencode.jsonc")
 	if goos == "windows" {
-		add(FormatGoose, appData, false, "Block/goose/config/config.yaml")
+		add(Goose, appData, false, "Block/goose/config/config.yaml")
 	} else {
-		add(FormatGoose, conf, false, "goose/config.yaml")
+		add(Goose, conf, false, "goose/config.yaml")
 	}
 	return all
 }
@@ -69,17 +69,17 @@ const LinkName = "everline"
 // client can only start commands, to start a bridge to it: program with args.
 func LinkEntry(format, endpoint, program string, args ...string) tree.Entry {
 	switch format {
-	case FormatClaudeDesktop:
+	case ClaudeDesktop:
 		return tree.Pairs("command", program, "args", args)
-	case FormatClaudeCode, FormatVSCode:
+	case ClaudeCode, VSCode:
 		return tree.Pairs("type", "http", "url", endpoint)
-	case FormatWindsurf:
+	case Windsurf:
 		return tree.Pairs("serverUrl", endpoint)
-	case FormatGemini:
+	case Gemini:
 		return tree.Pairs("httpUrl", endpoint)
-	case FormatOpencode:
+	case Opencode:
 		return tree.Pairs("type", "remote", "url", endpoint, "enabled", true)
-	case FormatGoose:
+	case Goose:
 		return tree.Pairs(
 			"name", LinkName,
 			"type", "streamable_http",

@@ -1,4 +1,7 @@
-package config
+// Package clients knows the formats of configuration files: which there are,
+// how they are told apart, where clients keep theirs, and what a server of theirs
+// would be in our own. It fills in no defaults and judges no server.
+package clients
 
 import (
 	"path/filepath"
@@ -28,8 +31,8 @@ func init() { // not in the variable, whose functions read it
 }
 
 // underKeys gives the maps that stand under these keys, one of them inside the other.
-func underKeys(path ...string) func(*reader, *tree.Node) []*tree.Node {
-	return func(_ *reader, root *tree.Node) []*tree.Node {
+func underKeys(path ...string) func(*File, *tree.Node) []*tree.Node {
+	return func(_ *File, root *tree.Node) []*tree.Node {
 		n := root
 		for _, name := range path {
 			if n = n.Get(name); n == nil {
@@ -51,14 +54,14 @@ func stdioKeys(more map[string]rule) map[string]rule {
 
 func claudeDesktop() client {
 	return client{
-		name: FormatClaudeDesktop, title: "Claude Desktop", find: underKeys("mcpServers"),
+		name: ClaudeDesktop, title: "Claude Desktop", find: underKeys("mcpServers"),
 		keys: stdioKeys(map[string]rule{"type": transport(remote), "url": onlyHere("url"), "headers": onlyHere("headers")}),
 	}
 }
 
 func claudeCode() client {
 	return client{
-		name: FormatClaudeCode, title: "Claude Code", find: claudeScopes,
+		name: ClaudeCode, title: "Claude Code", find: claudeScopes,
 		dialect: &dialect{open: "${", find: findClaude},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(remote), "url": address(""), "headers": as("headers"),
@@ -70,21 +73,21 @@ func claudeCode() client {
 
 // claudeScopes gives the servers of the project that the reader stands in
 // before those of the user, since the narrower scope wins.
-func claudeScopes(r *reader, root *tree.Node) []*tree.Node {
+func claudeScopes(r *File, root *tree.Node) []*tree.Node {
 	var maps []*tree.Node
 	others := 0
 	for _, f := range fieldsOf(root.Get("projects")) {
 		servers := f.Value.Get("mcpServers")
 		switch {
 		case servers == nil || len(servers.Fields) == 0:
-		case filepath.Clean(f.Name) == r.workspace:
+		case filepath.Clean(f.Name) == r.Workspace:
 			maps = append(maps, servers)
 		default:
 			others++
 		}
 	}
 	if others > 0 {
-		r.warn(root.Get("projects").Pos, "the servers of %d other projects are not read", others)
+		r.Warn(root.Get("projects").Pos, "the servers of %d other projects are not read", others)
 	}
 	if user := root.Get("mcpServers"); user != nil {
 		maps = append(maps, user)
@@ -101,10 +104,10 @@ func fieldsOf(n *tree.Node) []tree.Field {
 
 func cursor() client {
 	return client{
-		name: FormatCursor, title: "Cursor", find: underKeys("mcpServers"), own: []string{"mcpServers"},
+		name: Cursor, title: "Cursor", find: underKeys("mcpServers"), own: []string{"mcpServers"},
 		dialect: &dialect{open: "${", find: findEditor},
 		keys: stdioKeys(map[string]rule{
-			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": wherever("envFile"), "cwd": as("cwd"),
+			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": as("envFile"), "cwd": as("cwd"),
 			"auth": unused(noOAuth), "disabled": as("disabled"),
 		}),
 	}
@@ -112,10 +115,10 @@ func cursor() client {
 
 func vscode() client {
 	return client{
-		name: FormatVSCode, title: "VS Code", find: vscodeServers, own: []string{"servers", "inputs", "sandbox"},
+		name: VSCode, title: "VS Code", find: vscodeServers, own: []string{"servers", "inputs", "sandbox"},
 		dialect: &dialect{open: "${", find: findEditor},
 		keys: stdioKeys(map[string]rule{
-			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": wherever("envFile"), "cwd": as("cwd"),
+			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": as("envFile"), "cwd": as("cwd"),
 			"dev": meaningless, "gallery": meaningless, "version": meaningless, "oauth": unused(noOAuth),
 			"sandboxEnabled": unused("the server runs without VS Code's sandbox"), "sandbox": meaningless,
 		}),
@@ -124,7 +127,7 @@ func vscode() client {
 
 func windsurf() client {
 	return client{
-		name: FormatWindsurf, title: "Windsurf", find: underKeys("mcpServers"), own: []string{"mcpServers"},
+		name: Windsurf, title: "Windsurf", find: underKeys("mcpServers"), own: []string{"mcpServers"},
 		dialect: &dialect{open: "${", find: findWindsurf},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(fallsBack), "url": address(""), "serverUrl": address(""), "headers": as("headers"),
@@ -139,7 +142,7 @@ func onlyOneURL(t *translation, _ *tree.Node) {
 	kept := t.std.Fields[:0:0]
 	for _, f := range t.std.Fields {
 		if f.Name == "url" && slices.ContainsFunc(kept, func(k tree.Field) bool { return k.Name == "url" }) {
-			t.r.warn(f.Pos, "the server has two URLs; the first one counts")
+			t.r.Warn(f.Pos, "the server has two URLs; the first one counts")
 			continue
 		}
 		kept = append(kept, f)
@@ -149,7 +152,7 @@ func onlyOneURL(t *translation, _ *tree.Node) {
 
 func zed() client {
 	return client{
-		name: FormatZed, title: "Zed", find: underKeys("context_servers"),
+		name: Zed, title: "Zed", find: underKeys("context_servers"),
 		keys: map[string]rule{
 			"command": zedCommand, "args": as("args"), "env": as("env"), "url": address(""), "headers": as("headers"),
 			"enabled": as("enabled"), "source": meaningless, "settings": unused("it belongs to an extension of Zed"),
@@ -179,14 +182,14 @@ func zedCommand(t *translation, f tree.Field) {
 				t.put(t.std, m.Name, m.Value)
 			}
 		default:
-			t.r.unknown(m, `in Zed's "command"`, []string{"path", "args", "env"}, nil)
+			t.r.unknown(m, `in Zed's "command"`, []string{"path", "args", "env"})
 		}
 	}
 }
 
 func codex() client {
 	return client{
-		name: FormatCodex, title: "Codex", find: underKeys("mcp_servers"),
+		name: Codex, title: "Codex", find: underKeys("mcp_servers"),
 		keys: stdioKeys(map[string]rule{
 			"cwd": as("cwd"), "url": address("http"), "http_headers": as("headers"),
 			// The three below are names of variables, resolved once all is read.
@@ -208,7 +211,7 @@ func codexVariables(t *translation, n *tree.Node) {
 			if v, ok := t.r.envOrEmpty(e.Text); ok {
 				t.add("env", e.Pos, e.Text, v)
 			} else {
-				t.r.warn(e.Pos, "the variable %s is not set; as in Codex, the server does not get it", e.Text)
+				t.r.Warn(e.Pos, "the variable %s is not set; as in Codex, the server does not get it", e.Text)
 			}
 		}
 	}
@@ -226,7 +229,7 @@ func codexVariables(t *translation, n *tree.Node) {
 
 func gemini() client {
 	return client{
-		name: FormatGemini, title: "Gemini CLI", find: geminiServers,
+		name: Gemini, title: "Gemini CLI", find: geminiServers,
 		dialect: &dialect{open: "${", bare: true, find: findGemini},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(remote), "cwd": as("cwd"), "headers": as("headers"),
@@ -247,7 +250,7 @@ func geminiAddress(t *translation, n *tree.Node) {
 	case target == nil:
 		target, kind = n.Given("url"), "sse"
 	case n.Given("url") != nil:
-		t.r.warn(n.Get("url").Pos, `"url" is not read beside "httpUrl"`)
+		t.r.Warn(n.Get("url").Pos, `"url" is not read beside "httpUrl"`)
 	}
 	if target == nil {
 		return
@@ -259,7 +262,7 @@ func geminiAddress(t *translation, n *tree.Node) {
 }
 
 // geminiServers also obeys "mcp": {"allowed", "excluded"}, which name servers.
-func geminiServers(r *reader, root *tree.Node) []*tree.Node {
+func geminiServers(r *File, root *tree.Node) []*tree.Node {
 	servers := root.Get("mcpServers")
 	if servers == nil || servers.Kind != tree.Object {
 		return underKeys("mcpServers")(r, root)
@@ -281,7 +284,7 @@ func geminiServers(r *reader, root *tree.Node) []*tree.Node {
 	kept.Fields = nil
 	for _, f := range servers.Fields {
 		if limited && !slices.Contains(allowed, f.Name) || slices.Contains(excluded, f.Name) {
-			r.warn(f.Pos, `the server %q is not read: "mcp" leaves it out`, f.Name)
+			r.Warn(f.Pos, `the server %q is not read: "mcp" leaves it out`, f.Name)
 			continue
 		}
 		kept.Fields = append(kept.Fields, f)
@@ -291,7 +294,7 @@ func geminiServers(r *reader, root *tree.Node) []*tree.Node {
 
 func opencode() client {
 	return client{
-		name: FormatOpencode, title: "opencode", find: opencodeServers,
+		name: Opencode, title: "opencode", find: opencodeServers,
 		dialect: &dialect{open: "{", find: findOpencode},
 		keys: map[string]rule{
 			"type": transport(fallsBack), "command": opencodeCommand, "args": as("args"), "environment": as("env"), "env": as("env"),
@@ -301,7 +304,7 @@ func opencode() client {
 	}
 }
 
-func findOpencode(r *reader, ref string) (reference, error) {
+func findOpencode(r *File, ref string) (reference, error) {
 	if len(ref) > 4 && ref[:4] == "env:" {
 		v, ok := r.envOrEmpty(ref[4:])
 		if !ok {
@@ -310,14 +313,14 @@ func findOpencode(r *reader, ref string) (reference, error) {
 		return reference{value: v, known: true}, nil
 	}
 	if len(ref) > 5 && ref[:5] == "file:" {
-		v, err := r.readFile(ref[5:])
+		v, err := r.ReadFile(ref[5:])
 		return reference{value: v, known: true}, err
 	}
 	return reference{}, nil
 }
 
 // opencodeServers takes the map of version 1, and the one inside it of version 2.
-func opencodeServers(r *reader, root *tree.Node) []*tree.Node {
+func opencodeServers(r *File, root *tree.Node) []*tree.Node {
 	mcp := root.Get("mcp")
 	if mcp == nil {
 		return nil
@@ -336,7 +339,7 @@ func opencodeCommand(t *translation, f tree.Field) {
 	}
 	words := t.list(f.Value)
 	if len(words) == 0 {
-		t.fail(tree.Invalid(t.r.file, f.Pos, "write the program and its arguments in the list", "the command is empty"))
+		t.fail(tree.Invalid(t.r.Path, f.Pos, "write the program and its arguments in the list", "the command is empty"))
 		return
 	}
 	t.put(t.std, "command", words[0])
@@ -345,7 +348,7 @@ func opencodeCommand(t *translation, f tree.Field) {
 
 func goose() client {
 	return client{
-		name: FormatGoose, title: "goose", find: underKeys("extensions"),
+		name: Goose, title: "goose", find: underKeys("extensions"),
 		keys: map[string]rule{
 			"type": transport(remote), "cmd": as("command"), "args": as("args"), "envs": as("env"), "env_keys": meaningless,
 			"timeout": seconds("callTimeout"), "enabled": as("enabled"), "uri": address(""), "headers": as("headers"), "cwd": as("cwd"),

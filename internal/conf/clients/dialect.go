@@ -1,4 +1,4 @@
-package config
+package clients
 
 import (
 	"fmt"
@@ -25,14 +25,14 @@ type reference struct {
 type dialect struct {
 	open string // what a reference starts with: "${" or "{"
 	bare bool   // $NAME is a reference as well
-	find func(r *reader, ref string) (reference, error)
+	find func(r *File, ref string) (reference, error)
 }
 
 // expand replaces the references of a text as the client does. What the
 // client leaves alone stays, and is told in a warning where it looks like a
 // reference that came to nothing. put gets every value that may be secret, and
 // gives what is put in.
-func (d *dialect) expand(r *reader, n *tree.Node, put func(string) string) (string, error) {
+func (d *dialect) expand(r *File, n *tree.Node, put func(string) string) (string, error) {
 	var b strings.Builder
 	text := n.Text
 	for {
@@ -62,7 +62,7 @@ func (d *dialect) expand(r *reader, n *tree.Node, put func(string) string) (stri
 				become = "the text " + written
 				b.WriteString(written)
 			}
-			r.warn(n.Pos, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
+			r.Warn(n.Pos, "the variable %s is not set; as in %s, the server gets %s in its place", ref.unset, r.client.title, become)
 		default:
 			if put != nil && !ref.plain && !ref.given {
 				ref.value = put(ref.value)
@@ -72,16 +72,13 @@ func (d *dialect) expand(r *reader, n *tree.Node, put func(string) string) (stri
 	}
 }
 
-// expand replaces the references in a scalar by the rules of the file's format.
-func (r *reader) expand(p *expand.References, n *tree.Node) (string, error) {
-	switch {
-	case n.Literal, r.written, r.client != nil && r.client.dialect == nil:
+// Expand replaces the references of a text as the client does. put gets every
+// value that may be secret, and gives what is put in; it may be nil.
+func (r *File) Expand(n *tree.Node, put func(string) string) (string, error) {
+	if r.client.dialect == nil {
 		return n.Text, nil
-	case r.client != nil:
-		return r.client.dialect.expand(r, n, p.Value)
-	default:
-		return p.Expand(n.Text)
 	}
+	return r.client.dialect.expand(r, n, put)
 }
 
 // next finds where the next reference starts, and what stands in it; -1 if
@@ -108,23 +105,23 @@ func (d *dialect) next(text string) (at int, name string) {
 
 // variable looks a variable up whose absence makes the server misconfigured:
 // nothing empty is ever put in silently, and no placeholder sent as a password.
-func variable(r *reader, name string) (reference, error) {
-	v, ok := r.env(name)
+func variable(r *File, name string) (reference, error) {
+	v, ok := r.Env(name)
 	if !ok {
 		return reference{}, fmt.Errorf("the variable %s is not set", name)
 	}
 	return reference{value: v, known: true}, nil
 }
 
-func findClaude(r *reader, ref string) (reference, error) {
+func findClaude(r *File, ref string) (reference, error) {
 	name, standIn, hasDefault := strings.Cut(ref, ":-")
 	if !expand.IsVariable(name) {
 		return reference{}, nil
 	}
-	if r.keeping && hasDefault {
+	if r.Keep && hasDefault {
 		return reference{value: expand.Keep(ref), known: true}, nil
 	}
-	v, ok := r.env(name)
+	v, ok := r.Env(name)
 	switch {
 	case ok && (v != "" || !hasDefault):
 		return reference{value: v, known: true}, nil
@@ -136,14 +133,14 @@ func findClaude(r *reader, ref string) (reference, error) {
 }
 
 // envOrEmpty looks a variable up that is as good as empty where it is not set.
-func (r *reader) envOrEmpty(name string) (string, bool) {
-	if r.keeping {
+func (r *File) envOrEmpty(name string) (string, bool) {
+	if r.Keep {
 		return expand.Keep(name + ":-"), true
 	}
-	return r.env(name)
+	return r.Env(name)
 }
 
-func findGemini(r *reader, name string) (reference, error) {
+func findGemini(r *File, name string) (reference, error) {
 	if !expand.IsVariable(name) {
 		return reference{}, nil
 	}
@@ -154,13 +151,13 @@ func findGemini(r *reader, name string) (reference, error) {
 	return reference{value: v, known: true}, nil
 }
 
-func findWindsurf(r *reader, ref string) (reference, error) {
+func findWindsurf(r *File, ref string) (reference, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	switch kind {
 	case "env":
 		return variable(r, name)
 	case "file":
-		v, err := r.readFile(name)
+		v, err := r.ReadFile(name)
 		return reference{value: v, known: true}, err
 	default:
 		return reference{}, nil
@@ -168,7 +165,7 @@ func findWindsurf(r *reader, ref string) (reference, error) {
 }
 
 // findEditor knows the references of Cursor and VS Code.
-func findEditor(r *reader, ref string) (reference, error) {
+func findEditor(r *File, ref string) (reference, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	path := func(v string) (reference, error) { return reference{value: v, known: true, plain: true}, nil }
 	switch {
@@ -177,10 +174,10 @@ func findEditor(r *reader, ref string) (reference, error) {
 	case kind == "input":
 		return r.input(name)
 	case ref == "userHome":
-		home, err := r.home()
+		home, err := r.Home()
 		return reference{value: home, known: true, plain: true}, err
 	case ref == "workspaceFolder", ref == "workspaceFolderBasename":
-		abs, err := filepath.Abs(r.folder())
+		abs, err := filepath.Abs(r.Folder())
 		if ref != "workspaceFolder" {
 			abs = filepath.Base(abs)
 		}
@@ -190,18 +187,4 @@ func findEditor(r *reader, ref string) (reference, error) {
 	default:
 		return reference{}, nil
 	}
-}
-
-// home is the user's folder, as the environment says.
-func (r *reader) home() (string, error) {
-	env := r.builder.env
-	if r.keeping {
-		env = r.realEnv
-	}
-	for _, name := range []string{"HOME", "USERPROFILE"} {
-		if v, ok := env(name); ok && v != "" {
-			return v, nil
-		}
-	}
-	return "", fmt.Errorf("neither HOME nor USERPROFILE is set")
 }

@@ -1,4 +1,4 @@
-package config
+package clients
 
 import (
 	"math/big"
@@ -11,7 +11,7 @@ import (
 // A translation turns one server of a client's file into what our own file
 // would say, with every value keeping its place, so that one reader serves all.
 type translation struct {
-	r     *reader
+	r     *File
 	std   *tree.Node // the standard members
 	own   *tree.Node // what goes under "everline"
 	tools *tree.Node // what goes under "tools" in there
@@ -21,10 +21,11 @@ type translation struct {
 // A rule says what a member becomes.
 type rule func(t *translation, f tree.Field)
 
-// translate returns the server as our own file would have it.
-func (c *client) translate(r *reader, n *tree.Node) (*tree.Node, *fault.Fault) {
+// Translate returns a server of the file as our own file would have it.
+func (r *File) Translate(n *tree.Node) (*tree.Node, *fault.Fault) {
+	c := r.client
 	if n.Kind != tree.Object {
-		return nil, r.wrongKind(n, "an object")
+		return nil, tree.WrongKind(r.Path, n, "an object")
 	}
 	object := func() *tree.Node { return &tree.Node{Kind: tree.Object, Pos: n.Pos} }
 	t := &translation{r: r, std: object(), own: object(), tools: object()}
@@ -33,11 +34,11 @@ func (c *client) translate(r *reader, n *tree.Node) (*tree.Node, *fault.Fault) {
 		use := c.keys[f.Name]
 		switch {
 		case use == nil:
-			if !ignored(f.Name) {
-				r.unknown(f, "in a server of "+c.title, ruleNames(c.keys), nil)
+			if !tree.IsComment(f.Name) {
+				r.unknown(f, "in a server of "+c.title, ruleNames(c.keys))
 			}
 		case seen[f.Name]:
-			r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
+			r.Warn(f.Pos, "%q is there twice; the first one counts", f.Name)
 		case f.Value.Kind == tree.Null:
 		default:
 			seen[f.Name] = true
@@ -95,19 +96,8 @@ func address(transport string) rule {
 // onlyHere is a member that is obeyed here, though not by the client itself.
 func onlyHere(name string) rule {
 	return func(t *translation, f tree.Field) {
-		t.r.warn(f.Pos, "%s itself does not read %q; everline does", t.r.client.title, f.Name)
+		t.r.Warn(f.Pos, "%s itself does not read %q; everline does", t.r.client.title, f.Name)
 		t.put(t.std, name, f.Value)
-	}
-}
-
-// wherever puts a member where our own file has one of that name.
-func wherever(name string) rule {
-	return func(t *translation, f tree.Field) {
-		to := t.std
-		if find(ours(&draft{}), name) != nil {
-			to = t.own
-		}
-		t.put(to, name, f.Value)
 	}
 }
 
@@ -148,12 +138,12 @@ func seconds(name string) rule { return scaled(name, 1) }
 func scaled(name string, parts int64) rule {
 	return func(t *translation, f tree.Field) {
 		if f.Value.Kind != tree.Number {
-			t.fail(t.r.wrongKind(f.Value, "a number"))
+			t.fail(tree.WrongKind(t.r.Path, f.Value, "a number"))
 			return
 		}
 		v, ok := new(big.Rat).SetString(strings.ReplaceAll(f.Value.Text, "_", ""))
 		if !ok || len(f.Value.Text) > 32 {
-			t.fail(t.r.wrongKind(f.Value, "a plain number"))
+			t.fail(tree.WrongKind(t.r.Path, f.Value, "a plain number"))
 			return
 		}
 		v.Quo(v, big.NewRat(parts, 1))
@@ -166,14 +156,14 @@ func meaningless(*translation, tree.Field) {}
 
 // unused is a member that means something to the client which is not done here.
 func unused(why string) rule {
-	return func(t *translation, f tree.Field) { t.r.warn(f.Pos, "%q is not used here: %s", f.Name, why) }
+	return func(t *translation, f tree.Field) { t.r.Warn(f.Pos, "%q is not used here: %s", f.Name, why) }
 }
 
 // transport reads the client's word for how a server is reached.
 func transport(words map[string]string) rule {
 	return func(t *translation, f tree.Field) {
 		if f.Value.Kind != tree.String {
-			t.fail(t.r.wrongKind(f.Value, "a string"))
+			t.fail(tree.WrongKind(t.r.Path, f.Value, "a string"))
 			return
 		}
 		word, known := words[f.Value.Text]
@@ -188,9 +178,9 @@ func transport(words map[string]string) rule {
 
 // fromEnv resolves a member that names a variable.
 func (t *translation) fromEnv(at tree.Pos, name string) (string, bool) {
-	v, ok := t.r.env(name)
+	v, ok := t.r.Env(name)
 	if !ok {
-		t.fail(tree.Invalid(t.r.file, at, "set "+name+" in the environment of everline", "the variable %s is not set", name))
+		t.fail(tree.Invalid(t.r.Path, at, "set "+name+" in the environment of everline", "the variable %s is not set", name))
 	}
 	return v, ok
 }
@@ -211,12 +201,12 @@ func (t *translation) add(member string, at tree.Pos, name, value string) {
 // list gives the strings of a list; what is none is a fault of the server.
 func (t *translation) list(n *tree.Node) []*tree.Node {
 	if n.Kind != tree.List {
-		t.fail(t.r.wrongKind(n, "a list of strings"))
+		t.fail(tree.WrongKind(t.r.Path, n, "a list of strings"))
 		return nil
 	}
 	for _, e := range n.List {
 		if e.Kind != tree.String {
-			t.fail(t.r.wrongKind(e, "a string"))
+			t.fail(tree.WrongKind(t.r.Path, e, "a string"))
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package clients
 
 import (
 	"fmt"
@@ -8,19 +8,19 @@ import (
 	"github.com/everline/everline/internal/conf/tree"
 )
 
-// An Input is a question that a VS Code file has for its user.
-type Input struct {
+// A Question is a question that a VS Code file has for its user.
+type Question struct {
 	ID          string
 	Description string
 	Password    bool     // the answer must not be seen
 	Options     []string // if not empty, the answer is one of them
 	Default     *string  // nil: there is none
-	Origin      Origin
+	Pos         tree.Pos
 }
 
 // Variable is the name of the variable that answers the input where nobody is
 // asked.
-func (i Input) Variable() string {
+func (i Question) Variable() string {
 	return "EVERLINE_INPUT_" + strings.Map(func(c rune) rune {
 		switch {
 		case 'a' <= c && c <= 'z':
@@ -33,15 +33,9 @@ func (i Input) Variable() string {
 	}, i.ID)
 }
 
-// Ask gets the answer to an input whose variable is not set. It is called once
-// for each place that refers to the input, and keeps answers itself. known is
-// false if nobody answers: then the default counts, and without one the server
-// is misconfigured.
-type Ask func(i Input) (answer string, known bool)
-
 // vscodeServers also takes note of the questions of the file.
-func vscodeServers(r *reader, root *tree.Node) []*tree.Node {
-	r.inputs = map[string]Input{}
+func vscodeServers(r *File, root *tree.Node) []*tree.Node {
+	r.inputs = map[string]Question{}
 	if list := root.Get("inputs"); list != nil {
 		for _, n := range list.List {
 			if in := r.declared(n); in.ID != "" {
@@ -52,8 +46,8 @@ func vscodeServers(r *reader, root *tree.Node) []*tree.Node {
 	return underKeys("servers")(r, root)
 }
 
-func (r *reader) declared(n *tree.Node) Input {
-	in := Input{Origin: Origin{r.file, n.Pos.Line}}
+func (r *File) declared(n *tree.Node) Question {
+	in := Question{Pos: n.Pos}
 	text := func(name string) *string {
 		if v := n.Get(name); v != nil && v.Kind == tree.String {
 			return &v.Text
@@ -84,20 +78,20 @@ func (r *reader) declared(n *tree.Node) Input {
 }
 
 // input resolves ${input:id}: by the variable, by asking, by the default.
-func (r *reader) input(id string) (reference, error) {
+func (r *File) input(id string) (reference, error) {
 	in, declared := r.inputs[id]
 	if !declared {
 		in.ID = id
 	}
 	name := in.Variable()
-	if r.keeping && in.Default != nil {
+	if r.Keep && in.Default != nil {
 		return reference{value: expand.Keep(name + ":-" + *in.Default), known: true}, nil
 	}
-	if v, ok := r.env(name); ok {
+	if v, ok := r.Env(name); ok {
 		return reference{value: v, known: true}, nil
 	}
-	if declared && r.ask != nil {
-		if v, ok := r.ask(in); ok {
+	if declared && r.Ask != nil {
+		if v, ok := r.Ask(in); ok {
 			return reference{value: expand.Cleaned(v), known: true}, nil
 		}
 	}

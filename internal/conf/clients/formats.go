@@ -1,32 +1,32 @@
-package config
+package clients
 
 import (
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/typed"
 )
 
 // The formats: our own, and those of ten clients.
 const (
-	FormatEverline      = "everline"
-	FormatClaudeDesktop = "claude-desktop"
-	FormatClaudeCode    = "claude-code"
-	FormatCursor        = "cursor"
-	FormatVSCode        = "vscode"
-	FormatWindsurf      = "windsurf"
-	FormatZed           = "zed"
-	FormatCodex         = "codex"
-	FormatGemini        = "gemini"
-	FormatOpencode      = "opencode"
-	FormatGoose         = "goose"
+	Everline      = "everline"
+	ClaudeDesktop = "claude-desktop"
+	ClaudeCode    = "claude-code"
+	Cursor        = "cursor"
+	VSCode        = "vscode"
+	Windsurf      = "windsurf"
+	Zed           = "zed"
+	Codex         = "codex"
+	Gemini        = "gemini"
+	Opencode      = "opencode"
+	Goose         = "goose"
 )
 
 // Formats returns the names of all formats, our own first.
 func Formats() []string {
-	all := []string{FormatEverline}
+	all := []string{Everline}
 	for _, c := range clients {
 		all = append(all, c.name)
 	}
@@ -50,7 +50,7 @@ type client struct {
 	own []string
 	// find gives the maps of servers of a file; of two servers with one name
 	// the first counts.
-	find func(r *reader, root *tree.Node) []*tree.Node
+	find func(r *File, root *tree.Node) []*tree.Node
 	// keys say what the members of a server become.
 	keys map[string]rule
 	// finish settles what depends on several members; may be nil.
@@ -76,34 +76,34 @@ func Detect(file string, data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return detect(file, root), nil
+	return FormatOf(file, root), nil
 }
 
-// detect never fails: what is no client's shape is read as our own.
-func detect(file string, root *tree.Node) string {
+// FormatOf never fails: what is no client's shape is read as our own.
+func FormatOf(file string, root *tree.Node) string {
 	object := func(name string) bool {
 		n := root.Get(name)
 		return n != nil && n.Kind == tree.Object
 	}
 	switch {
 	case root.Kind != tree.Object || root.Get("everline") != nil && root.Get("everline").Kind == tree.Object && root.Get("mcp") == nil:
-		return FormatEverline
+		return Everline
 	case object("context_servers"):
-		return FormatZed
+		return Zed
 	case object("mcp_servers"):
-		return FormatCodex
+		return Codex
 	case object("extensions") && isExtensions(root.Get("extensions")):
-		return FormatGoose
+		return Goose
 	case object("mcpServers"):
 		return detectShared(file, root)
 	case object("projects") && hasProjectServers(root.Get("projects")):
-		return FormatClaudeCode
+		return ClaudeCode
 	case object("servers") && (root.Get("inputs") != nil || inFolder(file, ".vscode") || strings.HasSuffix(filepath.ToSlash(file), "User/mcp.json")):
-		return FormatVSCode
+		return VSCode
 	case object("mcp") && isOpencode(root.Get("mcp")):
-		return FormatOpencode
+		return Opencode
 	default:
-		return FormatEverline
+		return Everline
 	}
 }
 
@@ -112,25 +112,25 @@ func detectShared(file string, root *tree.Node) string {
 	slashed := filepath.ToSlash(file)
 	switch {
 	case filepath.Base(slashed) == "claude_desktop_config.json":
-		return FormatClaudeDesktop
+		return ClaudeDesktop
 	case filepath.Base(slashed) == ".mcp.json", filepath.Base(slashed) == ".claude.json", root.Get("projects") != nil:
-		return FormatClaudeCode
+		return ClaudeCode
 	case inFolder(file, ".cursor"):
-		return FormatCursor
+		return Cursor
 	case filepath.Base(slashed) == "mcp_config.json", inFolder(file, "windsurf"):
-		return FormatWindsurf
+		return Windsurf
 	case inFolder(file, ".gemini"):
-		return FormatGemini
+		return Gemini
 	}
 	for _, f := range root.Get("mcpServers").Fields {
 		switch {
 		case f.Value.Get("httpUrl") != nil, f.Value.Get("includeTools") != nil, f.Value.Get("excludeTools") != nil:
-			return FormatGemini
+			return Gemini
 		case f.Value.Get("serverUrl") != nil, f.Value.Get("disabledTools") != nil:
-			return FormatWindsurf
+			return Windsurf
 		}
 	}
-	return FormatEverline
+	return Everline
 }
 
 func inFolder(file, folder string) bool { return filepath.Base(filepath.Dir(file)) == folder }
@@ -156,29 +156,58 @@ func isOpencode(n *tree.Node) bool {
 	})
 }
 
-// foreign reads a client's file.
-func (r *reader) foreign(c *client, root *tree.Node) *fault.Fault {
-	r.client = c
+// A File is one file of a client while it is read.
+type File struct {
+	Path      string
+	Workspace string // the project whose servers of a user's file count; "": none
+	Keep      bool   // references are kept in place of their values
+
+	Env      func(name string) (string, bool)
+	ReadFile func(path string) (string, error)
+	Home     func() (string, error)
+	Ask      func(Question) (answer string, known bool) // nil answers none
+	Warn     func(at tree.Pos, format string, args ...any)
+
+	client *client
+	inputs map[string]Question
+}
+
+// Open returns the file as one of a format's client; nil for our own format.
+func (r File) Open(format string) *File {
+	r.client = clientNamed(format)
+	if r.client == nil {
+		return nil
+	}
+	return &r
+}
+
+// Servers gives the maps of servers in the file; of two servers with one name
+// the first counts.
+func (r *File) Servers(root *tree.Node) []*tree.Node {
+	c := r.client
 	if c.own != nil {
 		for _, f := range root.Fields {
-			if !ignored(f.Name) && !slices.Contains(c.own, f.Name) {
-				r.unknown(f, "at the top", c.own, nil)
+			if !tree.IsComment(f.Name) && !slices.Contains(c.own, f.Name) {
+				r.unknown(f, "at the top", c.own)
 			}
 		}
 	}
 	maps := c.find(r, root)
-	for _, m := range maps {
-		if err := r.serverMap(r.withoutSkipped(c, m)); err != nil {
-			return err
-		}
-	}
 	if len(maps) == 0 {
-		r.warn(root.Pos, "there is no server in this file, read as one of %s", c.title)
+		r.Warn(root.Pos, "there is no server in this file, read as one of %s", c.title)
 	}
-	return nil
+	for i, m := range maps {
+		maps[i] = r.withoutSkipped(m)
+	}
+	return maps
 }
 
-func (r *reader) withoutSkipped(c *client, m *tree.Node) *tree.Node {
+func (r *File) unknown(f tree.Field, where string, known []string) {
+	r.Warn(f.Pos, "unknown key %q %s%s", f.Name, where, typed.Meant(f.Name, known))
+}
+
+func (r *File) withoutSkipped(m *tree.Node) *tree.Node {
+	c := r.client
 	if c.skip == nil {
 		return m
 	}
@@ -186,7 +215,7 @@ func (r *reader) withoutSkipped(c *client, m *tree.Node) *tree.Node {
 	kept.Fields = nil
 	for _, f := range m.Fields {
 		if why := c.skip(f.Value); why != "" {
-			r.warn(f.Pos, "%q is not read: %s", f.Name, why)
+			r.Warn(f.Pos, "%q is not read: %s", f.Name, why)
 			continue
 		}
 		kept.Fields = append(kept.Fields, f)
@@ -197,11 +226,11 @@ func (r *reader) withoutSkipped(c *client, m *tree.Node) *tree.Node {
 // projectFolders are where clients keep the file of one project.
 var projectFolders = []string{".cursor", ".vscode", ".zed", ".codex", ".gemini", ".opencode"}
 
-// folder is what relative names of the file count from: the project's folder
-// for a client's file of one project, else the file's own.
-func (r *reader) folder() string {
-	dir := filepath.Dir(r.file)
-	if r.client != nil && slices.Contains(projectFolders, filepath.Base(dir)) {
+// Folder is what relative names of the file count from: the project's folder
+// for a file of one project, else the file's own.
+func (r *File) Folder() string {
+	dir := filepath.Dir(r.Path)
+	if slices.Contains(projectFolders, filepath.Base(dir)) {
 		return filepath.Dir(dir)
 	}
 	return dir
@@ -209,10 +238,54 @@ func (r *reader) folder() string {
 
 // ofProject tells whether the file belongs to one project, so that its
 // commands start in the project's folder.
-func (r *reader) ofProject() bool {
-	dir := filepath.Dir(r.file)
-	if home, err := r.home(); err == nil && filepath.Clean(home) == filepath.Clean(r.folder()) {
+func (r *File) ofProject() bool {
+	dir := filepath.Dir(r.Path)
+	if home, err := r.Home(); err == nil && filepath.Clean(home) == filepath.Clean(r.Folder()) {
 		return false
 	}
-	return slices.Contains(projectFolders, filepath.Base(dir)) || filepath.Base(r.file) == ".mcp.json"
+	return slices.Contains(projectFolders, filepath.Base(dir)) || filepath.Base(r.Path) == ".mcp.json"
+}
+
+// ServersPath is where a format keeps its servers.
+func ServersPath(format string, root *tree.Node) []string {
+	switch format {
+	case VSCode:
+		return []string{"servers"}
+	case Zed:
+		return []string{"context_servers"}
+	case Codex:
+		return []string{"mcp_servers"}
+	case Goose:
+		return []string{"extensions"}
+	case Opencode:
+		if inner := root.Descend([]string{"mcp", "servers"}); inner != nil && inner.Kind == tree.Object {
+			return []string{"mcp", "servers"}
+		}
+		return []string{"mcp"}
+	case Everline:
+		if root.Get("mcpServers") == nil && root.Get("servers") != nil {
+			return []string{"servers"}
+		}
+		if BareServers(root) {
+			return nil
+		}
+	}
+	return []string{"mcpServers"}
+}
+
+// BareServers tells whether the file is a map of servers without the key above it.
+func BareServers(root *tree.Node) bool {
+	servers := 0
+	for _, f := range root.Fields {
+		if slices.Contains([]string{"everline", "mcpServers", "servers"}, f.Name) {
+			return false
+		}
+		for _, member := range []string{"command", "url"} {
+			if c := f.Value.Get(member); c != nil && c.Kind == tree.String {
+				servers++
+				break
+			}
+		}
+	}
+	return servers > 0 && servers == len(root.Fields)
 }

@@ -36,6 +36,9 @@ type Call struct {
 	// decides where the call goes.
 	Name   string
 	Params []byte // the raw params object; its name member may still be the exposed one
+	// Target is what Catalog found for Name, where the caller has looked already.
+	// nil: it is looked up.
+	Target *Target
 	// Server sends the call to this server whatever Name is, with Name as the
 	// server's own. "": Name decides.
 	Server string
@@ -116,6 +119,14 @@ func NewClientID() uint64 { return upstream.NewClientID() }
 // apart, Instructions is what servers say of themselves, and Conflicts are the
 // items that did not get the name that they would have had alone.
 type Catalog = catalog.Table
+
+// A Target is where a call goes: see Catalog. Its fields are
+//
+//	Server  string        // the configured server
+//	Name    string        // the server's own name of the tool or prompt; the URI of a resource
+//	Headers []HeaderParam // the arguments of a tool that a modern server wants in headers as well
+//	Replay  config.Replay // what may be repeated
+type Target = catalog.Target
 
 // Listed is one item of a Catalog. Its fields are
 //

@@ -22,7 +22,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		defer g.table.unpin(s)
 	}
 	if g.closing() {
-		g.ending(p.w, &request{})
+		g.ending(p.w, &message{})
 		return
 	}
 	p.sess = nil // whose client cannot come back for the answers
@@ -66,19 +66,17 @@ func split(frame []byte, version string, limit int) ([][]byte, *answer) {
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
 func (g *Gateway) startBatch(ctx context.Context, s *session, gone <-chan struct{}, frames [][]byte) (wait func() []*answer) {
-	notice := func(rq *request, _ []byte) {
-		rq.sess = s
-		g.notice(rq)
-	}
-	return startBatch(frames, notice, func(rq *request, _ []byte) func() answer {
-		rq.sess, rq.gone, rq.flying = s, gone, true
-		ctx, fl, err := g.flights.begin(ctx, rq)
+	notice := func(m *message, _ []byte) { g.notice(&exchange{message: m, sess: s}) }
+	return startBatch(frames, notice, func(m *message, _ []byte) func() answer {
+		x := g.exchange(m)
+		x.sess, x.gone, x.tracked = s, gone, true
+		ctx, p, err := g.inflight.begin(ctx, x)
 		if err != nil {
-			return func() answer { return rq.failure(fault.From(rq.msg.Method, err)) }
+			return func() answer { return x.failure(fault.From(m.msg.Method, err)) }
 		}
 		return func() answer {
-			defer g.flights.end(fl)
-			return g.serve(ctx, rq)
+			defer g.inflight.end(p)
+			return g.serve(ctx, x)
 		}
 	})
 }
@@ -87,21 +85,21 @@ func (g *Gateway) startBatch(ctx context.Context, s *session, gone <-chan struct
 // request, in their order; what begin returns runs beside. wait returns the
 // answers, in the order of the requests.
 func startBatch(
-	frames [][]byte, notice func(rq *request, frame []byte), begin func(rq *request, frame []byte) (serve func() answer),
+	frames [][]byte, notice func(m *message, frame []byte), begin func(m *message, frame []byte) (serve func() answer),
 ) (wait func() []*answer) {
 	var answers []*answer
 	var all sync.WaitGroup
 	for _, f := range frames {
-		rq, bad := parse(f)
+		m, bad := parse(f)
 		switch {
 		case bad != nil:
 			answers = append(answers, bad)
-		case !rq.msg.IsRequest():
-			notice(rq, f)
-		case rq.msg.Method == mcp.Initialize:
-			answers = append(answers, rq.errorAnswer(mcp.CodeInvalidRequest, "Invalid request: initialize in a batch", nil))
+		case !m.msg.IsRequest():
+			notice(m, f)
+		case m.msg.Method == mcp.Initialize:
+			answers = append(answers, m.errorAnswer(mcp.CodeInvalidRequest, "Invalid request: initialize in a batch", nil))
 		default:
-			a, serve := new(answer), begin(rq, f)
+			a, serve := new(answer), begin(m, f)
 			answers = append(answers, a)
 			all.Go(func() { *a = serve() })
 		}

@@ -146,11 +146,11 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
 const retryAfter = 1
 
 // busy turns a request away for now.
-func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &request{}, text) }
+func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &message{}, text) }
 
 // crowded is busy for a request whose id is known.
-func (g *Gateway) crowded(w http.ResponseWriter, rq *request, text string) {
-	a := rq.errorAnswer(mcp.CodeOverloaded, text, nil)
+func (g *Gateway) crowded(w http.ResponseWriter, m *message, text string) {
+	a := m.errorAnswer(mcp.CodeOverloaded, text, nil)
 	a.status = http.StatusServiceUnavailable
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	writeJSON(w, a)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -32,14 +33,14 @@ const (
 // daemon. It keeps the client's initialize, so that a daemon that was started
 // anew gets a new session without the client's doing. It serves nothing itself.
 type bridge struct {
-	url     string
-	name    string // of the connection, which is the session of its modern requests
-	web     *http.Client
-	life    context.Context // ends with the bridge
-	listens context.Context // of the requests that subscribe: ends with the client's side of the pipe
-	held    holder
-	outbox  *stream.Outbox
-	lane    *lane
+	url       string
+	name      string // of the connection, which is the session of its modern requests
+	web       *http.Client
+	life      context.Context // ends with the bridge
+	listens   context.Context // of the requests that subscribe: ends with the client's side of the pipe
+	held      holder
+	outbox    *stream.Outbox
+	admission *admission
 
 	renew chan struct{} // one slot: held while a session is being opened
 
@@ -53,9 +54,16 @@ type bridge struct {
 	mirrors map[string][]mcp.HeaderParam // by tool
 }
 
+// A relayed message is one on its way to the daemon.
+type relayed struct {
+	*message
+	emit  func(frame []byte) // takes what comes before the answer; nil: the client's stream does
+	muted atomic.Bool        // the client wants no answer
+}
+
 // A flown is a request that is with the daemon.
 type flown struct {
-	rq     *request
+	rq     *relayed
 	cancel context.CancelFunc
 	ended  <-chan struct{}
 }
@@ -71,7 +79,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	listens, stopListens := context.WithCancel(calls)
 	defer stopListens()
 	b := &bridge{
-		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), lane: &lane{limit: opts.MaxInFlight},
+		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), admission: &admission{limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
 		stand: func() {}, flying: map[string]flown{},
 	}
@@ -101,7 +109,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	if err != nil {
 		cancel(err)
 	}
-	b.lane.drain()
+	b.admission.drain()
 	b.endStanding()
 	b.goodbye()
 	close(quiet)
@@ -167,12 +175,12 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 		b.takeBatch(ctx, line)
 		return true
 	}
-	rq, bad := parse(line)
+	m, bad := parseAny(line, "")
 	if bad != nil {
 		b.outbox.Send(bad.frame())
 		return true
 	}
-	rq.modern = rq.isModern("")
+	rq := &relayed{message: m}
 	if !rq.msg.IsRequest() {
 		b.notice(ctx, rq, line)
 		return true
@@ -186,8 +194,8 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 	if opens {
 		b.held.begin()
 	}
-	go func() { // ends with its request; the lane's drain waits for it
-		defer b.lane.work.Done()
+	go func() { // ends with its request; the admission's drain waits for it
+		defer b.admission.work.Done()
 		if a := serve(); !a.silent {
 			b.outbox.Send(a.frame())
 		}
@@ -201,27 +209,28 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 // takeBatch passes the messages of a batch on one by one, and their answers
 // together: so each of them is canceled, repeated and refused like any other.
 func (b *bridge) takeBatch(ctx context.Context, line []byte) {
-	frames, bad := split(line, b.current().version, b.lane.limit)
+	frames, bad := split(line, b.current().version, b.admission.limit)
 	if bad != nil {
 		b.outbox.Send(bad.frame())
 		return
 	}
-	if !b.lane.admit() {
+	if !b.admission.admit() {
 		return
 	}
-	wait := startBatch(frames, func(rq *request, frame []byte) { b.notice(ctx, rq, frame) },
-		func(rq *request, frame []byte) func() answer {
+	wait := startBatch(frames, func(m *message, frame []byte) { b.notice(ctx, &relayed{message: m}, frame) },
+		func(m *message, frame []byte) func() answer {
+			rq := &relayed{message: m}
 			serve, bad := b.begin(ctx, rq, frame)
 			if bad != nil {
 				return func() answer { return *bad }
 			}
 			return func() answer {
-				defer b.lane.work.Done()
+				defer b.admission.work.Done()
 				return serve()
 			}
 		})
-	go func() { // ends with its requests; the lane's drain waits for it
-		defer b.lane.work.Done()
+	go func() { // ends with its requests; the admission's drain waits for it
+		defer b.admission.work.Done()
 		if answers := wait(); len(answers) > 0 {
 			b.outbox.Send(joinBatch(answers))
 		}
@@ -229,9 +238,9 @@ func (b *bridge) takeBatch(ctx context.Context, line []byte) {
 }
 
 // begin registers a request, so that a cancel that comes right behind finds it,
-// and returns what serves it; the caller ends the lane's work for it then.
-func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve func() answer, bad *answer) {
-	if bad := b.lane.enter(rq); bad != nil {
+// and returns what serves it; the caller ends the admission's work for it then.
+func (b *bridge) begin(ctx context.Context, rq *relayed, line []byte) (serve func() answer, bad *answer) {
+	if bad := b.admission.enter(rq.message); bad != nil {
 		return nil, bad
 	}
 	id := string(rq.msg.ID)
@@ -248,14 +257,14 @@ func (b *bridge) begin(ctx context.Context, rq *request, line []byte) (serve fun
 		b.mu.Lock()
 		delete(b.flying, id)
 		b.mu.Unlock()
-		b.lane.free(rq) // first: who reads the answer may use the id at once
+		b.admission.free(rq.message) // first: who reads the answer may use the id at once
 		return a
 	}, nil
 }
 
 // serve sends one request and returns the answer. One that the client canceled
 // is not answered.
-func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
+func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) answer {
 	deliver := b.deliver
 	if rq.msg.Method == mcp.SubscriptionsListen {
 		deliver = b.relay
@@ -276,7 +285,7 @@ func (b *bridge) serve(ctx context.Context, rq *request, line []byte) answer {
 // deliver sends a request, and again where it certainly was not executed and a
 // daemon that starts anew, or a tool that changed, explains why. It returns the
 // answer.
-func (b *bridge) deliver(ctx context.Context, rq *request, line []byte) ([]byte, error) {
+func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
 	deadline := time.Now().Add(bridgeWait)
 	step := bridgeRetry
 	for tries := 0; ; tries++ {
@@ -331,7 +340,7 @@ func (b *bridge) current() link {
 }
 
 // notice passes a notification on.
-func (b *bridge) notice(ctx context.Context, rq *request, line []byte) {
+func (b *bridge) notice(ctx context.Context, rq *relayed, line []byte) {
 	pass := func() { b.inform(ctx, rq, line) }
 	if rq.msg.Method == mcp.NotifyCancelled {
 		b.mu.Lock()
@@ -346,17 +355,17 @@ func (b *bridge) notice(ctx context.Context, rq *request, line []byte) {
 		}
 		pass = func() { b.revoke(ctx, f, rq, line) }
 	}
-	if !b.lane.admit() {
+	if !b.admission.admit() {
 		return
 	}
-	go func() { // ends with its time, or with the request that it cancels; the lane's drain waits for it
-		defer b.lane.work.Done()
+	go func() { // ends with its time, or with the request that it cancels; the admission's drain waits for it
+		defer b.admission.work.Done()
 		pass()
 	}()
 }
 
 // inform sends a notification; nobody waits for its outcome.
-func (b *bridge) inform(ctx context.Context, rq *request, line []byte) {
+func (b *bridge) inform(ctx context.Context, rq *relayed, line []byte) {
 	ctx, cancel := context.WithTimeout(ctx, bridgeNotice)
 	defer cancel()
 	_, _ = b.post(ctx, rq, line, b.current())
@@ -364,7 +373,7 @@ func (b *bridge) inform(ctx context.Context, rq *request, line []byte) {
 
 // revoke sends a cancel until its request has ended: each is an exchange of its
 // own, and the cancel may have come first.
-func (b *bridge) revoke(ctx context.Context, f flown, rq *request, line []byte) {
+func (b *bridge) revoke(ctx context.Context, f flown, rq *relayed, line []byte) {
 	for step := bridgeRetry; ; step = min(2*step, bridgeMaxStep) {
 		b.inform(ctx, rq, line)
 		select {
@@ -376,7 +385,7 @@ func (b *bridge) revoke(ctx context.Context, f flown, rq *request, line []byte) 
 }
 
 // remember keeps what a new session has to be told again.
-func (b *bridge) remember(rq *request, line []byte) {
+func (b *bridge) remember(rq *relayed, line []byte) {
 	if rq.muted.Load() {
 		return // it is being told again
 	}
@@ -412,10 +421,11 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 		return nil
 	}
 	for i, line := range append([][]byte{hello, initializedNote}, wishes...) {
-		rq, bad := parse(line)
+		m, bad := parse(line)
 		if bad != nil {
 			continue
 		}
+		rq := &relayed{message: m}
 		rq.muted.Store(true)
 		if _, err := b.post(ctx, rq, line, b.current()); err != nil && i == 0 {
 			return err

@@ -20,7 +20,7 @@ import (
 // request; what comes before it is passed on. The fault's kind says what can be
 // done: Dial and SessionLost were not executed, and Conflict are headers that
 // do not fit the tool.
-func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) ([]byte, error) {
+func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s link) ([]byte, error) {
 	b.remember(rq, line)
 	resp, err := b.send(ctx, rq, line, s)
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *bridge) post(ctx context.Context, rq *request, line []byte, s link) ([]
 }
 
 // send makes the HTTP request.
-func (b *bridge) send(ctx context.Context, rq *request, line []byte, s link) (*http.Response, error) {
+func (b *bridge) send(ctx context.Context, rq *relayed, line []byte, s link) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "bridge", Outcome: fault.NotSent, Err: err}
@@ -60,7 +60,7 @@ func (b *bridge) send(ctx context.Context, rq *request, line []byte, s link) (*h
 }
 
 // ask sends a request of the bridge's own and returns the whole JSON answer.
-func (b *bridge) ask(ctx context.Context, rq *request, line []byte) ([]byte, error) {
+func (b *bridge) ask(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
 	resp, err := b.send(ctx, rq, line, link{})
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (b *bridge) ask(ctx context.Context, rq *request, line []byte) ([]byte, err
 }
 
 // setHeaders sets what the era of a request asks for.
-func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
+func (b *bridge) setHeaders(h http.Header, rq *relayed, s link) {
 	if !rq.modern {
 		if rq.msg.Method != mcp.Initialize && s.id != "" {
 			h.Set(mcp.HeaderSession, s.id)
@@ -91,7 +91,7 @@ func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 	b.mu.Unlock()
 	switch rq.msg.Method {
 	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
-		name, _ := rq.target()
+		name, _ := rq.itemName()
 		h.Set(mcp.HeaderName, mcp.EncodeHeader(name))
 		b.mu.Lock()
 		mirrors := b.mirrors[name]
@@ -105,7 +105,7 @@ func (b *bridge) setHeaders(h http.Header, rq *request, s link) {
 }
 
 // readBody reads a JSON answer.
-func (b *bridge) readBody(rq *request, resp *http.Response, body []byte) ([]byte, error) {
+func (b *bridge) readBody(rq *relayed, resp *http.Response, body []byte) ([]byte, error) {
 	msg, err := wire.Parse(body)
 	if err != nil || !msg.IsResponse() {
 		return nil, &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
@@ -134,7 +134,7 @@ func turnedAway(raw []byte, text string) *fault.Fault {
 }
 
 // readEvents reads a stream up to the answer, and passes on what comes before.
-func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Response) ([]byte, error) {
+func (b *bridge) readEvents(ctx context.Context, rq *relayed, resp *http.Response) ([]byte, error) {
 	var frame []byte
 	err := events(resp.Body, func(data []byte) bool {
 		msg, err := wire.Parse(data)
@@ -161,7 +161,7 @@ func (b *bridge) readEvents(ctx context.Context, rq *request, resp *http.Respons
 }
 
 // answered takes what a new session needs from the answer to initialize.
-func (b *bridge) answered(rq *request, resp *http.Response, msg *wire.Message) {
+func (b *bridge) answered(rq *relayed, resp *http.Response, msg *wire.Message) {
 	id := resp.Header.Get(mcp.HeaderSession)
 	if rq.msg.Method != mcp.Initialize || msg.Result == nil || id == "" {
 		return
@@ -242,11 +242,11 @@ func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool
 // lostStanding opens a new session in place of s, beside the standing stream
 // that found out, which ends.
 func (b *bridge) lostStanding(s link) {
-	if !b.lane.admit() {
+	if !b.admission.admit() {
 		return
 	}
-	go func() { // ends with its time; the lane's drain waits for it
-		defer b.lane.work.Done()
+	go func() { // ends with its time; the admission's drain waits for it
+		defer b.admission.work.Done()
 		ctx, cancel := context.WithTimeout(b.life, bridgeNotice)
 		defer cancel()
 		_ = b.reopen(ctx, s) // the client's next request tries again

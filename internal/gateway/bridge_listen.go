@@ -14,13 +14,13 @@ import (
 // once, and does not notice that everline was started anew.
 type relay struct {
 	b     *bridge
-	rq    *request
+	rq    *relayed
 	acked bool // the client has its acknowledgement
 	fresh bool // the present stream has been acknowledged
 }
 
 // relay serves a listen until the client ends it, or everline refuses it.
-func (b *bridge) relay(ctx context.Context, rq *request, line []byte) ([]byte, error) {
+func (b *bridge) relay(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
 	r := &relay{b: b, rq: rq}
 	rq.emit = r.emit
 	deadline := time.Now().Add(bridgeWait)

@@ -15,38 +15,38 @@ import (
 // serve answers one request. ctx ends when the request is to be given up, and
 // for no other reason: the transport decides whether that includes the loss of
 // the client.
-func (g *Gateway) serve(ctx context.Context, rq *request) (a answer) {
-	defer g.rescue(rq, &a)
-	switch rq.msg.Method {
+func (g *Gateway) serve(ctx context.Context, x *exchange) (a answer) {
+	defer g.rescue(x, &a)
+	switch x.msg.Method {
 	case mcp.ToolsList:
-		return g.list(ctx, rq, everline.Tools)
+		return g.list(ctx, x, everline.Tools)
 	case mcp.PromptsList:
-		return g.list(ctx, rq, everline.Prompts)
+		return g.list(ctx, x, everline.Prompts)
 	case mcp.ResourcesList:
-		return g.list(ctx, rq, everline.Resources)
+		return g.list(ctx, x, everline.Resources)
 	case mcp.ResourcesTemplatesList:
-		return g.list(ctx, rq, everline.Templates)
+		return g.list(ctx, x, everline.Templates)
 	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead:
-		name, ok := rq.target()
+		name, ok := x.itemName()
 		if !ok {
-			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the name or uri is missing", nil)
+			return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the name or uri is missing", nil)
 		}
-		return g.call(ctx, rq, name)
+		return g.call(ctx, x, &everline.Call{Method: x.msg.Method, Name: name, Target: x.target, Params: x.msg.Params})
 	case mcp.CompletionComplete:
-		return g.complete(ctx, rq)
+		return g.complete(ctx, x)
 	case mcp.EverlineResult:
-		return g.result(ctx, rq)
+		return g.result(ctx, x)
 	case mcp.TasksGet, mcp.TasksResult, mcp.TasksList, mcp.TasksUpdate, mcp.TasksCancel:
-		return g.taskRequest(ctx, rq)
+		return g.taskRequest(ctx, x)
 	case mcp.ServerDiscover:
-		if rq.modern {
-			return g.discover(rq)
+		if x.modern {
+			return g.discover(x.message)
 		}
 	}
-	if !rq.modern {
-		return g.serveLegacy(ctx, rq)
+	if !x.modern {
+		return g.serveLegacy(ctx, x)
 	}
-	return g.extend(ctx, rq)
+	return g.extend(ctx, x)
 }
 
 // families are the first parts of the names of all methods that some revision
@@ -58,139 +58,84 @@ var families = []string{
 
 // extend hands a request that no revision defines to the server that it is for:
 // the one that its _meta names, or the only one.
-func (g *Gateway) extend(ctx context.Context, rq *request) answer {
-	family, _, _ := strings.Cut(rq.msg.Method, "/")
-	server, named := wire.Text(wire.Get(rq.msg.Params, "_meta", mcp.MetaServer))
+func (g *Gateway) extend(ctx context.Context, x *exchange) answer {
+	family, _, _ := strings.Cut(x.msg.Method, "/")
+	server, named := wire.Text(wire.Get(x.msg.Params, "_meta", mcp.MetaServer))
 	if !named {
 		server, named = g.backend.Catalog().Server("") // by form every name is the only server's
 	}
 	if !named || slices.Contains(families, family) {
-		return rq.noMethod()
+		return x.noMethod()
 	}
-	if !rq.introduce() {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
-	}
-	c := &everline.Call{Method: rq.msg.Method, Server: server, Params: rq.msg.Params, LogLevel: mcp.Levels[rq.level]}
-	if rq.fields.meta.progressToken != nil && rq.emit != nil {
-		c.Progress = rq.progress
-	}
-	a, _, f := g.send(ctx, rq, c)
-	if f != nil && f.Kind == fault.NotFound {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: no server is called "+server, nil)
-	}
-	return a
+	return g.call(ctx, x, &everline.Call{Method: x.msg.Method, Server: server, Params: x.msg.Params})
 }
 
-func (rq *request) noMethod() answer {
-	return *rq.errorAnswer(mcp.CodeMethodNotFound, "Method not found: "+rq.msg.Method, nil)
+func (m *message) noMethod() answer {
+	return *m.errorAnswer(mcp.CodeMethodNotFound, "Method not found: "+m.msg.Method, nil)
 }
 
-// call hands a request to the server that owns name and answers with what came
-// back.
-func (g *Gateway) call(parent context.Context, rq *request, name string) answer {
-	c := &everline.Call{Method: rq.msg.Method, Name: name, Params: rq.msg.Params}
-	if !rq.introduce() {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
+// call answers with what comes back from the server that a request is for. It
+// keeps the request in flight meanwhile, and the outcome for a client that loses
+// its connection, where the server wants that.
+func (g *Gateway) call(parent context.Context, x *exchange, out *everline.Call) answer {
+	if x.badLevel() {
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	c.LogLevel = mcp.Levels[rq.level]
-	if rq.fields.meta.progressToken != nil && rq.emit != nil {
-		c.Progress = rq.progress
-	}
-	if keep := g.keepFor(rq, name); keep > 0 {
-		return g.callKept(parent, rq, c, keep)
-	}
-	a, _, _ := g.send(parent, rq, c)
-	return a
-}
-
-// introduce fills in what servers are told of the client, and what it may hear
-// of them. It is false if the client wants log messages of no known level.
-func (rq *request) introduce() bool {
+	k, first, bad := g.results.promise(x)
 	switch {
-	case !rq.modern && rq.sess != nil:
-		rq.sess.introduce(rq)
-		return true
-	case rq.sess != nil:
-		rq.client = rq.sess.client
-	case rq.client == 0: // its connection does not tell
-		rq.client = everline.NewClientID()
+	case bad != nil:
+		return *bad
+	case !first:
+		return g.await(parent, x, k)
+	case k != nil && x.comesBack():
+		parent = context.WithoutCancel(parent)
 	}
-	rq.serves = readServed(rq.fields.meta.capabilities)
-	if rq.sess != nil {
-		rq.sess.offer(rq.serves)
-	}
-	if raw := rq.fields.meta.logLevel; rq.modern && raw != nil {
-		rq.level = mcp.LevelRank(raw)
-		return rq.level != 0
-	}
-	return true
-}
-
-// send sends a call and makes the answer of what came back, which it returns
-// beside it: a result or a fault.
-func (g *Gateway) send(parent context.Context, rq *request, c *everline.Call) (answer, []byte, *fault.Fault) {
-	ctx, end, err := g.depart(parent, rq)
+	defer g.results.lost(k)
+	ctx, end, err := g.inflight.track(parent, x)
 	if err != nil {
-		f := fault.From(rq.msg.Method, err)
-		return rq.failure(f), nil, f
+		f := fault.From(x.msg.Method, err)
+		g.results.fulfil(k, nil, f)
+		return x.failure(f)
 	}
 	defer end()
-	result, err := g.perform(ctx, rq, c)
+	serve := g.callLegacy
+	if x.modern {
+		serve = g.callModern
+	}
+	result, err := serve(ctx, x, out)
+	g.results.fulfil(k, result, fault.From(x.msg.Method, err))
 	if err != nil {
-		return rq.failed(ctx, err), nil, fault.From(rq.msg.Method, err)
+		return x.failed(ctx, err)
 	}
-	return rq.result(result), result, nil
+	return x.result(result)
 }
 
-// depart registers a request that waits for a server, unless its transport has
-// done so.
-func (g *Gateway) depart(parent context.Context, rq *request) (ctx context.Context, end func(), err error) {
-	if rq.flying {
-		return parent, func() {}, nil
-	}
-	ctx, fl, err := g.flights.begin(parent, rq)
-	return ctx, func() { g.flights.end(fl) }, err
-}
-
-// failed answers a call that ended in an error. Why our own context ended
+// failed answers a request that ended in an error. Why our own context ended
 // decides where the backend can only say that it did.
-func (rq *request) failed(ctx context.Context, err error) answer {
-	f := fault.From(rq.msg.Method, err)
+func (m *message) failed(ctx context.Context, err error) answer {
+	f := fault.From(m.msg.Method, err)
 	if f.Kind != fault.Canceled {
-		return rq.failure(f)
+		return m.failure(f)
 	}
 	c := *f
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errClosing):
 		c.Kind = fault.Closed
-		return rq.failureAs(&c, verdicts[fault.Closed])
+		return m.failureAs(&c, verdicts[fault.Closed])
 	case errors.Is(cause, errCanceled):
-		a := rq.failure(&c)
+		a := m.failure(&c)
 		a.silent = true
 		return a
 	case errors.Is(cause, errLeft):
 		c.Err = errLeft
 	}
-	return rq.failure(&c)
-}
-
-// progress forwards one progress notification. It carries the client's own
-// token, whatever is in params: two clients may have chosen the same one.
-func (rq *request) progress(params []byte) {
-	params = wire.Set(params, rq.fields.meta.progressToken, "progressToken")
-	emit := rq.emit
-	if rq.late.Load() && rq.sess != nil {
-		if emit = rq.sess.logSink(); emit == nil {
-			return
-		}
-	}
-	emit(wire.AppendNotification(nil, mcp.NotifyProgress, params))
+	return m.failure(&c)
 }
 
 // complete routes completion/complete by what it refers to.
-func (g *Gateway) complete(ctx context.Context, rq *request) answer {
+func (g *Gateway) complete(ctx context.Context, x *exchange) answer {
 	var kind, name string
-	for key, val := range wire.Members(rq.fields.ref) {
+	for key, val := range wire.Members(x.fields.ref) {
 		switch key {
 		case "type":
 			kind, _ = wire.Text(val)
@@ -205,15 +150,7 @@ func (g *Gateway) complete(ctx context.Context, rq *request) answer {
 		}
 	}
 	if name == "" || kind != "ref/prompt" && kind != "ref/resource" {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
 	}
-	return g.call(ctx, rq, name)
-}
-
-// cancelNamed cancels the request that a notifications/cancelled names, within
-// the session that it came in.
-func (rq *request) cancelNamed() {
-	if rq.sess != nil && rq.fields.requestID != nil {
-		rq.sess.cancel(rq.fields.requestID)
-	}
+	return g.call(ctx, x, &everline.Call{Method: x.msg.Method, Name: name, Params: x.msg.Params})
 }

@@ -57,6 +57,10 @@ var verdicts = [...]verdict{
 // closedLink is the verdict on Closed where a server is meant, not everline.
 var closedLink = verdict{mcp.CodeLinkLost, true, "the connection to %s was closed"}
 
+// inputLack is the verdict on a call whose server did not get the input that
+// it asked for.
+var inputLack = verdict{mcp.CodeConflict, true, "%s asked for input that it did not get"}
+
 func verdictOf(f *fault.Fault) verdict {
 	switch {
 	case errors.Is(f.Err, rounds.Errors):
@@ -71,63 +75,65 @@ func verdictOf(f *fault.Fault) verdict {
 }
 
 // failure is the answer to a request that failed with f.
-func (rq *request) failure(f *fault.Fault) answer { return rq.failureAs(f, verdictOf(f)) }
+func (m *message) failure(f *fault.Fault) answer { return m.failureAs(f, verdictOf(f)) }
 
-func (rq *request) failureAs(f *fault.Fault, v verdict) answer {
+func (m *message) failureAs(f *fault.Fault, v verdict) answer {
 	if f.RPC != nil {
-		return rq.serverError(f.RPC)
+		return m.serverError(f.RPC)
 	}
-	if v.readable && rq.msg.Method == mcp.ToolsCall {
-		return rq.readable(f, v)
+	if v.readable && m.msg.Method == mcp.ToolsCall {
+		return m.readable(f, v)
 	}
-	return *rq.errorAnswer(rq.codeOf(f, v), rq.message(f, v), dataOf(f))
+	return *m.errorAnswer(m.codeOf(f, v), m.message(f, v), dataOf(f))
 }
 
 // codeOf is the verdict's code, but for a resource that does not exist: there
 // the eras differ (server/resources, Error Handling).
-func (rq *request) codeOf(f *fault.Fault, v verdict) int64 {
-	resource := rq.msg.Method == mcp.ResourcesRead || rq.msg.Method == mcp.ResourcesSubscribe
-	if f.Kind == fault.NotFound && resource && !rq.modern {
+func (m *message) codeOf(f *fault.Fault, v verdict) int64 {
+	resource := m.msg.Method == mcp.ResourcesRead || m.msg.Method == mcp.ResourcesSubscribe
+	if f.Kind == fault.NotFound && resource && !m.modern {
 		return mcp.CodeResourceNotFound
 	}
 	return v.code
 }
 
-func (rq *request) message(f *fault.Fault, v verdict) string {
+func (m *message) message(f *fault.Fault, v verdict) string {
 	switch f.Kind {
 	case fault.NotFound:
-		return rq.unknown()
+		return m.unknown(f)
 	case fault.Invalid:
 		return "Invalid params: " + f.Text()
 	case fault.Unsupported:
-		return "Method not found: the server does not offer " + rq.msg.Method
+		return "Method not found: the server does not offer " + m.msg.Method
 	default:
-		return tell(f, v, rq.msg.Method)
+		return tell(f, v, m.msg.Method)
 	}
 }
 
 // unknown names what was asked for and is not there, in the words of the
 // specification's examples.
-func (rq *request) unknown() string {
-	switch rq.msg.Method {
+func (m *message) unknown(f *fault.Fault) string {
+	switch m.msg.Method {
 	case mcp.ToolsCall:
-		name, _ := rq.target()
+		name, _ := m.itemName()
 		return "Unknown tool: " + name
 	case mcp.PromptsGet:
-		name, _ := rq.target()
+		name, _ := m.itemName()
 		return "Unknown prompt: " + name
 	case mcp.CompletionComplete:
 		return "Unknown reference"
-	default:
+	case mcp.ResourcesRead, mcp.ResourcesSubscribe, mcp.ResourcesUnsubscribe:
 		return "Resource not found"
+	default: // an extension method, for a server that is not there
+		return "Invalid params: " + f.Text()
 	}
 }
 
 // serverError passes a server's own error on, verbatim, data included. Only
 // codes that modern clients must never see get another number.
-func (rq *request) serverError(e *fault.RPCError) answer {
+func (m *message) serverError(e *fault.RPCError) answer {
 	raw, code := e.Raw, e.Code
-	if rq.modern {
+	if m.modern {
 		switch code {
 		case mcp.CodeResourceNotFound:
 			code = mcp.CodeInvalidParams
@@ -138,21 +144,21 @@ func (rq *request) serverError(e *fault.RPCError) answer {
 			raw = wire.Set(raw, wire.AppendInt(nil, code), "code")
 		}
 	}
-	return answer{status: rq.statusOf(code), head: wire.AppendRawError(nil, rq.msg.ID, raw)}
+	return answer{status: m.statusOf(code), head: wire.AppendRawError(nil, m.msg.ID, raw)}
 }
 
 // errorAnswer is a JSON-RPC error of our own.
-func (rq *request) errorAnswer(code int64, text string, data []byte) *answer {
-	return &answer{status: rq.statusOf(code), head: wire.AppendError(nil, rq.msg.ID, code, text, data)}
+func (m *message) errorAnswer(code int64, text string, data []byte) *answer {
+	return &answer{status: m.statusOf(code), head: wire.AppendError(nil, m.msg.ID, code, text, data)}
 }
 
 // statusOf is the HTTP status that goes with an error code. Legacy revisions
 // answer a request that was understood with 200 whatever became of it.
-func (rq *request) statusOf(code int64) int {
+func (m *message) statusOf(code int64) int {
 	if code == mcp.CodeShuttingDown {
 		return http.StatusServiceUnavailable
 	}
-	if !rq.modern {
+	if !m.modern {
 		return http.StatusOK
 	}
 	switch code {

@@ -74,7 +74,7 @@ func decorate(f *fault.Fault) {
 func describe(out *bytes.Buffer, f *fault.Fault) {
 	fmt.Fprintf(out, "== %s, %s\n", f.Kind, f.Outcome)
 	for _, method := range []string{mcp.ToolsCall, mcp.PromptsGet} {
-		rq := &request{msg: wire.Message{ID: []byte("1"), Method: method}, fields: fields{name: []byte(`"n"`)}, modern: true}
+		rq := &message{msg: wire.Message{ID: []byte("1"), Method: method}, fields: fields{name: []byte(`"n"`)}, modern: true}
 		a := rq.failure(f)
 		status := a.status
 		if status == 0 {
@@ -120,7 +120,7 @@ func TestOutcomeIsJSON(t *testing.T) {
 	f := refusal(fault.Broken, fault.Unknown)
 	f.Err, f.RetryAfter = errors.New("a \"quoted\"\ncause"), time.Second
 	wantJSON(t, string(outcome(f)), `{"outcome":"unknown","server":"only","generation":3,"kind":"broken","cause":"a \"quoted\"\ncause","retryAfterMs":1000}`)
-	rq := &request{msg: wire.Message{ID: []byte("1"), Method: mcp.ToolsCall}}
+	rq := &message{msg: wire.Message{ID: []byte("1"), Method: mcp.ToolsCall}}
 	a := rq.failure(f)
 	if !json.Valid(a.frame()) {
 		t.Errorf("not JSON: %s", a.frame())

@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
@@ -139,11 +140,10 @@ type Gateway struct {
 	lists     *stream.ListVersions
 	levels    levels
 	table     sessionTable
-	flights   flights
-	parks     parks
+	inflight  inflight
+	inputs    inputs
 	peers     peers
 	listens   atomic.Int64 // open streams of subscriptions/listen over HTTP
-	sealer    sealer
 	results   results
 	tasks     task.Table
 	responses stream.ResponseStore
@@ -174,9 +174,9 @@ func newGateway(b Backend, opts Options, sh *shared) *Gateway {
 	g.guard = newGuard(g.opts.Hosts, g.opts.Origins)
 	g.levels.set = b.SetLevel
 	g.envs = listEnvelopes(g.info, g.opts.ListTTL)
-	g.sealer = newSealer()
+	g.inputs.sealer = newSealer()
 	g.lists = stream.NewListVersions()
-	g.flights.init()
+	g.inflight.init(g.results.awaited)
 	g.table.init(g.opts.MaxSessions, g.opts.SessionIdle)
 	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.forwardLog)}
 	return g
@@ -195,8 +195,8 @@ func (g *Gateway) Close(ctx context.Context) error {
 	})
 	parts := make(chan error, 1)
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
-	err := g.flights.drain(ctx)
-	g.parks.close()
+	err := g.inflight.drain(ctx)
+	g.inputs.close()
 	g.table.close()
 	g.tasks.Close()
 	g.responses.Close()
@@ -271,9 +271,6 @@ func only(method string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// errClosing is why a request is canceled by Close.
-var errClosing = fault.New(fault.Closed, "close", "everline is shutting down")
-
 // errPanic is why a request ends whose code panicked.
 var errPanic = fault.New(fault.Internal, "serve", "a panic")
 
@@ -296,12 +293,29 @@ func (g *Gateway) panicked(what string, p any) {
 	}
 }
 
+// exchange returns the exchange of a message, for its transport to complete. It
+// is here that a tool is looked up, once.
+func (g *Gateway) exchange(m *message) *exchange {
+	x := &exchange{message: m, name: m.fields.meta.session}
+	if m.msg.Method != mcp.ToolsCall {
+		return x
+	}
+	name, _ := m.itemName()
+	if target, ok := g.backend.Catalog().Tool(name); ok {
+		x.target = &target
+		if g.opts.Keep != nil {
+			x.keep = g.opts.Keep(target.Server)
+		}
+	}
+	return x
+}
+
 // rescue turns a panic of this request into its answer; the others go on.
-func (g *Gateway) rescue(rq *request, a *answer) {
+func (g *Gateway) rescue(x *exchange, a *answer) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	g.panicked(rq.msg.Method, p)
-	*a = rq.failure(errPanic)
+	g.panicked(x.msg.Method, p)
+	*a = x.failure(errPanic)
 }

@@ -27,7 +27,7 @@ func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Reques
 		child := g.Group(name)
 		switch {
 		case child == nil && g.closing():
-			g.ending(w, &request{})
+			g.ending(w, &message{})
 			return
 		case child == nil:
 			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)

@@ -69,71 +69,71 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		g.postBatch(r, body, p)
 		return
 	}
-	rq, bad := parse(body)
+	m, bad := parseAny(body, version)
 	if bad != nil {
 		writeJSON(w, bad)
 		return
 	}
-	rq.held = held
-	if rq.isModern(version) {
-		rq.modern, p.sess = true, nil
-		g.postModern(r, rq, p)
+	x := g.exchange(m)
+	x.held, x.gone = held, r.Context().Done()
+	if m.modern {
+		p.sess = nil
+		g.postModern(r, x, p)
 		return
 	}
-	g.postLegacy(r, rq, p)
+	g.postLegacy(r, x, p)
 }
 
 // postModern serves a request of the 2026-07-28 revision: it ends with its
 // response stream (basic/patterns/cancellation).
-func (g *Gateway) postModern(r *http.Request, rq *request, p *post) {
-	if !rq.msg.IsRequest() {
+func (g *Gateway) postModern(r *http.Request, x *exchange, p *post) {
+	if !x.msg.IsRequest() {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if bad := g.checkRequest(rq, r.Header); bad != nil {
+	if bad := x.checkRequest(r.Header); bad != nil {
 		writeJSON(p.w, bad)
 		return
 	}
 	if g.closing() {
-		g.ending(p.w, rq)
+		g.ending(p.w, x.message)
 		return
 	}
-	rq.gone = r.Context().Done()
-	if name := r.Header.Get(nameHeader); name != "" && rq.fields.meta.session == nil {
-		rq.fields.meta.session = wire.AppendString(nil, name)
+	if name := r.Header.Get(nameHeader); name != "" && x.name == nil {
+		x.name = wire.AppendString(nil, name)
 	}
-	rq.client = g.peers.clientOf(r, rq)
-	if rq.msg.Method == mcp.SubscriptionsListen {
-		g.listenHTTP(r, rq, p.w)
+	x.client = g.peers.clientOf(r, x.message)
+	if x.msg.Method == mcp.SubscriptionsListen {
+		g.listenHTTP(r, x, p.w)
 		return
 	}
-	g.exchange(r.Context(), rq, p)
+	g.respond(r.Context(), x, p)
 }
 
 // checkRequest validates body and headers of a modern request: first what era
 // and version it is of, then the rest.
-func (g *Gateway) checkRequest(rq *request, h http.Header) *answer {
-	if rq.fields.meta.version != nil {
-		version, _ := wire.Text(rq.fields.meta.version)
-		if bad := rq.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
+func (x *exchange) checkRequest(h http.Header) *answer {
+	if x.fields.meta.version != nil {
+		version, _ := wire.Text(x.fields.meta.version)
+		if bad := x.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
 			return bad
 		}
 	}
-	if bad := rq.checkModern(); bad != nil {
+	if bad := x.checkModern(); bad != nil {
 		return bad
 	}
-	return g.checkHeaders(rq, h)
+	return x.checkHeaders(h)
 }
 
 // postLegacy serves a message of a session, or the initialize that opens one.
-func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
-	if rq.msg.IsRequest() && g.closing() {
-		g.ending(p.w, rq)
+func (g *Gateway) postLegacy(r *http.Request, x *exchange, p *post) {
+	if x.msg.IsRequest() && g.closing() {
+		g.ending(p.w, x.message)
 		return
 	}
-	if rq.msg.Method == mcp.Initialize && rq.msg.IsRequest() {
+	if x.msg.Method == mcp.Initialize && x.msg.IsRequest() {
 		p.sess = nil
-		g.openSession(rq, p)
+		g.openSession(x.message, p)
 		return
 	}
 	if p.sess == nil {
@@ -142,50 +142,50 @@ func (g *Gateway) postLegacy(r *http.Request, rq *request, p *post) {
 		}
 		defer g.table.unpin(p.sess)
 	}
-	rq.sess, rq.gone = p.sess, r.Context().Done()
-	if !rq.msg.IsRequest() {
-		g.notice(rq)
+	x.sess = p.sess
+	if !x.msg.IsRequest() {
+		g.notice(x)
 		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	// The loss of the client is no cancel: the call goes on to its end.
-	g.exchange(context.WithoutCancel(r.Context()), rq, p)
+	g.respond(context.WithoutCancel(r.Context()), x, p)
 }
 
 // longCall is how long a call may take to be answered by plain JSON: a longer one is
 // answered on a stream that can be resumed.
 const longCall = time.Second
 
-// exchange serves one request and writes its response.
-func (g *Gateway) exchange(ctx context.Context, rq *request, p *post) {
-	rq.post = p
+// respond serves one request and writes its response.
+func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
+	x.reply = p
 	if p.accept.events {
-		rq.emit, rq.tell = p.emit, p.tell
+		x.out = p
 		switch {
-		case p.sess != nil && rq.msg.Method == mcp.ToolsCall && p.sess.primed():
+		case p.sess != nil && x.msg.Method == mcp.ToolsCall && p.sess.primed():
 			p.streamAfter(min(longCall, g.opts.KeepAlive))
-		case rq.fields.meta.progressToken != nil:
+		case x.fields.meta.progressToken != nil:
 			p.streamAfter(g.opts.KeepAlive)
 		}
 	}
-	p.finish(g.serve(ctx, rq))
+	p.finish(g.serve(ctx, x))
 }
 
-func (g *Gateway) openSession(rq *request, p *post) {
-	if bad := g.ourselves(rq); bad != nil {
+func (g *Gateway) openSession(m *message, p *post) {
+	if bad := g.ourselves(m); bad != nil {
 		writeJSON(p.w, bad)
 		return
 	}
-	version := negotiate(rq.msg.Params)
+	version := negotiate(m.msg.Params)
 	s := g.newSession(version)
-	s.declare(rq.msg.Params)
+	s.declare(m.msg.Params)
 	if !g.table.add(s) {
-		g.crowded(p.w, rq, "Too many sessions are in use")
+		g.crowded(p.w, m, "Too many sessions are in use")
 		return
 	}
 	defer g.table.unpin(s)
 	p.w.Header()[mcp.HeaderSession] = []string{s.id}
-	p.finish(g.initialized(rq, version))
+	p.finish(g.initialized(m, version))
 }
 
 // sessionOf returns the pinned session of a request, or refuses the request
@@ -193,8 +193,8 @@ func (g *Gateway) openSession(rq *request, p *post) {
 func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	version := r.Header.Get(mcp.HeaderVersion)
 	if version != "" && !slices.Contains(mcp.Versions, version) {
-		rq := &request{}
-		writeJSON(w, rq.unsupported(version))
+		m := &message{}
+		writeJSON(w, m.unsupported(version))
 		return nil
 	}
 	id := r.Header.Get(mcp.HeaderSession)
@@ -203,7 +203,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	s := g.table.pin(id)
-	if s != nil && s.lane != nil { // of /sse, where everything goes out on one stream
+	if s != nil && s.admission != nil { // of /sse, where everything goes out on one stream
 		g.table.unpin(s)
 		s = nil
 	}
@@ -211,7 +211,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	case s != nil:
 		return s
 	case g.closing(): // it may be known to the next everline
-		g.ending(w, &request{})
+		g.ending(w, &message{})
 	default:
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 	}
@@ -220,10 +220,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 
 // ending turns a request away while everline shuts down: it was not executed, and
 // may be sent to the next one.
-func (g *Gateway) ending(w http.ResponseWriter, rq *request) {
+func (g *Gateway) ending(w http.ResponseWriter, m *message) {
 	f := *errClosing
 	f.Outcome = fault.NotSent
-	a := rq.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", outcome(&f))
+	a := m.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", outcome(&f))
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	w.Header()["Connection"] = closes // the next one may listen at the same address
 	writeJSON(w, a)
@@ -266,7 +266,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	}
 	out := s.out()
 	if g.closing() {
-		g.ending(w, &request{})
+		g.ending(w, &message{})
 		return
 	}
 	standing := s.standing.Attach()

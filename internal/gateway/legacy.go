@@ -31,8 +31,8 @@ func negotiate(params []byte) string {
 }
 
 // initialized is the answer to initialize.
-func (g *Gateway) initialized(rq *request, version string) answer {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
+func (g *Gateway) initialized(m *message, version string) answer {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.msg.ID...)
 	b = wire.AppendString(append(b, `,"result":{"protocolVersion":`...), version)
 	b = append(b, `,"capabilities":`...)
 	b = append(b, g.offer().legacy(version)...)
@@ -45,44 +45,44 @@ func (g *Gateway) initialized(rq *request, version string) answer {
 }
 
 // serveLegacy answers the methods that only the older revisions have.
-func (g *Gateway) serveLegacy(ctx context.Context, rq *request) answer {
-	switch rq.msg.Method {
+func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) answer {
+	switch x.msg.Method {
 	case mcp.Initialize:
-		if bad := g.ourselves(rq); bad != nil {
+		if bad := g.ourselves(x.message); bad != nil {
 			return *bad
 		}
-		version := negotiate(rq.msg.Params)
-		if rq.sess != nil {
-			rq.sess.declare(rq.msg.Params)
-			rq.sess.agree(version)
+		version := negotiate(x.msg.Params)
+		if x.sess != nil {
+			x.sess.declare(x.msg.Params)
+			x.sess.agree(version)
 		}
-		return g.initialized(rq, version)
+		return g.initialized(x.message, version)
 	case mcp.Ping:
-		return rq.result(nil)
+		return x.result(nil)
 	case mcp.LoggingSetLevel:
-		return g.setLevel(rq)
+		return g.setLevel(x)
 	case mcp.ResourcesSubscribe:
-		return g.subscribe(ctx, rq)
+		return g.subscribe(ctx, x)
 	case mcp.ResourcesUnsubscribe:
-		uri, ok := wire.Text(rq.fields.uri)
+		uri, ok := wire.Text(x.fields.uri)
 		if !ok {
-			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
+			return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 		}
-		if rq.sess != nil {
-			rq.sess.unsubscribe(uri)
+		if x.sess != nil {
+			x.sess.unsubscribe(uri)
 		}
-		return rq.result(nil)
+		return x.result(nil)
 	default:
-		return g.extend(ctx, rq)
+		return g.extend(ctx, x)
 	}
 }
 
-func (g *Gateway) setLevel(rq *request) answer {
-	rank := mcp.LevelRank(rq.fields.level)
+func (g *Gateway) setLevel(x *exchange) answer {
+	rank := mcp.LevelRank(x.fields.level)
 	if rank == 0 {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	if s := rq.sess; s != nil {
+	if s := x.sess; s != nil {
 		s.out() // log messages go into the outbox
 		s.mu.Lock()
 		if !s.ended {
@@ -91,43 +91,43 @@ func (g *Gateway) setLevel(rq *request) answer {
 		s.mu.Unlock()
 		g.levels.change(s)
 	}
-	return rq.result(nil)
+	return x.result(nil)
 }
 
-func (g *Gateway) subscribe(parent context.Context, rq *request) answer {
-	uri, ok := wire.Text(rq.fields.uri)
-	if !ok || rq.sess == nil {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
+func (g *Gateway) subscribe(parent context.Context, x *exchange) answer {
+	uri, ok := wire.Text(x.fields.uri)
+	if !ok || x.sess == nil {
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 	}
-	ctx, end, err := g.depart(parent, rq)
+	ctx, end, err := g.inflight.track(parent, x)
 	if err != nil {
-		return rq.failure(fault.From(rq.msg.Method, err))
+		return x.failure(fault.From(x.msg.Method, err))
 	}
 	defer end()
-	ok, err = rq.sess.subscribe(ctx, uri)
+	ok, err = x.sess.subscribe(ctx, uri)
 	switch {
 	case err != nil:
-		return rq.failed(ctx, err)
+		return x.failed(ctx, err)
 	case !ok:
-		return rq.failure(fault.New(fault.Overloaded, rq.msg.Method, "too many subscriptions of one client"))
+		return x.failure(fault.New(fault.Overloaded, x.msg.Method, "too many subscriptions of one client"))
 	default:
-		return rq.result(nil)
+		return x.result(nil)
 	}
 }
 
 // notice takes a notification, or a response to a request of a server that was
 // put to the client. It does not wait.
-func (g *Gateway) notice(rq *request) {
-	if rq.msg.Method == "" {
-		if rq.sess != nil {
-			rq.sess.answered(&rq.msg)
+func (g *Gateway) notice(x *exchange) {
+	if x.msg.Method == "" {
+		if x.sess != nil {
+			x.sess.requests.answered(&x.msg)
 		}
 		return
 	}
-	if rq.sess != nil {
-		rq.sess.heard(rq.msg.Method, false)
+	if x.sess != nil {
+		x.sess.heard(x.msg.Method, false)
 	}
-	if rq.msg.Method == mcp.NotifyCancelled {
-		rq.cancelNamed()
+	if x.msg.Method == mcp.NotifyCancelled {
+		x.cancelNamed()
 	}
 }

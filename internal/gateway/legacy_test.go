@@ -409,11 +409,11 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 	defer g.Close(context.Background())
 	for range 2000 {
 		s := g.newSession(mcp.LatestLegacy)
-		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
-		rq.sess = s
+		m, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
+		x := &exchange{message: m, sess: s}
 		g.levels.mu.Lock() // another session sets its level
 		var set sync.WaitGroup
-		set.Go(func() { g.setLevel(rq) })
+		set.Go(func() { g.setLevel(x) })
 		for s.wantedLevel() == 0 {
 			runtime.Gosched()
 		}

@@ -78,8 +78,8 @@ func (g *Gateway) forwardLog(_ string, params []byte) {
 	}
 	frame := wire.AppendNotification(nil, mcp.NotifyMessage, params)
 	for _, s := range sessions {
-		if emit := s.logSink(); emit != nil {
-			emit(frame)
+		if out := s.outlet(); out != nil {
+			out.Log(frame)
 		}
 	}
 }

@@ -32,18 +32,18 @@ func listEnvelopes(info []byte, ttl time.Duration) (envs [len(listMembers)]listE
 // list answers one of the four list methods: the array was encoded once, when
 // it was published, and the envelope once and for all. Everything is on one
 // page, so there is no cursor that we ever gave out.
-func (g *Gateway) list(ctx context.Context, rq *request, k everline.Kind) answer {
-	if c := rq.fields.cursor; c != nil && !wire.IsNull(c) && string(c) != `""` {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
+func (g *Gateway) list(ctx context.Context, x *exchange, k everline.Kind) answer {
+	if c := x.fields.cursor; c != nil && !wire.IsNull(c) && string(c) != `""` {
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
 	}
 	g.backend.WaitFirst(ctx)
 	items := g.backend.Catalog().Array(k)
 	env := g.envs[k].legacy
-	if rq.modern {
+	if x.modern {
 		env = g.envs[k].modern
 	}
-	head := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"result":`)+len(rq.msg.ID)+len(env))
-	head = append(append(head, `{"jsonrpc":"2.0","id":`...), rq.msg.ID...)
+	head := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"result":`)+len(x.msg.ID)+len(env))
+	head = append(append(head, `{"jsonrpc":"2.0","id":`...), x.msg.ID...)
 	head = append(append(head, `,"result":`...), env...)
 	return answer{head: head, body: items, tail: closeTwo}
 }

@@ -37,18 +37,18 @@ type listener struct {
 
 // newListener reads the filter of a listen. Whatever changes from here on is
 // heard.
-func (g *Gateway) newListener(rq *request) (*listener, *answer) {
-	if !wire.IsObject(rq.fields.notifications) {
-		return nil, rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
+func (g *Gateway) newListener(x *exchange) (*listener, *answer) {
+	if !wire.IsObject(x.fields.notifications) {
+		return nil, x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
 	l := &listener{
-		g: g, id: rq.msg.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(rq.fields.notifications),
+		g: g, id: x.msg.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(x.fields.notifications),
 	}
 	seen := map[string]bool{}
-	for key, val := range wire.Members(rq.fields.notifications) {
+	for key, val := range wire.Members(x.fields.notifications) {
 		switch key {
 		case "taskIds":
-			l.tasks = g.listenedTasks(rq, val)
+			l.tasks = g.listenedTasks(x, val)
 		case "resourceSubscriptions":
 			for raw := range wire.Elements(val) {
 				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < stream.MaxSubscribed {
@@ -175,25 +175,25 @@ func (l *listener) canceled() []byte {
 }
 
 // listenHTTP serves a listen on its own response stream.
-func (g *Gateway) listenHTTP(r *http.Request, rq *request, w http.ResponseWriter) {
-	l, bad := g.newListener(rq)
+func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter) {
+	l, bad := g.newListener(x)
 	if bad != nil {
 		writeJSON(w, bad)
 		return
 	}
 	defer g.listens.Add(-1)
 	if g.listens.Add(1) > int64(g.opts.MaxListens) {
-		g.crowded(w, rq, "Too many subscriptions are open")
+		g.crowded(w, x.message, "Too many subscriptions are open")
 		return
 	}
-	ctx, fl, err := g.flights.begin(r.Context(), rq)
+	ctx, p, err := g.inflight.begin(r.Context(), x)
 	if err != nil {
-		a := rq.failure(fault.From(mcp.SubscriptionsListen, err))
+		a := x.failure(fault.From(mcp.SubscriptionsListen, err))
 		writeJSON(w, &a)
 		return
 	}
-	defer g.flights.end(fl)
-	if s := g.pinNamed(rq); s != nil {
+	defer g.inflight.end(p)
+	if s := g.pinNamed(x); s != nil {
 		defer g.table.unpin(s)
 		l.of = &s.own
 	}

@@ -14,12 +14,11 @@ var toolsQuestion = []byte(`{"jsonrpc":"2.0","id":"bridge-tools","method":"tools
 
 // learn reads the tools' mirrors anew.
 func (b *bridge) learn(ctx context.Context) error {
-	rq, bad := parse(toolsQuestion)
+	m, bad := parseAny(toolsQuestion, mcp.ModernVersion)
 	if bad != nil {
 		return fault.New(fault.Internal, "bridge", "bug: the tools question does not parse")
 	}
-	rq.modern = true
-	body, err := b.ask(ctx, rq, toolsQuestion)
+	body, err := b.ask(ctx, &relayed{message: m}, toolsQuestion)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 var supportedJSON = []byte(`["` + strings.Join(mcp.Versions, `","`) + `"]`)
 
 // discover answers server/discover (server/discover, Response).
-func (g *Gateway) discover(rq *request) answer {
-	if bad := g.ourselves(rq); bad != nil {
+func (g *Gateway) discover(m *message) answer {
+	if bad := g.ourselves(m); bad != nil {
 		return *bad
 	}
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.msg.ID...)
 	b = append(b, `,"result":{"resultType":"complete","supportedVersions":`...)
 	b = append(append(b, supportedJSON...), `,"capabilities":`...)
 	b = append(b, g.offer().modern...)
@@ -31,73 +31,61 @@ func (g *Gateway) discover(rq *request) answer {
 	return answer{head: b}
 }
 
-// isModern tells whether a request is of the modern era: it carries the
-// protocol version in _meta, or its header declares a version that only has
-// requests which do. A plain initialize is none whatever the header says: its
-// sender is about to find out what is spoken here.
-func (rq *request) isModern(header string) bool {
-	return rq.fields.meta.version != nil || header == mcp.ModernVersion && rq.msg.Method != mcp.Initialize
-}
-
 // checkModern validates what the body of a modern request must have; nil if
 // all is well (basic/index, Per-request protocol fields).
-func (rq *request) checkModern() *answer {
-	raw := rq.fields.meta.version
+func (m *message) checkModern() *answer {
+	raw := m.fields.meta.version
 	version, ok := wire.Text(raw)
 	switch {
 	case raw == nil:
-		return rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: _meta lacks "+mcp.MetaVersion, nil)
+		return m.errorAnswer(mcp.CodeInvalidParams, "Invalid params: _meta lacks "+mcp.MetaVersion, nil)
 	case !ok:
-		return rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaVersion+" is not a string", nil)
+		return m.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaVersion+" is not a string", nil)
 	case version != mcp.ModernVersion:
-		return rq.unsupported(version)
-	case !wire.IsObject(rq.fields.meta.capabilities):
-		return rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: _meta lacks "+mcp.MetaCapabilities, nil)
+		return m.unsupported(version)
+	case !wire.IsObject(m.fields.meta.capabilities):
+		return m.errorAnswer(mcp.CodeInvalidParams, "Invalid params: _meta lacks "+mcp.MetaCapabilities, nil)
 	default:
 		return nil
 	}
 }
 
 // unsupported is -32022, which tells a client what to retry with.
-func (rq *request) unsupported(version string) *answer {
+func (m *message) unsupported(version string) *answer {
 	data := append([]byte(`{"supported":`), supportedJSON...)
 	data = wire.AppendString(append(data, `,"requested":`...), version)
-	a := rq.errorAnswer(mcp.CodeUnsupportedVersion, "Unsupported protocol version", append(data, '}'))
+	a := m.errorAnswer(mcp.CodeUnsupportedVersion, "Unsupported protocol version", append(data, '}'))
 	a.status = http.StatusBadRequest
 	return a
 }
 
 // checkHeaders validates that the headers say what the body says; nil if they
 // do (basic/transports/streamable-http, Server Validation).
-func (g *Gateway) checkHeaders(rq *request, h http.Header) *answer {
-	version, _ := wire.Text(rq.fields.meta.version)
-	if bad := rq.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
+func (x *exchange) checkHeaders(h http.Header) *answer {
+	version, _ := wire.Text(x.fields.meta.version)
+	if bad := x.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
 		return bad
 	}
-	if bad := rq.checkHeader(h, mcp.HeaderMethod, rq.msg.Method, false); bad != nil {
+	if bad := x.checkHeader(h, mcp.HeaderMethod, x.msg.Method, false); bad != nil {
 		return bad
 	}
-	switch rq.msg.Method {
+	switch x.msg.Method {
 	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
 	default:
 		return nil
 	}
-	name, ok := rq.target()
+	name, ok := x.itemName()
 	if !ok {
 		return nil // serve answers with what is wrong with the body
 	}
-	if bad := rq.checkHeader(h, mcp.HeaderName, name, true); bad != nil {
+	if bad := x.checkHeader(h, mcp.HeaderName, name, true); bad != nil {
 		return bad
 	}
-	if rq.msg.Method != mcp.ToolsCall {
+	if x.target == nil {
 		return nil
 	}
-	tool, ok := g.backend.Catalog().Tool(name)
-	if !ok {
-		return nil
-	}
-	for _, p := range tool.Headers {
-		if bad := rq.checkParam(h, p); bad != nil {
+	for _, p := range x.target.Headers {
+		if bad := x.checkParam(h, p); bad != nil {
 			return bad
 		}
 	}
@@ -106,50 +94,50 @@ func (g *Gateway) checkHeaders(rq *request, h http.Header) *answer {
 
 // checkHeader compares one mirrored header with the body. Only values that may
 // be encoded are decoded.
-func (rq *request) checkHeader(h http.Header, key, want string, encoded bool) *answer {
+func (m *message) checkHeader(h http.Header, key, want string, encoded bool) *answer {
 	values := h[http.CanonicalHeaderKey(key)]
 	if len(values) == 0 {
-		return rq.mismatch("the " + key + " header is missing")
+		return m.mismatch("the " + key + " header is missing")
 	}
 	got, ok := values[0], true
 	if encoded {
 		got, ok = mcp.DecodeHeader(got)
 	}
 	if len(values) > 1 || !ok {
-		return rq.mismatch("the " + key + " header is malformed")
+		return m.mismatch("the " + key + " header is malformed")
 	}
 	if got != want {
-		return rq.mismatch(key + " header value " + strconv.Quote(got) + " does not match body value " + strconv.Quote(want))
+		return m.mismatch(key + " header value " + strconv.Quote(got) + " does not match body value " + strconv.Quote(want))
 	}
 	return nil
 }
 
 // checkParam compares a Mcp-Param header with the argument that it mirrors.
-func (rq *request) checkParam(h http.Header, p mcp.HeaderParam) *answer {
+func (m *message) checkParam(h http.Header, p mcp.HeaderParam) *answer {
 	key := p.Header()
 	values := h[http.CanonicalHeaderKey(key)]
-	arg := wire.Get(rq.fields.arguments, p.Path...)
+	arg := wire.Get(m.fields.arguments, p.Path...)
 	if arg == nil || wire.IsNull(arg) {
 		if len(values) > 0 {
-			return rq.mismatch("the " + key + " header mirrors an argument that is not there")
+			return m.mismatch("the " + key + " header mirrors an argument that is not there")
 		}
 		return nil
 	}
 	if len(values) == 0 {
-		return rq.mismatch("the " + key + " header is missing")
+		return m.mismatch("the " + key + " header is missing")
 	}
 	got, ok := mcp.DecodeHeader(values[0])
 	if len(values) > 1 || !ok {
-		return rq.mismatch("the " + key + " header is malformed")
+		return m.mismatch("the " + key + " header is malformed")
 	}
 	if !p.Equal(got, arg) {
-		return rq.mismatch(key + " header value " + strconv.Quote(got) + " does not match the argument " + strings.Join(p.Path, "."))
+		return m.mismatch(key + " header value " + strconv.Quote(got) + " does not match the argument " + strings.Join(p.Path, "."))
 	}
 	return nil
 }
 
-func (rq *request) mismatch(text string) *answer {
-	a := rq.errorAnswer(mcp.CodeHeaderMismatch, "Header mismatch: "+text, nil)
+func (m *message) mismatch(text string) *answer {
+	a := m.errorAnswer(mcp.CodeHeaderMismatch, "Header mismatch: "+text, nil)
 	a.status = http.StatusBadRequest
 	return a
 }

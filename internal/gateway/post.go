@@ -25,16 +25,16 @@ type post struct {
 	timer    *time.Timer
 }
 
-// emit says something before the answer. It does not block, and what comes
+// Log says something before the answer. It does not block, and what comes
 // after the answer is dropped.
-func (p *post) emit(frame []byte) {
+func (p *post) Log(frame []byte) {
 	if p.begin() {
 		p.reply.Outbox.Log(frame)
 	}
 }
 
-// tell is emit for what must not be lost.
-func (p *post) tell(frame []byte) {
+// Send is Log for what must not be lost.
+func (p *post) Send(frame []byte) {
 	if p.begin() {
 		p.reply.Outbox.Send(frame)
 	}
@@ -72,9 +72,6 @@ func (p *post) begin() bool {
 
 // followed tells whether a client that lost the response has come back for it.
 func (p *post) followed() bool {
-	if p == nil {
-		return false
-	}
 	p.mu.Lock()
 	kept := p.kept
 	p.mu.Unlock()

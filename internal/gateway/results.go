@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
@@ -42,58 +41,71 @@ type kept struct {
 
 	waiters atomic.Int32 // requests of others that wait for it
 
-	done  chan struct{} // closed when the call has ended; then the next three are final
+	done  chan struct{} // closed when the call has ended; then the next two are final
 	raw   []byte
 	fault *fault.Fault
-	until time.Time
+
+	until time.Time // guarded by the lock of results; zero before the end
 }
 
-// keyOf is the key under which the outcome of a call is kept: an id that the
+// resultKey is the key under which the outcome of a call is kept: an id that the
 // client made up, which must be unguessable, or the request's own id within a
 // legacy session. "" if the client has no way to ask for it later.
-func (rq *request) keyOf() (key string, bad *answer) {
-	if raw := rq.fields.meta.resultID; raw != nil {
+func (x *exchange) resultKey() (key string, bad *answer) {
+	if raw := x.fields.meta.resultID; raw != nil {
 		id, ok := wire.Text(raw)
 		if !ok || len(id) < leastResultID || len(id) > mostResultID {
-			return "", rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
+			return "", x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
 				strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters", nil)
 		}
 		return "id " + id, nil
 	}
-	return rq.sessionKey(rq.msg.ID), nil
+	return x.sessionKey(x.msg.ID), nil
 }
 
 // sessionKey is the key of what a legacy session itself has asked for.
-func (rq *request) sessionKey(rawID []byte) string {
-	if rq.modern || rq.sess == nil || rq.sess.id == "" {
+func (x *exchange) sessionKey(rawID []byte) string {
+	if x.modern || x.sess == nil || x.sess.id == "" {
 		return ""
 	}
-	return "session " + rq.sess.id + " " + string(rawID)
+	return "session " + x.sess.id + " " + string(rawID)
 }
 
-// keepFor is how long the outcome of a call of this tool is to be kept.
-func (g *Gateway) keepFor(rq *request, name string) time.Duration {
-	if g.opts.Keep == nil || rq.msg.Method != mcp.ToolsCall {
-		return 0
-	}
-	target, ok := g.backend.Catalog().Tool(name)
-	if !ok {
-		return 0
-	}
-	return g.opts.Keep(target.Server)
+// comesBack tells whether the client wants to come back for the outcome of a call
+// when it loses the response, whose end would cancel the call otherwise.
+func (x *exchange) comesBack() bool {
+	return x.modern && !x.tracked && x.fields.meta.resultID != nil
 }
 
-// begin promises the outcome of a call. first is false if a call with this key
-// was made already: its outcome is this one's, and nothing is sent again. A
-// request id of a legacy session may be used again for another call, which
-// takes the place of the one before; so does the next round of a call.
-func (r *results) begin(key string, rq *request, name string, keep time.Duration) (k *kept, first, clash bool) {
-	sum := sha256.Sum256(append([]byte(name+"\x00"), rq.fields.arguments...))
-	named := rq.fields.meta.resultID != nil
+// promise promises the outcome of a call; nil if it need not be kept. first is
+// false if the call was made already: its outcome is this one's, and nothing is
+// sent again. The first one must fulfil the promise.
+func (r *results) promise(x *exchange) (k *kept, first bool, bad *answer) {
+	if x.keep <= 0 {
+		return nil, true, nil
+	}
+	key, bad := x.resultKey()
+	if bad != nil || key == "" {
+		return nil, true, bad
+	}
+	name, _ := x.itemName()
+	k, first, clash := r.begin(key, x.message, name, x.keep)
+	if clash {
+		return nil, false, x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: another call has this "+mcp.MetaResultID, nil)
+	}
+	return k, first, nil
+}
+
+// begin is promise under a key. A request id of a legacy session may be used
+// again for another call, which takes the place of the one before; so does the
+// next round of a call.
+func (r *results) begin(key string, m *message, name string, keep time.Duration) (k *kept, first, clash bool) {
+	sum := sha256.Sum256(append([]byte(name+"\x00"), m.fields.arguments...))
+	named := m.fields.meta.resultID != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweepLocked(time.Now())
-	if old := r.byKey[key]; old != nil && named && (old.sum != sum || !old.asked(rq)) {
+	if old := r.byKey[key]; old != nil && named && (old.sum != sum || !old.asked(m)) {
 		return old, false, old.sum != sum
 	}
 	k = &kept{key: key, sum: sum, keep: keep, done: make(chan struct{})}
@@ -104,31 +116,44 @@ func (r *results) begin(key string, rq *request, name string, keep time.Duration
 	return k, true, false
 }
 
-// asked tells whether rq comes back with the input that k asks for. A retry of
+// asked tells whether m comes back with the input that k asks for. A retry of
 // an earlier round has been made already, like any other call that is repeated.
-func (k *kept) asked(rq *request) bool {
+func (k *kept) asked(m *message) bool {
 	select {
 	case <-k.done:
 	default:
 		return false
 	}
-	if k.fault != nil || !rounds.Wanted(k.raw) || rq.fields.requestState == nil && rq.fields.inputResponses == nil {
+	if k.fault != nil || !rounds.Wanted(k.raw) || m.fields.requestState == nil && m.fields.inputResponses == nil {
 		return false
 	}
 	had, _ := wire.Text(wire.Get(k.raw, "requestState"))
-	has, _ := wire.Text(rq.fields.requestState)
+	has, _ := wire.Text(m.fields.requestState)
 	return had == has
 }
 
-// end fulfils a promise.
-func (r *results) end(k *kept, raw []byte, f *fault.Fault) {
-	k.raw, k.fault, k.until = raw, f, time.Now().Add(k.keep)
+// fulfil fulfils a promise, once. A nil one is none.
+func (r *results) fulfil(k *kept, raw []byte, f *fault.Fault) {
+	if k == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !k.until.IsZero() {
+		return
+	}
+	k.raw, k.fault, k.until = raw, f, time.Now().Add(k.keep)
 	r.bytes += len(raw)
 	r.order.PushBack(k)
 	r.sweepLocked(time.Now())
 	close(k.done)
+}
+
+// lost fulfils a promise whose call has panicked.
+func (r *results) lost(k *kept) {
+	if k != nil {
+		r.fulfil(k, nil, fault.New(fault.Internal, mcp.ToolsCall, "the call panicked"))
+	}
 }
 
 // sweepLocked drops what was kept for long enough, and the oldest of too much.
@@ -154,57 +179,39 @@ func (r *results) find(key string) *kept {
 	return r.byKey[key]
 }
 
-// callKept is call for a tool whose outcomes are kept.
-func (g *Gateway) callKept(parent context.Context, rq *request, c *everline.Call, keep time.Duration) answer {
-	key, bad := rq.keyOf()
-	switch {
-	case bad != nil:
-		return *bad
-	case key == "":
-		a, _, _ := g.send(parent, rq, c)
-		return a
+// awaited tells whether another request waits for the outcome of this one.
+func (r *results) awaited(x *exchange) bool {
+	if x.keep <= 0 {
+		return false
 	}
-	k, first, clash := g.results.begin(key, rq, c.Name, keep)
-	switch {
-	case clash:
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: another call has this "+mcp.MetaResultID, nil)
-	case !first:
-		return g.await(parent, rq, k)
-	}
-	if rq.modern && !rq.flying && rq.fields.meta.resultID != nil {
-		// The end of the stream would cancel the call. Who names an id wants to
-		// come back for the outcome instead.
-		parent = context.WithoutCancel(parent)
-	}
-	rq.kept.Store(k)
-	raw, f := []byte(nil), fault.New(fault.Internal, mcp.ToolsCall, "the call panicked")
-	defer func() { g.results.end(k, raw, f) }()
-	var a answer
-	a, raw, f = g.send(parent, rq, c)
-	return a
+	key, _ := x.resultKey()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.byKey[key]
+	return k != nil && k.waiters.Load() > 0
 }
 
 // result answers everline/result: the outcome of an earlier call, once it is
 // there.
-func (g *Gateway) result(parent context.Context, rq *request) answer {
+func (g *Gateway) result(parent context.Context, x *exchange) answer {
 	key := ""
-	if id, ok := wire.Text(wire.Get(rq.msg.Params, "resultId")); ok {
+	if id, ok := wire.Text(wire.Get(x.msg.Params, "resultId")); ok {
 		key = "id " + id
-	} else if rq.fields.requestID != nil {
-		key = rq.sessionKey(rq.fields.requestID)
+	} else if x.fields.requestID != nil {
+		key = x.sessionKey(x.fields.requestID)
 	}
 	k := g.results.find(key)
 	if k == nil {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
 	}
-	return g.await(parent, rq, k)
+	return g.await(parent, x, k)
 }
 
 // await answers with the outcome of another request's call.
-func (g *Gateway) await(parent context.Context, rq *request, k *kept) answer {
-	ctx, end, err := g.depart(parent, rq)
+func (g *Gateway) await(parent context.Context, x *exchange, k *kept) answer {
+	ctx, end, err := g.inflight.track(parent, x)
 	if err != nil {
-		return rq.failure(fault.From(rq.msg.Method, err))
+		return x.failure(fault.From(x.msg.Method, err))
 	}
 	defer end()
 	k.waiters.Add(1)
@@ -212,12 +219,12 @@ func (g *Gateway) await(parent context.Context, rq *request, k *kept) answer {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		return rq.failed(ctx, ctx.Err())
+		return x.failed(ctx, ctx.Err())
 	}
 	if k.fault == nil {
-		return rq.result(k.raw)
+		return x.result(k.raw)
 	}
-	as := &request{msg: rq.msg, fields: rq.fields, modern: rq.modern, sess: rq.sess}
+	as := *x.message
 	as.msg.Method = mcp.ToolsCall
 	return as.failure(k.fault)
 }

@@ -107,13 +107,13 @@ func TestNothingIsKeptUnasked(t *testing.T) {
 func TestKeptResultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r results
-		rq := &request{}
+		rq := &message{}
 		put := func(key string, size int) {
 			k, first, clash := r.begin(key, rq, "echo", time.Minute)
 			if !first || clash {
 				t.Fatal("a new key is taken")
 			}
-			r.end(k, make([]byte, size), nil)
+			r.fulfil(k, make([]byte, size), nil)
 		}
 		put("old", 1)
 		time.Sleep(time.Minute)

@@ -57,15 +57,15 @@ type binding [sha256.Size]byte
 
 // bind binds to one method, name and arguments, to the session that the request
 // names, and where requests come on a connection, to that one.
-func (rq *request) bind() binding {
-	name, _ := rq.target()
-	session, _ := wire.Text(rq.fields.meta.session)
+func (x *exchange) bind() binding {
+	name, _ := x.itemName()
+	session, _ := wire.Text(x.name)
 	who := uint64(0)
-	if rq.sess != nil {
-		who = rq.sess.client
+	if x.sess != nil {
+		who = x.sess.client
 	}
-	b := fmt.Appendf(nil, "%q %q %q %q %d ", rq.msg.Method, name, rq.fields.ref, session, who)
-	return sha256.Sum256(append(b, ordered(rq.fields.arguments)...))
+	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.msg.Method, name, x.fields.ref, session, who)
+	return sha256.Sum256(append(b, ordered(x.fields.arguments)...))
 }
 
 // ordered is a JSON text with its members in order, so that a client may write

@@ -10,16 +10,16 @@ import (
 
 // ourselves refuses the handshake of the everline that this is the endpoint of,
 // by whatever way it came here; nil for everybody else's.
-func (g *Gateway) ourselves(rq *request) *answer {
-	if !mcp.FromInstance(rq.msg.Params, g.opts.Instance) {
+func (g *Gateway) ourselves(m *message) *answer {
+	if !mcp.FromInstance(m.msg.Params, g.opts.Instance) {
 		return nil
 	}
-	return rq.loop()
+	return m.loop()
 }
 
 // loop is the refusal. Whoever asks knows it by its code and its kind.
-func (rq *request) loop() *answer {
-	return rq.errorAnswer(mcp.CodeLoop, mcp.LoopMessage, []byte(mcp.LoopData))
+func (m *message) loop() *answer {
+	return m.errorAnswer(mcp.CodeLoop, mcp.LoopMessage, []byte(mcp.LoopData))
 }
 
 // ServeLoop stands in for a gateway that would start itself again without end:
@@ -28,8 +28,8 @@ func ServeLoop(in io.Reader, out io.Writer) error {
 	r, limit := bufio.NewReaderSize(in, 64<<10), Options{}.filled().MaxBody
 	for {
 		line, err := readLine(r, limit)
-		if rq, bad := parse(line); bad == nil && rq.msg.IsRequest() {
-			if _, err := out.Write(append(rq.loop().frame(), '\n')); err != nil {
+		if m, bad := parse(line); bad == nil && m.msg.IsRequest() {
+			if _, err := out.Write(append(m.loop().frame(), '\n')); err != nil {
 				return err
 			}
 		}

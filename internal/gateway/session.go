@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -27,21 +28,20 @@ type session struct {
 	announced stream.Versions // which versions of the lists the client has heard of
 	version   string          // negotiated protocol version
 	level     int             // lowest severity of log messages that are wanted; 0 none, as after the end
-	flights   []*flight
+	pending   []*pending
 	subs      map[string]*subscription // by URI
 	outbox    *stream.Outbox           // nil until something can be told
 	greeted   bool                     // initialize was answered
 	client    uint64                   // see everline.Client; set once
 	serves    served                   // what servers may ask the client for
 	offers    served                   // serves, and what its modern requests have declared
-	asks      map[int64]*asking        // requests that wait for the client
-	left      bool                     // the client can answer nothing any more
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 
-	gone <-chan struct{}  // of /sse: closed when the client has gone; else nil
-	own  everline.Session // what servers have for this client alone
-	lane *lane            // what is in flight, where answers go out on the session's own stream; else nil
+	gone      <-chan struct{}  // of /sse: closed when the client has gone; else nil
+	requests  serverRequests   // of servers, that wait for the client
+	own       everline.Session // what servers have for this client alone
+	admission *admission       // bounds what is in flight, where answers go out on the session's own stream; else nil
 
 	// Of the table, guarded by its lock.
 	prev, next *session
@@ -55,21 +55,21 @@ type subscription struct {
 	cancel func() // nil while it is being made
 }
 
-func (s *session) addFlight(f *flight) {
+func (s *session) addPending(p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights = append(s.flights, f)
+	s.pending = append(s.pending, p)
 }
 
-func (s *session) dropFlight(f *flight) {
+func (s *session) dropPending(p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, other := range s.flights {
-		if other == f {
-			last := len(s.flights) - 1
-			s.flights[i] = s.flights[last]
-			s.flights[last] = nil
-			s.flights = s.flights[:last]
+	for i, other := range s.pending {
+		if other == p {
+			last := len(s.pending) - 1
+			s.pending[i] = s.pending[last]
+			s.pending[last] = nil
+			s.pending = s.pending[:last]
 			return
 		}
 	}
@@ -79,15 +79,15 @@ func (s *session) dropFlight(f *flight) {
 // not in flight is ignored: the answer may have crossed the cancel.
 func (s *session) cancel(rawID []byte) {
 	s.mu.Lock()
-	var hit []*flight
-	for _, f := range s.flights {
-		if f.id == string(rawID) {
-			hit = append(hit, f)
+	var hit []*pending
+	for _, p := range s.pending {
+		if bytes.Equal(p.msg.ID, rawID) {
+			hit = append(hit, p)
 		}
 	}
 	s.mu.Unlock()
-	for _, f := range hit {
-		f.cancel(errCanceled)
+	for _, p := range hit {
+		p.cancel(errCanceled)
 	}
 }
 
@@ -104,21 +104,6 @@ func (s *session) out() *stream.Outbox {
 	return s.outbox
 }
 
-// logSink is where a log message for this client goes now: its standing
-// stream or connection, else the stream of its newest request; nil if it can
-// hear nothing.
-func (s *session) logSink() func(frame []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.outbox != nil && s.standing.IsOpen() {
-		return s.outbox.Log
-	}
-	if n := len(s.flights); n > 0 {
-		return s.flights[n-1].emit
-	}
-	return nil
-}
-
 // end frees everything of the session. It is idempotent. What is in flight goes
 // on: the loss of a client is no cancel.
 func (s *session) end() {
@@ -130,12 +115,12 @@ func (s *session) end() {
 	s.ended = true
 	subs := s.subs
 	s.subs, s.level = nil, 0
-	if s.outbox != nil && s.lane == nil {
+	if s.outbox != nil && s.admission == nil {
 		s.outbox.Close()
 	}
 	s.mu.Unlock()
 	s.standing.End()
-	s.leave()
+	s.requests.close()
 	s.g.tasks.Forget(s.client)
 	s.responses.End()
 	s.own.End()
@@ -150,10 +135,10 @@ func (s *session) end() {
 // cancelAll cancels everything that the session has in flight.
 func (s *session) cancelAll() {
 	s.mu.Lock()
-	hit := slices.Clone(s.flights)
+	hit := slices.Clone(s.pending)
 	s.mu.Unlock()
-	for _, f := range hit {
-		f.cancel(errCanceled)
+	for _, p := range hit {
+		p.cancel(errCanceled)
 	}
 }
 
@@ -263,7 +248,7 @@ func (s *session) setHeard(announced stream.Versions) {
 
 // resumable tells whether the session's client knows how to come back for a
 // response: HTTP clients from 2025-03-26 on, which has the ids.
-func (s *session) resumable() bool { return s.lane == nil && s.protocol() != mcp.FirstVersion }
+func (s *session) resumable() bool { return s.admission == nil && s.protocol() != mcp.FirstVersion }
 
 // primed tells whether it expects the priming event.
 func (s *session) primed() bool { return s.protocol() == mcp.LatestLegacy }
@@ -277,12 +262,11 @@ func (s *session) declare(params []byte) {
 	s.offers |= serves
 }
 
-// introduce fills in what a call tells of the session.
-func (s *session) introduce(rq *request) {
-	rq.client = s.client
+// declared is what the client serves, and the level of its log messages.
+func (s *session) declared() (serves served, level int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rq.serves, rq.level = s.serves, s.level
+	return s.serves, s.level
 }
 
 // protocol is the version that the client and we agreed on.

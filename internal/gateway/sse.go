@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
@@ -29,7 +27,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(mcp.HeaderLastEventID) != "" {
 			panic(http.ErrAbortHandler) // an EventSource takes any answer but 200 for the end, and comes back after none
 		}
-		g.ending(w, &request{})
+		g.ending(w, &message{})
 		return
 	}
 	defer g.shared.sse.Add(-1)
@@ -38,7 +36,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := g.newSession(mcp.FirstVersion)
-	s.lane, s.gone = &lane{limit: g.opts.MaxInFlight}, r.Context().Done()
+	s.admission, s.gone = &admission{limit: g.opts.MaxInFlight}, r.Context().Done()
 	standing, out := s.standing.Attach(), s.out()
 	if !g.table.add(s) {
 		g.busy(w, "Too many sessions are in use")
@@ -46,7 +44,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	defer g.table.unpin(s)
 	defer out.Close()
-	defer s.lane.drain()
+	defer s.admission.drain()
 	defer g.table.remove(s)
 	events := g.events(w)
 	defer events.Close()
@@ -66,7 +64,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		Announced: s.hasHeard(), Want: s.wants, Over: standing.Over(), Stop: g.stop,
 	})
 	if err := writer.Run(r.Context()); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
-		writer.RunUntil(r.Context(), s.lane.drain)
+		writer.RunUntil(r.Context(), s.admission.drain)
 	}
 }
 
@@ -115,14 +113,14 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 	s := g.table.pin(r.URL.Query().Get("sessionId"))
 	switch {
 	case s == nil && g.closing():
-		g.ending(w, &request{})
+		g.ending(w, &message{})
 		return
 	case s == nil:
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: open /sse again")
 		return
 	}
 	defer g.table.unpin(s)
-	if s.lane == nil {
+	if s.admission == nil {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: this one is not of /sse")
 		return
 	}
@@ -131,10 +129,9 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer held.release()
-	rq, bad := parse(body)
+	m, bad := parse(body)
 	if bad == nil {
-		rq.held = held
-		bad = g.takeMessage(context.WithoutCancel(r.Context()), rq, s)
+		bad = g.takeMessage(context.WithoutCancel(r.Context()), m, held, s)
 	}
 	// Who waits for an answer waits for it on the stream; what names no request
 	// would be no answer there.
@@ -150,12 +147,13 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
-func (g *Gateway) takeMessage(ctx context.Context, rq *request, s *session) *answer {
-	rq.sess, rq.gone = s, s.gone
-	if rq.msg.IsRequest() {
-		return g.serveOn(ctx, rq, s.lane, s.out())
+func (g *Gateway) takeMessage(ctx context.Context, m *message, held *claim, s *session) *answer {
+	x := g.exchange(m)
+	x.sess, x.gone, x.held = s, s.gone, held
+	if m.msg.IsRequest() {
+		return g.serveOn(ctx, x, s.admission, s.out())
 	}
-	g.notice(rq)
+	g.notice(x)
 	return nil
 }
 
@@ -163,98 +161,4 @@ func (g *Gateway) takeMessage(ctx context.Context, rq *request, s *session) *ans
 func (a *answer) named() bool {
 	id := memberOf(a.frame(), "id")
 	return id != nil && !wire.IsNull(id)
-}
-
-// serveOn serves a request whose answer goes out on its connection's stream,
-// or returns the answer that refuses it.
-func (g *Gateway) serveOn(ctx context.Context, rq *request, l *lane, out *stream.Outbox) *answer {
-	if rq.sess != nil && !rq.modern {
-		rq.sess.heard(rq.msg.Method, true)
-	}
-	if bad := l.enter(rq); bad != nil {
-		return bad
-	}
-	rq.emit, rq.tell, rq.flying = out.Log, out.Send, true
-	// Registered here, so that a cancel that comes right behind finds it.
-	ctx, fl, err := g.flights.begin(ctx, rq)
-	if err != nil {
-		l.leave(rq)
-		a := rq.failure(fault.From(rq.msg.Method, err))
-		return &a
-	}
-	rq.held.keep()
-	go func() { // ends with its request; the lane's drain waits for it
-		defer rq.held.release()
-		defer l.work.Done()
-		defer g.flights.end(fl)
-		a := g.serve(ctx, rq)
-		l.free(rq) // first: who reads the answer may use the id at once
-		if !a.silent {
-			out.Send(a.frame())
-		}
-	}()
-	return nil
-}
-
-// A lane counts what is in flight on one connection that answers out of order,
-// where two requests with one id could not be told apart by the client.
-type lane struct {
-	limit int
-
-	mu     sync.Mutex // guards the rest; nothing waits under it
-	ids    map[string]struct{}
-	closed bool
-	work   sync.WaitGroup // one for each of ids, and for each batch
-}
-
-// enter admits a request, or returns the answer that refuses it. That has no
-// id: one with the id would be taken for the answer of the other request.
-func (l *lane) enter(rq *request) *answer {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	id := string(rq.msg.ID)
-	if _, dup := l.ids[id]; dup {
-		return refuse(nil, mcp.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
-	}
-	if l.closed {
-		return rq.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", nil)
-	}
-	if len(l.ids) >= l.limit {
-		return rq.errorAnswer(mcp.CodeOverloaded, "Too many requests are in flight on this connection", nil)
-	}
-	if l.ids == nil {
-		l.ids = map[string]struct{}{}
-	}
-	l.ids[id] = struct{}{}
-	l.work.Add(1)
-	return nil
-}
-
-// admit admits work that has no id of its own; its end is work.Done.
-func (l *lane) admit() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.work.Add(1)
-	}
-	return !l.closed
-}
-
-func (l *lane) leave(rq *request) {
-	l.free(rq)
-	l.work.Done()
-}
-
-func (l *lane) free(rq *request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.ids, string(rq.msg.ID))
-}
-
-// drain admits nothing more and waits for what is in flight.
-func (l *lane) drain() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.work.Wait()
 }

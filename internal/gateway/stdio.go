@@ -22,11 +22,11 @@ const (
 // both eras: each message says which it is of. Its long-lived goroutines are a
 // reader and a writer; each request in flight is one more.
 type pipe struct {
-	g      *Gateway
-	sess   *session // of the legacy era; it also keeps the ids of modern requests, for cancels
-	lane   *lane
-	outbox *stream.Outbox
-	listen context.Context // ends the listens
+	g         *Gateway
+	sess      *session // of the legacy era; it also keeps the ids of modern requests, for cancels
+	admission *admission
+	outbox    *stream.Outbox
+	listen    context.Context // ends the listens
 }
 
 // ServeStdio serves the one client whose messages come in on in and go out on
@@ -39,12 +39,12 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	defer cancelCalls(nil)
 	listen, stopListens := context.WithCancel(calls)
 	defer stopListens()
-	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), lane: &lane{limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
-	p.sess.outbox, p.sess.lane = p.outbox, p.lane
+	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &admission{limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
+	p.sess.outbox, p.sess.admission = p.outbox, p.admission
 	p.sess.standing.Attach()
 	defer p.outbox.Close()
 	defer p.sess.end()
-	defer g.parks.forget(p.sess.client)
+	defer g.inputs.forget(p.sess.client)
 
 	lines := stream.NewLines(out, g.opts.WriteTimeout)
 	quiet := make(chan struct{}) // closed: write what is left, and end
@@ -57,7 +57,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	case err = <-reading:
 		reading = nil
 		stopListens()
-		p.sess.leave()
+		p.sess.requests.close()
 		defer time.AfterFunc(eofGrace, func() { cancelCalls(errLeft) }).Stop()
 	case <-g.stop: // Close bounds what is in flight
 	case err = <-writing:
@@ -70,7 +70,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	if err != nil {
 		cancelCalls(err)
 	}
-	p.lane.drain()
+	p.admission.drain()
 	close(quiet)
 	if err == nil {
 		select {
@@ -170,75 +170,73 @@ func (p *pipe) take(ctx context.Context, line []byte) {
 		p.takeBatch(ctx, line)
 		return
 	}
-	rq, bad := parse(line)
+	m, bad := parseAny(line, "")
 	if bad == nil {
-		bad = p.takeRequest(ctx, rq)
+		bad = p.takeMessage(ctx, m)
 	}
 	if bad != nil {
 		p.outbox.Send(bad.frame())
 	}
 }
 
-func (p *pipe) takeRequest(ctx context.Context, rq *request) *answer {
-	rq.sess = p.sess
-	if !rq.msg.IsRequest() {
-		p.g.notice(rq)
+func (p *pipe) takeMessage(ctx context.Context, m *message) *answer {
+	x := p.g.exchange(m)
+	x.sess = p.sess
+	switch {
+	case !m.msg.IsRequest():
+		p.g.notice(x)
 		return nil
+	case !m.modern && m.msg.Method == mcp.ServerDiscover:
+		return m.checkModern() // a modern probe without _meta: its sender is told what it lacks
+	case !m.modern && m.msg.Method == mcp.Initialize:
+		return p.initialize(ctx, x)
+	case !m.modern:
+		return p.g.serveOn(ctx, x, p.admission, p.outbox)
 	}
-	if rq.modern = rq.isModern(""); !rq.modern {
-		if rq.msg.Method == mcp.ServerDiscover {
-			// A modern probe without _meta: its sender is told what it lacks.
-			return rq.checkModern()
-		}
-		if rq.msg.Method == mcp.Initialize {
-			return p.initialize(ctx, rq)
-		}
-		return p.g.serveOn(ctx, rq, p.lane, p.outbox)
-	}
-	if bad := rq.checkModern(); bad != nil {
+	if bad := m.checkModern(); bad != nil {
 		return bad
 	}
-	if rq.msg.Method == mcp.SubscriptionsListen {
-		return p.startListen(rq)
+	if m.msg.Method == mcp.SubscriptionsListen {
+		return p.startListen(x)
 	}
-	return p.g.serveOn(ctx, rq, p.lane, p.outbox)
+	return p.g.serveOn(ctx, x, p.admission, p.outbox)
 }
 
 // initialize answers before the next message is read, which depends on it.
-func (p *pipe) initialize(ctx context.Context, rq *request) *answer {
-	if bad := p.lane.enter(rq); bad != nil {
+func (p *pipe) initialize(ctx context.Context, x *exchange) *answer {
+	if bad := p.admission.enter(x.message); bad != nil {
 		return bad
 	}
-	defer p.lane.leave(rq)
+	defer p.admission.leave(x.message)
 	if p.g.closing() {
-		return rq.errorAnswer(mcp.CodeShuttingDown, errClosing.Text(), nil)
+		return x.errorAnswer(mcp.CodeShuttingDown, errClosing.Text(), nil)
 	}
-	a := p.g.serve(ctx, rq)
+	a := p.g.serve(ctx, x)
 	return &a
 }
 
 // startListen runs a listen beside the others; all of them share out.
-func (p *pipe) startListen(rq *request) *answer {
-	l, bad := p.g.newListener(rq)
+func (p *pipe) startListen(x *exchange) *answer {
+	l, bad := p.g.newListener(x)
 	if bad != nil {
 		return bad
 	}
 	l.of = &p.sess.own
-	if bad := p.lane.enter(rq); bad != nil {
+	if bad := p.admission.enter(x.message); bad != nil {
 		return bad
 	}
-	ctx, fl, err := p.g.flights.begin(p.listen, rq)
+	ctx, track, err := p.g.inflight.begin(p.listen, x)
 	if err != nil {
-		p.lane.leave(rq)
-		a := rq.failure(fault.From(mcp.SubscriptionsListen, err))
+		p.admission.leave(x.message)
+		a := x.failure(fault.From(mcp.SubscriptionsListen, err))
 		return &a
 	}
-	go func() { // ends with the listen; the lane's drain waits for it
-		defer p.lane.leave(rq)
-		defer p.g.flights.end(fl)
+	go func() { // ends with the listen; the admission's drain waits for it
+		defer p.admission.leave(x.message)
+		defer p.g.inflight.end(track)
 		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, p.outbox.Forward()) }) // its end is in what it wrote
 		if err != nil {
-			a := rq.failure(errPanic)
+			a := x.failure(errPanic)
 			p.outbox.Send(a.frame())
 		}
 		if p.g.closing() {
@@ -255,12 +253,12 @@ func (p *pipe) takeBatch(ctx context.Context, line []byte) {
 		p.outbox.Send(bad.frame())
 		return
 	}
-	if !p.lane.admit() {
+	if !p.admission.admit() {
 		return
 	}
 	wait := p.g.startBatch(ctx, p.sess, nil, frames)
-	go func() { // ends with its requests; the lane's drain waits for it
-		defer p.lane.work.Done()
+	go func() { // ends with its requests; the admission's drain waits for it
+		defer p.admission.work.Done()
 		if answers := wait(); len(answers) > 0 {
 			p.outbox.Send(joinBatch(answers))
 		}

@@ -190,7 +190,7 @@ func TestStdioListens(t *testing.T) {
 		t.Errorf("got %s", told)
 	}
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
-	eventually(t, "the listen ends", func() bool { g.flights.mu.Lock(); defer g.flights.mu.Unlock(); return len(g.flights.all) == 1 })
+	eventually(t, "the listen ends", func() bool { g.inflight.mu.Lock(); defer g.inflight.mu.Unlock(); return len(g.inflight.all) == 1 })
 	if err := g.Close(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -74,42 +74,25 @@ func (o *offered) legacy(version string) string {
 }
 
 // mayBeTask tells whether the answer to a call may be a task.
-func (rq *request) mayBeTask() bool {
-	if rq.msg.Method != mcp.ToolsCall {
+func (m *message) mayBeTask() bool {
+	if m.msg.Method != mcp.ToolsCall {
 		return false
 	}
-	if rq.modern {
-		return rq.declaresTasks()
+	if m.modern {
+		return m.declaresTasks()
 	}
-	return wire.IsObject(rq.fields.task)
+	return wire.IsObject(m.fields.task)
 }
 
-func (rq *request) declaresTasks() bool {
-	return wire.IsObject(wire.Get(rq.fields.meta.capabilities, "extensions", mcp.ExtensionTasks))
-}
-
-// invoke hands a call to the backend. If the answer is a task it is remembered,
-// and gets an id of ours.
-func (g *Gateway) invoke(ctx context.Context, rq *request, c *everline.Call, st *stay) ([]byte, error) {
-	if !rq.mayBeTask() {
-		return g.backend.Call(ctx, c)
-	}
-	again := *c
-	c = &again
-	var by everline.Answer
-	c.Answered = func(a everline.Answer) { by = a }
-	result, err := g.backend.Call(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return g.begun(ctx, rq, c, st, by, result), nil
+func (m *message) declaresTasks() bool {
+	return wire.IsObject(wire.Get(m.fields.meta.capabilities, "extensions", mcp.ExtensionTasks))
 }
 
 // begun returns a result with our id in place of the server's if it is a task.
-func (g *Gateway) begun(ctx context.Context, rq *request, c *everline.Call, st *stay, by everline.Answer, result []byte) []byte {
+func (g *Gateway) begun(ctx context.Context, c *caller, use *sessionUse, by everline.Answer, result []byte) []byte {
 	path, ttlKey := []string{"task", "taskId"}, "ttl"
 	state := wire.Get(result, "task")
-	if rq.modern {
+	if c.modern {
 		path, ttlKey, state = path[1:], "ttlMs", result
 		if kind, _ := wire.Text(wire.Get(result, "resultType")); kind != "task" {
 			return result
@@ -119,28 +102,27 @@ func (g *Gateway) begun(ctx context.Context, rq *request, c *everline.Call, st *
 	if !ok {
 		return result
 	}
-	t := &task.Task{Own: own, By: by, Session: c.Session}
+	t := &task.Task{Own: own, By: by, Session: use.own}
 	var onDrop []func()
 	switch {
-	case st == nil:
-	case st.sess != nil:
-		t.Owner = st.sess.client
-	default:
-		onDrop, st.kept = append(onDrop, st.end), true
+	case use.sess != nil:
+		t.Owner = use.sess.client
+	case use.end != nil:
+		onDrop, use.task = append(onDrop, use.end), true
 	}
 	g.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
 	id := wire.AppendString(nil, t.ID)
-	if !rq.modern {
+	if !c.modern {
 		g.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
-		rq.late.Store(true)
-		g.followTask(ctx, t, st)
+		c.late.Store(true)
+		g.followTask(ctx, t, use.sess)
 	}
 	return task.Relate(wire.Set(result, id, path...), t.Own, t.ID)
 }
 
 // followTask hands the news of a task to the client that it is for.
-func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
-	if st == nil {
+func (g *Gateway) followTask(ctx context.Context, t *task.Task, s *session) {
+	if s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
@@ -151,8 +133,8 @@ func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
 		}
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
 		g.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
-		if emit := st.sess.logSink(); emit != nil {
-			emit(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
+		if out := s.outlet(); out != nil {
+			out.Log(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
 		}
 	})
 	if err == nil {
@@ -161,53 +143,54 @@ func (g *Gateway) followTask(ctx context.Context, t *task.Task, st *stay) {
 }
 
 // taskRequest answers the requests about tasks.
-func (g *Gateway) taskRequest(ctx context.Context, rq *request) answer {
-	switch method := rq.msg.Method; {
-	case rq.modern && (method == mcp.TasksList || method == mcp.TasksResult), !rq.modern && method == mcp.TasksUpdate:
-		return rq.noMethod()
-	case rq.modern && !g.offer().ext, !rq.modern && g.offer().tasks == "":
-		return rq.noMethod()
-	case rq.modern && !rq.declaresTasks():
-		return *rq.errorAnswer(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
+func (g *Gateway) taskRequest(ctx context.Context, x *exchange) answer {
+	switch method := x.msg.Method; {
+	case x.modern && (method == mcp.TasksList || method == mcp.TasksResult), !x.modern && method == mcp.TasksUpdate:
+		return x.noMethod()
+	case x.modern && !g.offer().ext, !x.modern && g.offer().tasks == "":
+		return x.noMethod()
+	case x.modern && !x.declaresTasks():
+		return *x.errorAnswer(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
 			[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
 	}
-	if !rq.introduce() {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
+	if x.badLevel() {
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	if rq.msg.Method == mcp.TasksList {
-		return g.listTasks(ctx, rq)
+	c := x.caller(x.sess)
+	if x.msg.Method == mcp.TasksList {
+		return g.listTasks(ctx, c)
 	}
-	id, ok := wire.Text(rq.fields.taskID)
+	id, ok := wire.Text(x.fields.taskID)
 	if !ok {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := g.tasks.Find(id, g.clientOf(rq))
+	t := g.tasks.Find(id, g.clientOf(x))
 	if t == nil {
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+id, nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
-	ctx, end, err := g.depart(ctx, rq)
+	ctx, end, err := g.inflight.track(ctx, x)
 	if err != nil {
-		return rq.failure(fault.From(rq.msg.Method, err))
+		return x.failure(fault.From(x.msg.Method, err))
 	}
 	defer end()
-	result, err := g.askTask(ctx, rq, t, rq.msg.Method, rq.msg.Params)
-	f := fault.From(rq.msg.Method, err)
+	result, err := g.askTask(ctx, c, t, x.msg.Method, x.msg.Params)
+	f := fault.From(x.msg.Method, err)
 	switch {
 	case f == nil:
-		return rq.result(result)
+		return x.result(result)
 	case f.Kind == fault.NotFound:
-		return *rq.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
+		return *x.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
 	default:
-		return rq.failed(ctx, err)
+		return x.failed(ctx, err)
 	}
 }
 
 // clientOf is the client with a session that a request comes from; 0 for none.
-func (g *Gateway) clientOf(rq *request) uint64 {
-	if rq.sess != nil {
-		return rq.sess.client
+func (g *Gateway) clientOf(x *exchange) uint64 {
+	if x.sess != nil {
+		return x.sess.client
 	}
-	if s := g.pinNamed(rq); s != nil {
+	if s := g.pinNamed(x); s != nil {
 		defer g.table.unpin(s)
 		return s.client
 	}
@@ -216,21 +199,18 @@ func (g *Gateway) clientOf(rq *request) uint64 {
 
 // askTask puts a request about a task to the server that has it. What the
 // server does not know any more is forgotten.
-func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method string, params []byte) ([]byte, error) {
-	c := &everline.Call{
+func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
+	out := &everline.Call{
 		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
 		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.Own), "taskId"),
-		Client:       taskClient{rq, t},
-		Capabilities: rq.serves.declaration(),
-		LogLevel:     mcp.Levels[rq.level],
+		Client:       taskClient{c, t},
+		Capabilities: c.serves.declaration(),
 	}
+	c.fill(out)
 	if t.By.Mortal {
-		c.Generation = t.By.Generation
+		out.Generation = t.By.Generation
 	}
-	if rq.fields.meta.progressToken != nil && rq.emit != nil {
-		c.Progress = rq.progress
-	}
-	result, err := g.backend.Call(ctx, c)
+	result, err := g.backend.Call(ctx, out)
 	if f := fault.From(method, err); f != nil {
 		if f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams {
 			g.tasks.Drop(t)
@@ -241,7 +221,7 @@ func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method
 	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result
-		if rq.modern {
+		if c.modern {
 			key, seen = "ttlMs", nil
 		}
 		g.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
@@ -251,24 +231,24 @@ func (g *Gateway) askTask(ctx context.Context, rq *request, t *task.Task, method
 
 // listTasks answers tasks/list with the tasks of this client alone: a server
 // that all clients share lists those of all.
-func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
+func (g *Gateway) listTasks(parent context.Context, c *caller) answer {
 	var after uint64
-	if rq.fields.cursor != nil && !wire.IsNull(rq.fields.cursor) {
-		text, _ := wire.Text(rq.fields.cursor)
+	if c.fields.cursor != nil && !wire.IsNull(c.fields.cursor) {
+		text, _ := wire.Text(c.fields.cursor)
 		n, err := strconv.ParseUint(text, 10, 63)
 		if err != nil {
-			return *rq.errorAnswer(mcp.CodeInvalidParams, "Invalid params: unknown cursor", nil)
+			return *c.errorAnswer(mcp.CodeInvalidParams, "Invalid params: unknown cursor", nil)
 		}
 		after = n
 	}
-	ctx, end, err := g.depart(parent, rq)
+	ctx, end, err := g.inflight.track(parent, c.exchange)
 	if err != nil {
-		return rq.failure(fault.From(rq.msg.Method, err))
+		return c.failure(fault.From(c.msg.Method, err))
 	}
 	defer end()
-	all := g.tasks.After(rq.client, after)
+	all := g.tasks.After(c.id, after)
 	page := all[:min(len(all), taskPage)]
-	states := g.taskStates(ctx, rq, page)
+	states := g.taskStates(ctx, c, page)
 	b := []byte(`{"tasks":[`)
 	for _, state := range states {
 		if state == nil {
@@ -283,22 +263,22 @@ func (g *Gateway) listTasks(parent context.Context, rq *request) answer {
 	if len(all) > len(page) {
 		b = wire.AppendString(append(b, `,"nextCursor":`...), strconv.FormatUint(page[len(page)-1].Serial(), 10))
 	}
-	return rq.result(append(b, '}'))
+	return c.result(append(b, '}'))
 }
 
 // taskStates asks for the states of tasks, all at the same time. One whose
 // server does not say stands as it was seen last; nil for one that is lost.
-func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task.Task) [][]byte {
+func (g *Gateway) taskStates(ctx context.Context, c *caller, page []*task.Task) [][]byte {
 	ctx, cancel := context.WithTimeout(ctx, taskLook)
 	defer cancel()
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
 	look := func(t *task.Task) []byte {
-		state, err := g.askTask(ctx, rq, t, mcp.TasksGet, nil)
+		state, err := g.askTask(ctx, c, t, mcp.TasksGet, nil)
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case g.tasks.Find(t.ID, rq.client) != nil:
+		case g.tasks.Find(t.ID, c.id) != nil:
 			return g.tasks.State(t)
 		default:
 			return nil
@@ -316,27 +296,27 @@ func (g *Gateway) taskStates(ctx context.Context, rq *request, page []*task.Task
 // A taskClient is the client of a request about a task: what the server asks
 // and says meanwhile names the task by our id, and the answers by the server's.
 type taskClient struct {
-	*request
+	*caller
 	t *task.Task
 }
 
-// Ask is request.Ask.
+// Ask is caller.Ask.
 func (c taskClient) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	result, err := c.request.Ask(ctx, method, task.Relate(params, c.t.Own, c.t.ID))
+	result, err := c.caller.Ask(ctx, method, task.Relate(params, c.t.Own, c.t.ID))
 	return task.Relate(result, c.t.ID, c.t.Own), err
 }
 
-// Notify is request.Notify.
+// Notify is caller.Notify.
 func (c taskClient) Notify(method string, params []byte) {
-	c.request.Notify(method, task.Relate(params, c.t.Own, c.t.ID))
+	c.caller.Notify(method, task.Relate(params, c.t.Own, c.t.ID))
 }
 
 // listenedTasks are the tasks that a listen asks for and its client has.
-func (g *Gateway) listenedTasks(rq *request, ids []byte) []*task.Task {
-	if !rq.declaresTasks() {
+func (g *Gateway) listenedTasks(x *exchange, ids []byte) []*task.Task {
+	if !x.declaresTasks() {
 		return nil
 	}
-	client := g.clientOf(rq)
+	client := g.clientOf(x)
 	seen := map[string]bool{}
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {

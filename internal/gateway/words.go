@@ -14,14 +14,14 @@ import (
 // readable answers a tools/call that could not be completed with a result that
 // a model can read: what happened, whether the tool was executed, and what to
 // do about it.
-func (rq *request) readable(f *fault.Fault, v verdict) answer {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), rq.msg.ID...)
+func (m *message) readable(f *fault.Fault, v verdict) answer {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.msg.ID...)
 	b = append(b, `,"result":{`...)
-	if rq.modern {
+	if m.modern {
 		b = append(b, `"resultType":"complete",`...)
 	}
 	b = append(b, `"content":[{"type":"text","text":`...)
-	b = wire.AppendString(b, tell(f, v, rq.msg.Method))
+	b = wire.AppendString(b, tell(f, v, m.msg.Method))
 	b = append(b, `}],"isError":true,"_meta":{"`+mcp.MetaOutcome+`":`...)
 	b = append(append(b, outcome(f)...), "}}}"...)
 	return answer{head: b}

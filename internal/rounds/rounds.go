@@ -28,23 +28,42 @@ var Errors = errors.New("the input could not be had")
 // Ask puts one request of the server to the client and returns the raw result.
 type Ask func(ctx context.Context, method string, params []byte) ([]byte, error)
 
+// A Request is one request of a client, over the rounds in which it is sent.
+type Request struct {
+	method string
+	params []byte // the client's own
+	round  int
+}
+
+// New returns a request that has not been sent yet.
+func New(method string, params []byte) *Request { return &Request{method: method, params: params} }
+
+// Next gets the input that a result asks for, and returns the params of the next
+// round.
+func (r *Request) Next(ctx context.Context, result []byte, ask Ask) (params []byte, err error) {
+	if r.round == Max {
+		return nil, Failed(r.method, fmt.Errorf("it has asked for more %d times already", Max))
+	}
+	r.round++
+	responses, err := inputs(ctx, wire.Get(result, "inputRequests"), ask)
+	if err != nil {
+		return nil, Failed(r.method, err)
+	}
+	return again(r.params, responses, wire.Get(result, "requestState")), nil
+}
+
 // Do sends a request until its result is no request for input. method and
 // params are the client's own; send gets the params of each round.
 func Do(ctx context.Context, method string, params []byte, send func(ctx context.Context, params []byte) ([]byte, error), ask Ask) ([]byte, error) {
-	next := params
-	for round := 0; ; round++ {
-		result, err := send(ctx, next)
+	r := New(method, params)
+	for {
+		result, err := send(ctx, params)
 		if err != nil || !Wanted(result) {
 			return result, err
 		}
-		if round == Max {
-			return nil, Failed(method, fmt.Errorf("it has asked for more %d times already", Max))
+		if params, err = r.Next(ctx, result, ask); err != nil {
+			return nil, err
 		}
-		responses, err := inputs(ctx, wire.Get(result, "inputRequests"), ask)
-		if err != nil {
-			return nil, Failed(method, err)
-		}
-		next = again(params, responses, wire.Get(result, "requestState"))
 	}
 }
 

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
@@ -20,44 +17,43 @@ import (
 )
 
 const (
-	maxParked  = 1024                   // calls that wait for their clients to come back
-	parkTime   = 5 * time.Minute        // how long one waits
-	gatherGap  = 50 * time.Millisecond  // questions that come so close belong to one round
-	gatherMost = 250 * time.Millisecond // but no round is held up for longer
-	refusedGap = time.Second            // a call with a question that was refused may fail first: nobody is asked in vain
+	maxPendingInput = 1024                   // calls that wait for their clients to come back
+	inputTime       = 5 * time.Minute        // how long one waits
+	gatherGap       = 50 * time.Millisecond  // questions that come so close belong to one round
+	gatherMost      = 250 * time.Millisecond // but no round is held up for longer
+	refusedGap      = time.Second            // a call with a question that was refused may fail first: nobody is asked in vain
 )
 
-// parks are the calls of modern clients that may be asked for input. A server
+// inputs are the calls of modern clients that may be asked for input. A server
 // of an older revision asks while the call is in flight; the client gets the
 // question as the result of its request, and comes back with the answer.
-type parks struct {
-	mu      sync.Mutex // guards the rest; nothing waits under it
-	all     map[uint64]*parked
+type inputs struct {
+	sealer sealer
+
+	mu      sync.Mutex // guards the rest; ordered behind the lock of each call; nothing waits under it
+	all     map[uint64]*pendingInput
 	next    uint64
 	waiting int // those that no request attends
 	closed  bool
-	work    sync.WaitGroup // the goroutines of all
+	work    sync.WaitGroup // the goroutines that make the calls
 }
 
-// A parked is one call that outlives the requests which attend it, one after
-// the other. Its goroutine makes the call; it ends with the server's answer,
-// when the client gives the call up, or when it does not come back in time.
-type parked struct {
-	g      *Gateway
+// A pendingInput is one call that outlives the requests which attend it, one
+// after the other. The goroutine that makes the call ends with the server's
+// answer, when the client gives the call up, or when it does not come back in
+// time.
+type pendingInput struct {
 	id     uint64
-	client uint64
-	serves served
+	first  *caller // who began the call
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the call has ended; then the next two are final
 	result []byte
 	err    error
-	news   chan struct{} // one slot: there are questions
-
-	missing atomic.Pointer[string] // a capability that was needed and not declared
+	asking chan struct{} // one slot: there are questions
 
 	mu     sync.Mutex // guards the rest; nothing waits under it
-	rq     *request   // attends; nil while the client has the questions
+	now    *caller    // attends; nil while the client has the questions
 	open   []*question
 	asked  int
 	round  uint32
@@ -71,77 +67,32 @@ type question struct {
 	answer      chan []byte // one slot
 }
 
-// performModern makes a call for a modern client.
-func (g *Gateway) performModern(ctx context.Context, rq *request, c *everline.Call) ([]byte, error) {
-	p, err := g.resume(rq)
-	if err != nil {
-		return nil, err
-	}
-	if p != nil {
-		return p.attend(ctx)
-	}
-	st, err := g.stay(rq, c)
-	if err != nil {
-		return nil, err
-	}
-	if rq.serves == 0 {
-		defer st.over()
-		c.Client = rq
-		result, err := g.invoke(ctx, rq, c, st)
-		return lacked(rq.missing.Load(), result, err)
-	}
-	if p = g.park(ctx, rq, c, st); p == nil {
-		st.over()
-		return nil, errClosing
-	}
-	return p.attend(ctx)
-}
-
-// park begins a call that rq attends first; nil if the gateway is closing.
-func (g *Gateway) park(ctx context.Context, rq *request, c *everline.Call, st *stay) *parked {
-	p := &parked{
-		g: g, client: rq.client, serves: rq.serves, rq: rq,
-		done: make(chan struct{}), news: make(chan struct{}, 1),
-	}
+// begin registers a call that c attends first; nil if the gateway is closing.
+// Whoever makes the call must finish it.
+func (in *inputs) begin(ctx context.Context, c *caller) *pendingInput {
+	p := &pendingInput{first: c, now: c, done: make(chan struct{}), asking: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.Client = p
-	if c.Progress != nil {
-		c.Progress = p.progress
-	}
-	s := &g.parks
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
 		p.cancel(errClosing)
 		return nil
 	}
-	if s.all == nil {
-		s.all = map[uint64]*parked{}
+	if in.all == nil {
+		in.all = map[uint64]*pendingInput{}
 	}
-	s.next++
-	p.id = s.next
-	s.all[p.id] = p
-	rq.held.keep()     // the call is made from the body
-	s.work.Go(func() { // ends as the type's comment says; close waits for it
-		defer rq.held.release()
-		defer st.over()
-		p.run(rq, c, st)
-	})
+	in.next++
+	p.id = in.next
+	in.all[p.id] = p
+	in.work.Add(1)
 	return p
 }
 
-func (p *parked) run(rq *request, c *everline.Call, st *stay) {
+// finish ends a call with its outcome.
+func (in *inputs) finish(p *pendingInput, result []byte, err error) {
+	defer in.work.Done()
 	defer close(p.done)
-	defer func() {
-		if v := recover(); v != nil {
-			p.err = fault.New(fault.Internal, c.Method, "a panic")
-			if p.g.opts.Warn != nil {
-				p.g.opts.Warn(fmt.Sprintf("panic in %s: %v\n%s", c.Method, v, debug.Stack()))
-			}
-		}
-	}()
-	result, err := p.g.invoke(p.ctx, rq, c, st)
-	p.result, p.err = lacked(p.missing.Load(), result, err)
+	p.result, p.err = lacked(p.first.missing.Load(), result, err)
 	if f := (*fault.Fault)(nil); p.err != nil && errors.As(context.Cause(p.ctx), &f) {
 		p.err = f // why it was given up says more than that it was
 	}
@@ -149,28 +100,28 @@ func (p *parked) run(rq *request, c *everline.Call, st *stay) {
 
 // attend waits for what is next: the call's outcome, or questions, which are
 // an interim result. When ctx ends the call does.
-func (p *parked) attend(ctx context.Context) ([]byte, error) {
+func (in *inputs) attend(ctx context.Context, p *pendingInput) ([]byte, error) {
 	for {
 		select {
 		case <-p.done:
-			p.g.parks.drop(p)
+			in.drop(p)
 			return p.result, p.err
-		case <-p.news:
+		case <-p.asking:
 			p.gather(ctx)
-			if interim := p.pause(); interim != nil {
+			if interim := in.pause(p); interim != nil {
 				return interim, nil
 			}
 		case <-ctx.Done():
 			p.cancel(context.Cause(ctx))
 			<-p.done
-			p.g.parks.drop(p)
+			in.drop(p)
 			return p.result, p.err
 		}
 	}
 }
 
 // gather waits for further questions that come right behind the first.
-func (p *parked) gather(ctx context.Context) {
+func (p *pendingInput) gather(ctx context.Context) {
 	refused := false
 	end := time.NewTimer(gatherMost)
 	gap := time.NewTimer(gatherGap)
@@ -178,7 +129,7 @@ func (p *parked) gather(ctx context.Context) {
 	defer gap.Stop()
 	for {
 		select {
-		case <-p.news:
+		case <-p.asking:
 			gap.Reset(gatherGap)
 			continue
 		case <-gap.C:
@@ -188,7 +139,7 @@ func (p *parked) gather(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if refused || p.missing.Load() == nil {
+		if refused || p.first.missing.Load() == nil {
 			return
 		}
 		refused = true
@@ -199,28 +150,34 @@ func (p *parked) gather(ctx context.Context) {
 
 // pause hands the open questions to the client: the interim result; nil if
 // there are none any more, or the call cannot wait and is given up.
-func (p *parked) pause() []byte {
+func (in *inputs) pause(p *pendingInput) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) == 0 || p.ctx.Err() != nil {
 		return nil
 	}
+	method := p.now.msg.Method
 	if p.round == rounds.Max {
-		p.cancel(rounds.Failed(p.rq.msg.Method, fmt.Errorf("it has asked for more %d times already", rounds.Max)))
+		p.cancel(rounds.Failed(method, fmt.Errorf("it has asked for more %d times already", rounds.Max)))
 		return nil
 	}
-	if !p.g.parks.wait() {
-		p.cancel(fault.New(fault.Overloaded, p.rq.msg.Method, "too many calls wait for their clients"))
+	if !in.wait() {
+		p.cancel(fault.New(fault.Overloaded, method, "too many calls wait for their clients"))
 		return nil
 	}
 	p.round++
-	bind, method := p.rq.bind(), p.rq.msg.Method
-	p.rq = nil
-	round := p.round
-	p.expiry = time.AfterFunc(parkTime, func() { p.expire(round) })
+	round, until := p.round, time.Now().Add(inputTime)
+	state := in.sealer.seal(ticket{p.id, round, until, p.now.bind()})
+	p.now = nil
+	p.expiry = time.AfterFunc(inputTime, func() { in.expire(p, round) })
+	return interim(method, p.open, state)
+}
+
+// interim is the result that asks a client for input.
+func interim(method string, open []*question, state string) []byte {
 	b := append([]byte(`{"resultType":"input_required",`), itemless[method]...)
 	b = append(b, `"inputRequests":{`...)
-	for i, q := range p.open {
+	for i, q := range open {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -233,7 +190,6 @@ func (p *parked) pause() []byte {
 		b = append(append(append(b, `,"params":`...), params...), '}')
 	}
 	b = append(b, `},"requestState":`...)
-	state := p.g.sealer.seal(ticket{p.id, p.round, time.Now().Add(parkTime), bind})
 	return append(wire.AppendString(b, state), '}')
 }
 
@@ -244,58 +200,58 @@ var itemless = map[string]string{mcp.ToolsCall: `"content":[],`, mcp.PromptsGet:
 // expire gives up a call whose client did not come back with the answers of
 // this round. It runs on the timer's goroutine. A retry comes before it or
 // after it, and not between.
-func (p *parked) expire(round uint32) {
+func (in *inputs) expire(p *pendingInput, round uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rq == nil && p.round == round && p.g.parks.leave(p) {
+	if p.now == nil && p.round == round && in.leave(p) {
 		p.cancel(fault.New(fault.Canceled, "", "the client did not come back with the input"))
 	}
 }
 
 // errState is the fault of a retry that belongs to nothing.
-func errState(rq *request, text string) *fault.Fault {
-	f := fault.New(fault.Invalid, rq.msg.Method, text+": start over without requestState and inputResponses")
+func errState(x *exchange, text string) *fault.Fault {
+	f := fault.New(fault.Invalid, x.msg.Method, text+": start over without requestState and inputResponses")
 	f.Outcome = fault.NotSent
 	return f
 }
 
 // resume finds the call that a retry belongs to, and hands it the answers. It
-// is nil for a request that is no retry, or one of a call that is not parked
+// is nil for a request that is no retry, or one of a call that does not wait
 // here: the server decides about that.
-func (g *Gateway) resume(rq *request) (*parked, error) {
-	state, _ := wire.Text(rq.fields.requestState)
+func (in *inputs) resume(x *exchange) (*pendingInput, error) {
+	state, _ := wire.Text(x.fields.requestState)
 	if !strings.HasPrefix(state, statePrefix) {
 		return nil, nil
 	}
-	t, ok := g.sealer.open(state)
+	t, ok := in.sealer.open(state)
 	switch {
 	case !ok:
 		return nil, nil
-	case t.bind != rq.bind():
-		return nil, errState(rq, "this requestState is that of another request")
+	case t.bind != x.bind():
+		return nil, errState(x, "this requestState is that of another request")
 	}
-	p := g.parks.find(t.call)
+	p := in.find(t.call)
 	if p == nil || !time.Now().Before(t.until) {
-		return nil, errState(rq, "the time for the input is over")
+		return nil, errState(x, "the time for the input is over")
 	}
-	if !p.take(rq, t.round) {
-		return nil, errState(rq, "this requestState was used already")
+	if !in.take(p, x.caller(nil), t.round) {
+		return nil, errState(x, "this requestState was used already")
 	}
 	return p, nil
 }
 
-// take makes rq the request that attends, and delivers what it brings. What it
-// does not bring is asked for again.
-func (p *parked) take(rq *request, round uint32) bool {
+// take makes c attend, and delivers what its request brings. What it does not
+// bring is asked for again.
+func (in *inputs) take(p *pendingInput, c *caller, round uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rq != nil || p.round != round || !p.g.parks.unwait(p) {
+	if p.now != nil || p.round != round || !in.unwait(p) {
 		return false
 	}
 	p.expiry.Stop()
-	p.rq = rq
+	p.now = c
 	p.open = slices.DeleteFunc(p.open, func(q *question) bool {
-		raw := wire.Get(rq.fields.inputResponses, q.key)
+		raw := wire.Get(c.fields.inputResponses, q.key)
 		if !wire.IsObject(raw) {
 			return false
 		}
@@ -308,20 +264,20 @@ func (p *parked) take(rq *request, round uint32) bool {
 	return true
 }
 
-func (p *parked) signal() {
+func (p *pendingInput) signal() {
 	select {
-	case p.news <- struct{}{}:
+	case p.asking <- struct{}{}:
 	default:
 	}
 }
 
 // ID is that of the client; see everline.Client.
-func (p *parked) ID() uint64 { return p.client }
+func (p *pendingInput) ID() uint64 { return p.first.id }
 
 // Ask holds a request of the server until the client has brought the answer.
-func (p *parked) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if lacking := p.serves.lacks(method, params); lacking != "" {
-		p.missing.CompareAndSwap(nil, &lacking)
+func (p *pendingInput) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+	if lacking := p.first.serves.lacks(method, params); lacking != "" {
+		p.first.missing.CompareAndSwap(nil, &lacking)
 		return nil, undeclared(method, lacking)
 	}
 	q := p.question(method, params)
@@ -339,7 +295,7 @@ func (p *parked) Ask(ctx context.Context, method string, params []byte) ([]byte,
 	}
 }
 
-func (p *parked) question(method string, params []byte) *question {
+func (p *pendingInput) question(method string, params []byte) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) >= rounds.MaxInputs {
@@ -353,79 +309,79 @@ func (p *parked) question(method string, params []byte) *question {
 	return q
 }
 
-func (p *parked) attending() *request {
+func (p *pendingInput) attending() *caller {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rq
+	return p.now
 }
 
 // Notify passes on what the server says to the request that attends; what
 // comes while none does is lost.
-func (p *parked) Notify(method string, params []byte) {
-	if rq := p.attending(); rq != nil {
-		rq.Notify(method, params)
+func (p *pendingInput) Notify(method string, params []byte) {
+	if c := p.attending(); c != nil {
+		c.Notify(method, params)
 	}
 }
 
-func (p *parked) progress(params []byte) {
-	if rq := p.attending(); rq != nil && rq.emit != nil && rq.fields.meta.progressToken != nil {
-		rq.progress(params)
+func (p *pendingInput) progress(params []byte) {
+	if c := p.attending(); c != nil && c.wantsProgress() {
+		c.progress(params)
 	}
 }
 
 // wait counts one call more that nobody attends; false if there are too many.
-func (s *parks) wait() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting >= maxParked || s.closed {
+func (in *inputs) wait() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.waiting >= maxPendingInput || in.closed {
 		return false
 	}
-	s.waiting++
+	in.waiting++
 	return true
 }
 
 // unwait is the end of that; false if the call was given up meanwhile.
-func (s *parks) unwait(p *parked) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[p.id] != p {
+func (in *inputs) unwait(p *pendingInput) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.all[p.id] != p {
 		return false
 	}
-	s.waiting--
+	in.waiting--
 	return true
 }
 
 // leave drops a call that nobody attends; false if it was dropped before.
-func (s *parks) leave(p *parked) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[p.id] != p {
+func (in *inputs) leave(p *pendingInput) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.all[p.id] != p {
 		return false
 	}
-	delete(s.all, p.id)
-	s.waiting--
+	delete(in.all, p.id)
+	in.waiting--
 	return true
 }
 
 // drop drops a call that has ended.
-func (s *parks) drop(p *parked) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, p.id)
+func (in *inputs) drop(p *pendingInput) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.all, p.id)
 }
 
-func (s *parks) find(id uint64) *parked {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[id]
+func (in *inputs) find(id uint64) *pendingInput {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.all[id]
 }
 
 // forget gives up the calls of a client whose connection has ended.
-func (s *parks) forget(client uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.all {
-		if p.client == client {
+func (in *inputs) forget(client uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, p := range in.all {
+		if p.first.id == client {
 			p.cancel(errCanceled)
 		}
 	}
@@ -433,16 +389,16 @@ func (s *parks) forget(client uint64) {
 
 // close gives up what is left, and waits for it as long as for any canceled
 // request.
-func (s *parks) close() {
-	s.mu.Lock()
-	s.closed = true
-	for _, p := range s.all {
+func (in *inputs) close() {
+	in.mu.Lock()
+	in.closed = true
+	for _, p := range in.all {
 		p.cancel(errClosing)
 	}
-	s.mu.Unlock()
+	in.mu.Unlock()
 	gone := make(chan struct{})
 	go func() { // ends with the last call, all of which are canceled
-		s.work.Wait()
+		in.work.Wait()
 		close(gone)
 	}()
 	select {

@@ -46,12 +46,11 @@ func (b *booth) callWith(ctx context.Context, tool, arguments, extra string) str
 	if session, ok := ctx.Value(inSession).(string); ok {
 		body = strings.Replace(body, `"_meta":{`, `"_meta":{"everline/session":"`+session+`",`, 1)
 	}
-	rq, bad := parse([]byte(body))
+	m, bad := parseAny([]byte(body), "")
 	if bad != nil {
 		b.t.Fatal(string(bad.frame()))
 	}
-	rq.modern = true
-	a := b.g.serve(ctx, rq)
+	a := b.g.serve(ctx, b.g.exchange(m))
 	return string(a.frame())
 }
 
@@ -165,7 +164,7 @@ func TestRoundsAreCapped(t *testing.T) {
 // call; so does the end of the gateway.
 func TestParkedCallsEnd(t *testing.T) {
 	ends := map[string]func(b *booth){
-		"in time":          func(*booth) { time.Sleep(parkTime) },
+		"in time":          func(*booth) { time.Sleep(inputTime) },
 		"with the gateway": func(b *booth) { _ = b.g.Close(context.Background()) },
 	}
 	for name, end := range ends {
@@ -178,14 +177,14 @@ func TestParkedCallsEnd(t *testing.T) {
 					return nil, err
 				})
 				state := b.state(b.call(t.Context(), "echo", ""))
-				time.Sleep(parkTime - time.Second)
+				time.Sleep(inputTime - time.Second)
 				if len(ended) != 0 {
 					t.Fatal("the call has ended too early")
 				}
 				end(b)
 				synctest.Wait()
-				if len(ended) != 1 || len(b.g.parks.all) != 0 && name == "in time" {
-					t.Fatalf("%d calls have ended, %d are kept", len(ended), len(b.g.parks.all))
+				if len(ended) != 1 || len(b.g.inputs.all) != 0 && name == "in time" {
+					t.Fatalf("%d calls have ended, %d are kept", len(ended), len(b.g.inputs.all))
 				}
 				if late := b.call(t.Context(), "echo", yes+state); !strings.Contains(late, `"error"`) && !strings.Contains(late, "shutting down") {
 					t.Errorf("late: %s", late)
@@ -206,8 +205,8 @@ func TestParkedCallsEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			b.call(ctx, "echo", yes+state)
-			if len(given) != 1 || len(b.g.parks.all) != 0 {
-				t.Errorf("%d calls were given up, %d are kept", len(given), len(b.g.parks.all))
+			if len(given) != 1 || len(b.g.inputs.all) != 0 {
+				t.Errorf("%d calls were given up, %d are kept", len(given), len(b.g.inputs.all))
 			}
 		})
 	})
@@ -243,7 +242,7 @@ func TestQuestionsAtOneTimeAreOneRound(t *testing.T) {
 
 func TestParkedCallsAreBounded(t *testing.T) {
 	b := newBooth(t, asksOnce)
-	b.g.parks.waiting = maxParked
+	b.g.inputs.waiting = maxPendingInput
 	if got := b.call(t.Context(), "echo", ""); !strings.Contains(got, "too many") {
 		t.Errorf("got %s", got)
 	}
@@ -277,18 +276,18 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		defer g.Close(context.Background())
 		s := g.newSession(mcp.LatestLegacy)
 		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
-		rq, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
-		rq.sess = s
-		rq.tell = func(frame []byte) {
+		m, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
+		x := g.exchange(m)
+		x.sess = s
+		x.out = sends(func(frame []byte) {
 			q, err := parse1(string(frame))
 			if err != nil {
 				t.Error(err)
 			}
 			a, _ := parse([]byte(`{"jsonrpc":"2.0","id":` + q.id + `,"result":{"roots":[ ]}}`))
-			a.sess = s
-			g.notice(a)
-		}
-		a := g.serve(t.Context(), rq)
+			g.notice(&exchange{message: a, sess: s})
+		})
+		a := g.serve(t.Context(), x)
 		if got := string(a.frame()); !strings.Contains(got, `"content":[]`) {
 			t.Errorf("got %s", got)
 		}
@@ -318,6 +317,12 @@ func TestInputThatALegacyClientCannotGive(t *testing.T) {
 	}
 }
 
+// sends is an outlet to a client that is only sent what must not be lost.
+type sends func(frame []byte)
+
+func (sends) Log([]byte)          {}
+func (f sends) Send(frame []byte) { f(frame) }
+
 // A retry comes before the end of its time or after it, and an end that comes
 // late is not that of the next round.
 func TestTheEndOfTheTimeAndARetryAtOnce(t *testing.T) {
@@ -325,27 +330,27 @@ func TestTheEndOfTheTimeAndARetryAtOnce(t *testing.T) {
 		b := newBooth(t, asksOnce)
 		for range 300 {
 			state := b.state(b.call(t.Context(), "echo", ""))
-			b.g.parks.mu.Lock()
-			p := b.g.parks.all[b.g.parks.next]
+			b.g.inputs.mu.Lock()
+			p := b.g.inputs.all[b.g.inputs.next]
 			expired, answer := make(chan struct{}), make(chan string, 1)
 			go func() { // ends when the test lets the lock go
 				defer close(expired)
-				p.expire(1)
+				b.g.inputs.expire(p, 1)
 			}()
 			runtime.Gosched()
 			go func() { answer <- b.call(t.Context(), "echo", yes+state) }() // likewise
 			runtime.Gosched()
-			b.g.parks.mu.Unlock()
+			b.g.inputs.mu.Unlock()
 			<-expired
 			if got := within(t, "the answer", answer); !strings.Contains(got, `"got":`) && !strings.Contains(got, "start over") {
 				t.Fatalf("got %s", got)
 			}
-			if b.g.parks.waiting != 0 {
-				t.Fatalf("%d calls are waited for", b.g.parks.waiting)
+			if b.g.inputs.waiting != 0 {
+				t.Fatalf("%d calls are waited for", b.g.inputs.waiting)
 			}
 		}
 		again := b.call(t.Context(), "echo", `,"requestState":`+b.state(b.call(t.Context(), "echo", "")))
-		b.g.parks.all[b.g.parks.next].expire(1)
+		b.g.inputs.expire(b.g.inputs.all[b.g.inputs.next], 1)
 		if last := b.call(t.Context(), "echo", yes+b.state(again)); !strings.Contains(last, `"got":`) {
 			t.Errorf("the second round ended with the time of the first: %s", last)
 		}

@@ -1,0 +1,102 @@
+package gateway
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A caller is the client of one request to a server, as the server sees it: it is
+// the request's everline.Client.
+type caller struct {
+	*exchange
+	id     uint64
+	serves served // what servers may ask the client for
+	level  int    // log messages from this severity on are wanted; 0 none
+
+	late    atomic.Bool            // the answer was a task: what belongs to the request may come later
+	missing atomic.Pointer[string] // of a modern client: what was asked for first and is not declared
+}
+
+// badLevel tells whether the client wants log messages of no known level.
+func (m *message) badLevel() bool {
+	raw := m.fields.meta.logLevel
+	return m.modern && raw != nil && mcp.LevelRank(raw) == 0
+}
+
+// caller says who a request is made for. own is the session whose generations of
+// servers may serve it; nil for none.
+func (x *exchange) caller(own *session) *caller {
+	c := &caller{exchange: x}
+	if !x.modern && x.sess != nil {
+		c.id = x.sess.client
+		c.serves, c.level = x.sess.declared()
+		return c
+	}
+	c.serves = readServed(x.fields.meta.capabilities)
+	if x.modern {
+		c.level = mcp.LevelRank(x.fields.meta.logLevel)
+	}
+	switch {
+	case own != nil:
+		c.id = own.client
+		own.offer(c.serves)
+	case x.client != 0:
+		c.id = x.client
+	default: // its connection does not tell
+		c.id = everline.NewClientID()
+	}
+	return c
+}
+
+// ID tells the clients of calls apart; see everline.Client.
+func (c *caller) ID() uint64 { return c.id }
+
+// Ask puts a request of a server to the client. A modern client is not asked:
+// what it would have to declare is noted.
+func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+	if lacking := c.serves.lacks(method, params); lacking != "" || c.modern {
+		c.missing.CompareAndSwap(nil, &lacking)
+		return nil, undeclared(method, lacking)
+	}
+	out := c.out
+	if out == nil {
+		out = c.sess.standingOutlet()
+	}
+	return c.sess.requests.put(ctx, out, c.gone, method, params)
+}
+
+// Notify passes on what a server says during the call: log messages from the
+// level on that the client wants, and everything else.
+func (c *caller) Notify(method string, params []byte) {
+	if method == mcp.NotifyMessage {
+		if rank := mcp.LevelRank(wire.Get(params, "level")); rank == 0 || c.level == 0 || rank < c.level {
+			return
+		}
+	}
+	out := c.out
+	if !c.modern && (out == nil || method != mcp.NotifyMessage) {
+		if now := c.sess.outlet(); now != nil {
+			out = now // it may come when the request is over
+		}
+	}
+	if out != nil {
+		out.Log(wire.AppendNotification(nil, method, params))
+	}
+}
+
+// progress forwards one progress notification. It carries the client's own
+// token, whatever is in params: two clients may have chosen the same one.
+func (c *caller) progress(params []byte) {
+	params = wire.Set(params, c.fields.meta.progressToken, "progressToken")
+	out := c.out
+	if c.late.Load() && c.sess != nil {
+		if out = c.sess.outlet(); out == nil {
+			return
+		}
+	}
+	out.Log(wire.AppendNotification(nil, mcp.NotifyProgress, params))
+}

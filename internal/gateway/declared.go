@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
+)
+
+// served are the kinds of requests that a client has declared to serve.
+type served uint8
+
+const (
+	servesForm served = 1 << iota // elicitation in a form
+	servesURL                     // elicitation at a URL
+	servesSampling
+	servesSamplingTools
+	servesRoots
+)
+
+// readServed reads client capabilities. {} declares a capability, null does
+// not; elicitation that names no mode is in a form.
+func readServed(capabilities []byte) served {
+	var s served
+	for key, val := range wire.Members(capabilities) {
+		if !wire.IsObject(val) {
+			continue
+		}
+		switch key {
+		case "elicitation":
+			url := wire.IsObject(wire.Get(val, "url"))
+			if url {
+				s |= servesURL
+			}
+			if !url || wire.IsObject(wire.Get(val, "form")) {
+				s |= servesForm
+			}
+		case "sampling":
+			s |= servesSampling
+			if wire.IsObject(wire.Get(val, "tools")) {
+				s |= servesSamplingTools
+			}
+		case "roots":
+			s |= servesRoots
+		}
+	}
+	return s
+}
+
+// declaration is s as client capabilities for a modern server; nil for nothing.
+func (s served) declaration() []byte {
+	var parts []string
+	switch s & (servesForm | servesURL) {
+	case servesForm:
+		parts = append(parts, `"elicitation":{"form":{}}`)
+	case servesURL:
+		parts = append(parts, `"elicitation":{"url":{}}`)
+	case servesForm | servesURL:
+		parts = append(parts, `"elicitation":{"form":{},"url":{}}`)
+	default:
+	}
+	switch {
+	case s&servesSamplingTools != 0:
+		parts = append(parts, `"sampling":{"tools":{}}`)
+	case s&servesSampling != 0:
+		parts = append(parts, `"sampling":{}`)
+	}
+	if s&servesRoots != 0 {
+		parts = append(parts, `"roots":{}`)
+	}
+	if parts == nil {
+		return nil
+	}
+	return []byte("{" + strings.Join(parts, ",") + "}")
+}
+
+// lacks is the capability that a request needs and s does not have, as client
+// capabilities; "" if there is none.
+func (s served) lacks(method string, params []byte) string {
+	need, text := servesRoots, `{"roots":{}}`
+	switch method {
+	case mcp.ElicitationCreate:
+		need, text = servesForm, `{"elicitation":{"form":{}}}`
+		if mode, _ := wire.Text(wire.Get(params, "mode")); mode == "url" {
+			need, text = servesURL, `{"elicitation":{"url":{}}}`
+		}
+	case mcp.SamplingCreateMessage:
+		need, text = servesSampling, `{"sampling":{}}`
+		if wire.IsArray(wire.Get(params, "tools")) {
+			need, text = servesSamplingTools, `{"sampling":{"tools":{}}}`
+		}
+	case mcp.RootsList:
+	default:
+		return `{}`
+	}
+	if s&need != 0 {
+		return ""
+	}
+	return text
+}
+
+func undeclared(method, lacking string) *fault.Fault {
+	return fault.New(fault.Unsupported, method, "the client whose call this request belongs to has not declared what it needs: "+lacking)
+}

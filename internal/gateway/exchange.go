@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/wire"
+)
+
+// An exchange is one message on its way through the gateway: the message, the
+// session that it came in, and where what belongs to it goes. Its transport
+// builds it once, and nothing in it changes.
+type exchange struct {
+	*message
+	sess    *session        // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
+	out     outlet          // takes what goes out before the answer; nil: the client takes nothing
+	gone    <-chan struct{} // closed when the client of this exchange has gone; nil on stdio
+	reply   followed        // the response that the answer belongs to; nil where answers share a stream
+	held    *claim          // what the body holds of the budget; nil for nothing
+	tracked bool            // the transport has registered it as in flight, before the next message was read
+
+	// Of modern requests over HTTP.
+	client uint64 // who sends it, as its connection tells; 0: it does not
+	name   []byte // the session that the request names, raw; nil for none
+
+	// Of tools/call.
+	target *everline.Target // nil if no tool has the name
+	keep   time.Duration    // how long its outcome is kept; 0: not at all
+}
+
+// An outlet takes frames for one client. It does not block.
+type outlet interface {
+	Log(frame []byte)  // a frame that may be lost: a log message, or progress
+	Send(frame []byte) // one that must not be: an answer, or a request to the client
+}
+
+// A followed response tells whether a client that lost it has come back for it.
+type followed interface{ followed() bool }
+
+// wantsProgress tells whether the client has asked for progress, and can be told.
+func (x *exchange) wantsProgress() bool { return x.fields.meta.progressToken != nil && x.out != nil }
+
+// present tells whether the client that asked still waits for the answer, here or
+// on another stream.
+func (x *exchange) present() bool {
+	select {
+	case <-x.gone:
+		return x.reply != nil && x.reply.followed()
+	default:
+		return true
+	}
+}
+
+// cancelNamed cancels the request that a notifications/cancelled names, within
+// the session that it came in.
+func (x *exchange) cancelNamed() {
+	if x.sess != nil && x.fields.requestID != nil {
+		x.sess.cancel(x.fields.requestID)
+	}
+}
+
+// sessionName is the name of the session that a modern request over HTTP is of.
+func (x *exchange) sessionName() (string, bool) { return wire.Text(x.name) }

@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+// A pending is one request that is being served. It is keyed by itself, so two
+// requests of one client with the same id never meet.
+type pending struct {
+	*exchange
+	cancel context.CancelCauseFunc
+}
+
+// inflight are the requests of the whole gateway that are being served.
+type inflight struct {
+	awaited func(x *exchange) bool // whether another request waits for the outcome; it does not block
+
+	mu      sync.Mutex // guards the rest; nothing waits under it; ordered before the locks of posts, sessions and results
+	all     map[*pending]struct{}
+	closed  bool
+	drained chan struct{} // closed once closed is set and all is empty
+}
+
+func (f *inflight) init(awaited func(x *exchange) bool) {
+	f.awaited = awaited
+	f.all = map[*pending]struct{}{}
+	f.drained = make(chan struct{})
+}
+
+// track registers a request that waits for something, unless its transport has
+// done so. It fails once the gateway is closing. The caller must call end.
+func (f *inflight) track(parent context.Context, x *exchange) (ctx context.Context, end func(), err error) {
+	if x.tracked {
+		return parent, func() {}, nil
+	}
+	ctx, p, err := f.begin(parent, x)
+	return ctx, func() { f.end(p) }, err
+}
+
+// begin is track for a transport. The caller must end what it returns.
+func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, *pending, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	p := &pending{x, cancel}
+	f.mu.Lock()
+	closed := f.closed
+	if !closed {
+		f.all[p] = struct{}{}
+	}
+	f.mu.Unlock()
+	if closed {
+		cancel(errClosing)
+		c := *errClosing
+		c.Outcome = fault.NotSent
+		return nil, nil, &c
+	}
+	if x.sess != nil {
+		x.sess.addPending(p)
+	}
+	return ctx, p, nil
+}
+
+func (f *inflight) end(p *pending) {
+	if p.sess != nil {
+		p.sess.dropPending(p)
+	}
+	p.cancel(nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, p)
+	if f.closed && len(f.all) == 0 {
+		f.finishLocked()
+	}
+}
+
+func (f *inflight) finishLocked() {
+	select {
+	case <-f.drained:
+	default:
+		close(f.drained)
+	}
+}
+
+// cancelGrace is how long a canceled request may take to be answered.
+const cancelGrace = time.Second
+
+// attendedGap is how often a drain looks whether somebody still waits for what is
+// in flight.
+const attendedGap = 100 * time.Millisecond
+
+// drain refuses new requests and waits for those that are out until ctx ends.
+// Nobody waits for those whose clients have gone: they are canceled, as are the
+// ones that are left in the end, which may take cancelGrace.
+func (f *inflight) drain(ctx context.Context) error {
+	f.mu.Lock()
+	f.closed = true
+	if len(f.all) == 0 {
+		f.finishLocked()
+	}
+	f.mu.Unlock()
+	tick := time.NewTicker(attendedGap)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f.cancelUnattended()
+		select {
+		case <-f.drained:
+			return nil
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	f.mu.Lock()
+	left := len(f.all)
+	for p := range f.all {
+		p.cancel(errClosing)
+	}
+	f.mu.Unlock()
+	if left == 0 {
+		return nil
+	}
+	select {
+	case <-f.drained:
+	case <-time.After(cancelGrace):
+	}
+	return &fault.Fault{Kind: fault.Deadline, Op: "close", Err: fmt.Errorf("%d requests were still in flight and were canceled", left)}
+}
+
+func (f *inflight) cancelUnattended() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p := range f.all {
+		if !p.present() && !f.awaited(p.exchange) {
+			p.cancel(errClosing)
+		}
+	}
+}
+
+// Why a request ends that is not answered by its server.
+var (
+	errClosing  = fault.New(fault.Closed, "close", "everline is shutting down")
+	errCanceled = errors.New("canceled by the client")
+	// errLeft: the client has closed its side of a pipe, and may still read, so the
+	// request is answered.
+	errLeft = errors.New("the client closed its input before the answer came")
+)

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"strconv"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
+)
+
+// namedPrefix begins the keys of named sessions in the table. No header can
+// hold it at its begin, so no session id is one.
+const namedPrefix = " "
+
+// A sessionUse is what one call uses of a session whose servers serve it: those
+// that isolate sessions have a generation for each.
+type sessionUse struct {
+	sess *session          // nil: the call's alone
+	own  *everline.Session // that of sess, or the call's
+	end  func()
+	task bool // a task goes on, and ends it; valid where sess is nil
+}
+
+// over is the end of the call.
+func (u *sessionUse) over() {
+	if !u.task {
+		u.end()
+	}
+}
+
+// useSession says whose generations serve a modern call, and for whom it is made.
+func (g *Gateway) useSession(x *exchange) (*sessionUse, *caller, error) {
+	if x.sess != nil {
+		return &sessionUse{x.sess, &x.sess.own, func() {}, false}, x.caller(x.sess), nil
+	}
+	if x.name == nil {
+		c := x.caller(nil)
+		own := &everline.Session{Client: c, Capabilities: c.serves.declaration}
+		return &sessionUse{nil, own, own.End, false}, c, nil
+	}
+	s, err := g.named(x)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &sessionUse{s, &s.own, func() { g.table.unpin(s) }, false}, x.caller(s), nil
+}
+
+// named returns the pinned session that a modern request names, a new one where
+// there is none.
+func (g *Gateway) named(x *exchange) (*session, error) {
+	name, ok := x.sessionName()
+	if !ok || len(name) < leastResultID || len(name) > mostResultID {
+		f := fault.New(fault.Invalid, x.msg.Method, mcp.MetaSession+" must be an unguessable string of "+
+			strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters")
+		f.Outcome = fault.NotSent
+		return nil, f
+	}
+	if s := g.table.pin(namedPrefix + name); s != nil {
+		return s, nil
+	}
+	s := g.newSession(mcp.ModernVersion)
+	if s = g.table.addAs(s, namedPrefix+name); s == nil {
+		f := fault.New(fault.Overloaded, x.msg.Method, "too many sessions are in use")
+		f.Outcome = fault.NotSent
+		return nil, f
+	}
+	return s, nil
+}
+
+// pinNamed is named for a session that need not be there; nil if it is not.
+func (g *Gateway) pinNamed(x *exchange) *session {
+	name, ok := x.sessionName()
+	if !ok {
+		return nil
+	}
+	return g.table.pin(namedPrefix + name)
+}
+
+// endNamed ends a named session: its client has said that it is gone.
+func (g *Gateway) endNamed(name string) {
+	s := g.table.pin(namedPrefix + name)
+	if s == nil {
+		return
+	}
+	defer g.table.unpin(s)
+	g.table.remove(s)
+	g.inputs.forget(s.client)
+}

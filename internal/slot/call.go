@@ -56,7 +56,7 @@ func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay co
 		if err != nil {
 			return Answer{}, s.withState(t.total(err))
 		}
-		if gen != 0 && lease.gen.gen != gen {
+		if gen != 0 && lease.Gen() != gen {
 			lease.free()
 			return Answer{}, s.withState(t.total(generationGone(s.name, gen, c.Method)))
 		}
@@ -69,7 +69,7 @@ func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay co
 			lease.free()
 			return Answer{}, s.withState(t.total(f))
 		}
-		out, f := s.send(ctx, lease, c)
+		out, f := s.send(ctx, &lease, c)
 		if f == nil {
 			return out, nil
 		}
@@ -116,7 +116,7 @@ func (s *Slot) withState(f *fault.Fault) *fault.Fault {
 }
 
 // send sends the call once and releases the lease.
-func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out Answer, f *fault.Fault) {
+func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call) (out Answer, f *fault.Fault) {
 	returned := false
 	defer func() {
 		if !returned { // a panic ends one request, and must not keep its lease
@@ -127,7 +127,7 @@ func (s *Slot) send(ctx context.Context, lease Lease, c *upstream.Call) (out Ans
 	returned = true
 	if err == nil {
 		lease.finish(c, nil)
-		return Answer{result, lease.gen.gen, lease.gen.info.Mortal()}, nil
+		return Answer{result, lease.Gen(), lease.gen.info.Mortal()}, nil
 	}
 	f = s.classify(lease.gen, err)
 	lease.finish(c, f)

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -128,9 +129,16 @@ func (g *generation) lease() bool {
 
 // release returns a lease. Whoever returns the last one of a refused generation says so.
 func (g *generation) release() {
-	if g.word.Add(-2) == 1 {
+	switch left := g.word.Add(-2); {
+	case left < 0:
+		g.releasedTwice()
+	case left == 1:
 		g.sayDrained()
 	}
+}
+
+func (g *generation) releasedTwice() {
+	panic(fmt.Sprintf("bug: a lease on generation %d of server %s was released twice", g.gen, g.server))
 }
 
 // refuse lets no new lease in. It is called by the loop, before the view that

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,41 @@ func TestLeaseRace(t *testing.T) {
 	}
 }
 
-func TestMail(t *testing.T) {
+// A lease that is released twice would end the hold of another call. It panics,
+// and says which server and generation.
+func TestLeaseReleasedTwice(t *testing.T) {
+	s := ready(t)
+	hold := func() Lease {
+		l, err := s.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	twice := func(what string, release func()) {
+		t.Helper()
+		defer func() {
+			if got, want := fmt.Sprint(recover()), "bug: a lease on generation 1 of server db was released twice"; got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+		}()
+		release()
+	}
+	other, lease := hold(), hold()
+	lease.Release(nil)
+	twice("while another is out", func() { lease.Release(nil) })
+	if n := s.Counts().Out; n != 1 {
+		t.Errorf("%d leases are out, want the other one", n)
+	}
+	other.Release(nil)
+	last := hold()
+	first := last
+	last.Release(nil)
+	twice("of a copy, with none out", func() { first.Release(nil) })
+	s.View().serving.word.Add(2) // as if it had not happened: Close waits for all
+}
+
+func TestFeedback(t *testing.T) {
 	var m feedback
 	check := func(what string, good bool, strikes int) {
 		t.Helper()

@@ -113,6 +113,7 @@ func TestFaultU11(t *testing.T) {
 }
 
 func TestToolText(t *testing.T) {
+	t.Parallel()
 	tool := admin.Tool{Name: "m__find", Server: "m", Tool: "find", Definition: json.RawMessage(`{"name":"find","title":"Find",
 		"description":"Finds things.\n\nAll of \u200bthem, in a text that is long enough to need another line of the terminal.",
 		"annotations":{"readOnlyHint":true,"openWorldHint":false},

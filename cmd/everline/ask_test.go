@@ -25,6 +25,7 @@ var (
 
 // TestPasswordsAreNotShown types a password, and is not asked again.
 func TestPasswordsAreNotShown(t *testing.T) {
+	t.Parallel()
 	q, shown, raw := typing("s3cret\rnext\r")
 	for range 2 {
 		if v, ok := q.ask(secretInput); v != "s3cret" || !ok {
@@ -44,6 +45,7 @@ func TestPasswordsAreNotShown(t *testing.T) {
 }
 
 func TestChoicesAreChecked(t *testing.T) {
+	t.Parallel()
 	for keys, want := range map[string]string{"asia\rus\r": "us", "\r": "eu", "eu\n": "eu", "a\rb\rc\rus\r": ""} {
 		q, _, _ := typing(keys)
 		if v, ok := q.ask(choiceInput); v != want || ok != (want != "") {
@@ -55,6 +57,7 @@ func TestChoicesAreChecked(t *testing.T) {
 // TestNoAnswer is Ctrl-C, Ctrl-D, an empty line and the end of the input: each
 // is taken as it is, and not asked about again.
 func TestNoAnswer(t *testing.T) {
+	t.Parallel()
 	for _, keys := range []string{"\x03late\r", "\x04late\r", "\rlate\r", ""} {
 		q, shown, raw := typing(keys)
 		for range 2 {

@@ -48,6 +48,7 @@ func (quiet) Fatalf(string, ...any) {}
 // U12: call fills in the forms that a tool asks for, of servers of both eras;
 // where nobody can answer it says so, and how to.
 func TestFaultU12CallServesForms(t *testing.T) {
+	t.Parallel()
 	for era, name := range map[mcptest.Era]string{mcptest.Legacy: "legacy", mcptest.Modern: "modern"} {
 		t.Run(name, func(t *testing.T) {
 			a, out, errs := calling(t, asksForName(era))

@@ -46,6 +46,7 @@ This page is made by ` + "`go test ./cmd/everline -rewrite`" + ` from the comman
 
 // TestCommandsPage keeps docs/reference/commands.md as the commands say.
 func TestCommandsPage(t *testing.T) {
+	t.Parallel()
 	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
 	var b bytes.Buffer
 	b.WriteString(commandsHead)
@@ -108,6 +109,7 @@ func describeFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
 
 // TestEveryCommandHelps finds commands without a word about themselves.
 func TestEveryCommandHelps(t *testing.T) {
+	t.Parallel()
 	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -124,6 +126,7 @@ func TestEveryCommandHelps(t *testing.T) {
 // TestPackaging reads the files of packaging/ as far as that is possible
 // without the programs that use them, and parses the command lines in them.
 func TestPackaging(t *testing.T) {
+	t.Parallel()
 	read := func(path string) string {
 		data, err := os.ReadFile(filepath.Join("../..", path))
 		if err != nil {

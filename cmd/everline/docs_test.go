@@ -21,6 +21,7 @@ import (
 // order, with scripted servers in the place of npx. Building is not repeated;
 // a page that builds begins in a clone of the repository, as its reader does.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var docs []string
 	for _, kind := range []string{"tutorial", "how-to"} {
@@ -53,6 +54,7 @@ func TestDocs(t *testing.T) {
 			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/xdg")
 			e.Setenv("XDG_CONFIG_HOME", home+"/.config")
 			e.Setenv("HOME", home)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"kill9": kill9},

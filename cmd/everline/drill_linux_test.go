@@ -40,6 +40,7 @@ func terminal(t *testing.T) (person, program *os.File) {
 
 // TestDrillAsks: nobody breaks a server by a typo.
 func TestDrillAsks(t *testing.T) {
+	t.Parallel()
 	for typed, meant := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yes please\n": false} {
 		person, program := terminal(t)
 		var talk bytes.Buffer

@@ -29,6 +29,7 @@ func web(ts *testscript.TestScript, neg bool, args []string) {
 
 // TestDrillText is the report for people, of a drill that went badly.
 func TestDrillText(t *testing.T) {
+	t.Parallel()
 	r := drill.Report{
 		DrillReport: admin.DrillReport{
 			Server: "github", Fault: "kill", GenerationBefore: 4, GenerationAfter: 9, Woken: true, CatalogShort: true,

@@ -98,6 +98,7 @@ func TestFaultU6(t *testing.T) {
 // What a command cannot write for want of room says so: the trusted list, a
 // configuration, a client's file and its backup are all written in one way.
 func TestFaultS12(t *testing.T) {
+	t.Parallel()
 	err := fileedit.Fault("write", "/st/trusted.json", &fs.PathError{Op: "write", Path: "/st/x", Err: syscall.ENOSPC})
 	if f := asFault(err); !strings.Contains(f.Remedy, "make room") {
 		t.Errorf("on a full file system: %+v", f)

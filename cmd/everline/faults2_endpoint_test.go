@@ -19,6 +19,7 @@ import (
 )
 
 func TestFaultU5LinkedGroups(t *testing.T) {
+	t.Parallel()
 	for _, c := range [][3]string{
 		{"http://127.0.0.1:7433/mcp", "", "http://127.0.0.1:7433/mcp"},
 		{"http://127.0.0.1:7433/mcp", "notes", "http://127.0.0.1:7433/groups/notes/mcp"},
@@ -91,6 +92,7 @@ func askMCP(ctx context.Context, url, session, body string) (*http.Response, err
 }
 
 func TestFaultW7TheEndpointStaysWhileOthersDrain(t *testing.T) {
+	t.Parallel()
 	for _, waits := range []bool{false, true} {
 		t.Run(fmt.Sprint("the client waits ", waits), func(t *testing.T) {
 			d, url, started, release := slowTool(t)

@@ -20,6 +20,7 @@ const everyField = `{"message":"Who are\u202e you?","requestedSchema":{"type":"o
 // U12: call fills in forms on the terminal: each field is checked, in the order
 // of the schema, and numbers go on as they were typed.
 func TestFaultU12FormsAreFilledIn(t *testing.T) {
+	t.Parallel()
 	for keys, want := range map[string]string{
 		"Ann\ra@b.c\r2026-07-28\r30\r1.50\rno\rGreen\r2\r1, B\r\r":                                           `{"action":"accept","content":{"name":"Ann","mail":"a@b.c","when":"2026-07-28","age":30,"size":1.50,"sure":false,"colour":"g","shape":"s","tags":["a","b"]}}`,
 		"A\rAnnie\rAnn\rno mail\r\r31.2.\r\r\rx\r0\r121\r1.5\r1\rnone\r\r\r\rblue\r1\r\rc\r\r\rmaybe\ryes\r": `{"action":"accept","content":{"name":"Ann","age":1,"sure":true,"colour":"r"}}`,
@@ -41,6 +42,7 @@ func TestFaultU12FormsAreFilledIn(t *testing.T) {
 
 // Forms of other shapes: none without fields, and nothing that cannot be read.
 func TestFaultU12FormsThatAskForNothing(t *testing.T) {
+	t.Parallel()
 	for params, want := range map[string]string{
 		`{"message":"Go on?"}`: `{"action":"accept","content":{}}`,
 		`{"message":"Go on?","requestedSchema":{"type":"object","properties":{}}}`:                    `{"action":"accept","content":{}}`,

@@ -189,14 +189,22 @@ type serving struct {
 	started time.Time
 }
 
+// freeAddress is an address to serve on that no parallel test takes meanwhile:
+// it has a loopback host of its own.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // start starts "everline serve", which is the test binary.
 func (f *forest) start() *serving {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := freeAddress(f.t)
 	self, err := os.Executable()
 	if err != nil {
 		f.t.Fatal(err)
@@ -287,6 +295,7 @@ func (f *forest) firstList(r *serving) (tools int, took time.Duration) {
 // TestKillEverline kills everline at random moments: nothing survives, and the
 // next one answers with everything at once.
 func TestKillEverline(t *testing.T) {
+	t.Parallel()
 	rounds, strict := killRounds(t)
 	f := newForest(t)
 	r := f.start()
@@ -440,6 +449,7 @@ func openFiles() int {
 // guards are killed at the same moment. The next everline ends the rest before
 // it starts its own, and says so.
 func TestLeftoversAreShown(t *testing.T) {
+	t.Parallel()
 	f := newForest(t)
 	r := f.start()
 	f.until("all tools", func() string {
@@ -493,6 +503,7 @@ func TestLeftoversAreShown(t *testing.T) {
 // TestStopSignals stops everline in the middle of its start, and once all is
 // up: when it has ended, so has everything that it had started.
 func TestStopSignals(t *testing.T) {
+	t.Parallel()
 	f := newForest(t)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		for _, up := range []bool{false, true} {
@@ -525,6 +536,7 @@ func TestStopSignals(t *testing.T) {
 // TestShimComesFirst: a guard ends before anything of ours, and anything that
 // takes its time, is initialized.
 func TestShimComesFirst(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

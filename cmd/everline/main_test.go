@@ -24,6 +24,7 @@ import (
 // TestTalkNeverWaits is a parent that starts everline with a pipe for stderr
 // and never reads it.
 func TestTalkNeverWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		talk := newTalk(w)
@@ -42,6 +43,7 @@ func TestTalkNeverWaits(t *testing.T) {
 }
 
 func TestTalkTellsWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		talk := newTalk(w)
@@ -65,6 +67,7 @@ func TestTalkTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err  error
 		want int
@@ -90,6 +93,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestReportSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	report(&b, ran{&fault.Fault{
 		Kind: fault.Unavailable, Op: "tools/call", Server: "db", Gen: 3, RetryAfter: 27 * time.Second,
@@ -104,6 +108,7 @@ func TestReportSaysWhatToDo(t *testing.T) {
 
 // TestStatusTable is the example of the design, as text.
 func TestStatusTable(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 10, 5, 0, 0, time.Local)
 	at := func(d time.Duration) *time.Time {
 		v := now.Add(d)
@@ -159,6 +164,7 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestColoursOnlyOnTerminals(t *testing.T) {
+	t.Parallel()
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +176,7 @@ func TestColoursOnlyOnTerminals(t *testing.T) {
 }
 
 func TestMayListen(t *testing.T) {
+	t.Parallel()
 	for address, fine := range map[string]bool{
 		"127.0.0.1:0": true, "localhost:1": true, "[::1]:7433": true, "127.9.9.9:80": true,
 		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false, "127.0.0.1:x": false, "127.0.0.1:70000": false,
@@ -186,6 +193,7 @@ func TestMayListen(t *testing.T) {
 // TestEveryRouteIsGuarded is DNS rebinding: a page of another site makes the
 // browser ask this machine under that site's name, or its own page asks here.
 func TestEveryRouteIsGuarded(t *testing.T) {
+	t.Parallel()
 	d, err := startDaemon(t.Context(), daemonOptions{
 		config: &config.Config{}, stateDir: t.TempDir(), log: slog.New(slog.DiscardHandler), gateway: gateway.Options{Hosts: []string{"gw.example"}},
 	})
@@ -222,6 +230,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 }
 
 func TestPortOwner(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ const manDir = "../../packaging/man"
 
 // TestManPages keeps packaging/man as the commands say.
 func TestManPages(t *testing.T) {
+	t.Parallel()
 	pages := manPages(t)
 	if *rewrite {
 		writeManPages(t, pages)
@@ -110,6 +111,7 @@ func exitStatus() string {
 // TestReleaseHasItsFiles finds patterns of the release configuration that
 // match nothing.
 func TestReleaseHasItsFiles(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../.goreleaser.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // TestPipeIsReadOnce has a configuration that comes through a pipe: it is read
 // once, at the start, and a reload does not wait for another writer.
 func TestPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 // TestProgress has a command print while the line is up: the line is taken away
 // before, and at the end, and nothing is left to end.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen []string
 		p := newProgress(func(text string) { seen = append(seen, "line "+text) }, func() string { return "waiting" })
@@ -27,6 +28,7 @@ func TestProgress(t *testing.T) {
 // TestNoProgress: where there is no terminal nothing is shown, and what is
 // printed is printed all the same.
 func TestNoProgress(t *testing.T) {
+	t.Parallel()
 	var talk strings.Builder
 	a := &app{streams: &streams{err: &talk}}
 	p := a.progress(func() string { panic("asked for a text that nobody sees") })

@@ -38,6 +38,7 @@ var documented = map[string]any{
 // TestJSONPage compares the tables of docs/reference/json.md with the types:
 // each member has its line, with its type and a meaning.
 func TestJSONPage(t *testing.T) {
+	t.Parallel()
 	tables := tablesOf(t, "../../docs/reference/json.md")
 	for heading, v := range documented {
 		want := members(reflect.TypeOf(v))
@@ -129,6 +130,7 @@ func typeName(t reflect.Type) string {
 
 // TestEventKindsPage compares the table of event kinds with the types of events.
 func TestEventKindsPage(t *testing.T) {
+	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../event/event.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +167,7 @@ func snake(name string) string {
 
 // TestErrorsPage compares docs/reference/errors.md with package fault.
 func TestErrorsPage(t *testing.T) {
+	t.Parallel()
 	kinds := map[string]bool{}
 	for k := fault.Kind(0); !strings.HasPrefix(k.String(), "kind("); k++ {
 		kinds[k.String()] = true
@@ -201,6 +204,7 @@ func samePage(t *testing.T, page, heading string, want map[string]bool) {
 
 // TestReadmeStatus keeps the sample in README.md as the program writes it.
 func TestReadmeStatus(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -89,8 +89,8 @@ func runE(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command
 }
 
 // startPatience is how long a command that needs a running everline waits for
-// one that has just been started.
-const startPatience = time.Second
+// one that has just been started. Tests shorten it.
+var startPatience = time.Second
 
 // client talks to the everline that runs on the state folder, or is starting.
 func (a *app) client() *admin.Client { return admin.NewClient(a.stateDir, startPatience) }

@@ -13,6 +13,7 @@ import (
 // TestScreenTakesNoOrders: a server's escape codes do not reach a terminal, and
 // a program gets them as they are.
 func TestScreenTakesNoOrders(t *testing.T) {
+	t.Parallel()
 	const raw = `{"content":[{"type":"text","text":"a\u001b[2Jb\nnext"}]}`
 	person, program := terminal(t)
 	a := &app{streams: &streams{out: &checked{to: program}}}
@@ -67,6 +68,7 @@ func readScreen(t *testing.T, person *os.File, until string) string {
 // TestFaultV8OnATerminal has a result with what hides in a text: as a text it is
 // written out, as JSON it is escaped.
 func TestFaultV8OnATerminal(t *testing.T) {
+	t.Parallel()
 	const raw = "{\"content\":[{\"type\":\"text\",\"text\":\"a\u202e\u200b\u009b2Jb\U000e0041 end\"}],\"isError\":false}"
 	for output, want := range map[string]string{
 		"table": "a<U+202E><U+200B><U+009B>2Jb<U+E0041> end",

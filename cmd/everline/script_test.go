@@ -19,13 +19,32 @@ import (
 	"github.com/everline/everline/internal/mcptest"
 )
 
+// raceOptions keep the race detector from sleeping for a second at the end of
+// each process that a test starts, which is once per command of a story.
+const raceOptions = "atexit_sleep_ms=10"
+
 func TestMain(m *testing.M) {
+	if os.Getenv("GORACE") == "" {
+		_ = os.Setenv("GORACE", raceOptions) // cannot fail with such a name
+	}
 	testscript.Main(m, map[string]func(){
-		"everline":  main,
+		"everline":  everlineOfStory,
 		"mcpserver": mcpserver,
 		"npx":       npx,
 	})
 }
+
+// everlineOfStory is the program, but it does not wait for an everline that is
+// about to start: most stories that run a command without one know that none is.
+func everlineOfStory() {
+	if os.Getenv(patienceVar) == "" {
+		startPatience = 20 * time.Millisecond
+	}
+	main()
+}
+
+// patienceVar is set by stories that are about the patience of commands.
+const patienceVar = "EVERLINE_TEST_PATIENCE"
 
 // mcpserver is the scripted server on stdio. Its arguments are lines for
 // stderr, before it serves; MCPSERVER_TOOLS names a file with a tool per line.
@@ -45,11 +64,15 @@ func mcpserver() {
 
 // TestScripts runs the user stories. -rewrite is not needed: they match, they
 // do not compare whole outputs.
-func TestScripts(t *testing.T) { testscript.Run(t, stories("testdata/script")) }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, stories("testdata/script"))
+}
 
-// tell runs one story of testdata/faults.
+// tell runs one story of testdata/faults, in parallel with other tests.
 func tell(t *testing.T, name string) {
 	t.Helper()
+	t.Parallel()
 	p := stories("")
 	p.Files = []string{"testdata/faults/" + name + ".txtar"}
 	testscript.Run(t, p)
@@ -64,6 +87,7 @@ func stories(dir string) testscript.Params {
 			e.Setenv("XDG_STATE_HOME", e.WorkDir+"/xdg")
 			e.Setenv("XDG_CONFIG_HOME", e.WorkDir+"/conf")
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -102,21 +126,21 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 const awaitLimit = time.Minute
 
 // await PATTERN program args... runs a program again and again until its
-// stdout matches.
+// stdout matches; with "!" until it fails or its stdout does not match.
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await PATTERN program args...")
+	if len(args) < 2 {
+		ts.Fatalf("usage: [!] await PATTERN program args...")
 	}
 	want := regexp.MustCompile("(?m)" + args[0])
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(awaitLimit); ; <-tick.C {
 		err := ts.Exec(args[1], args[2:]...)
-		if err == nil && want.MatchString(ts.ReadFile("stdout")) {
+		if matches := err == nil && want.MatchString(ts.ReadFile("stdout")); matches != neg {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("no match for %s in time; last: %v", args[0], err)
+			ts.Fatalf("%s did not come, or go, in time; last: %v", args[0], err)
 		}
 	}
 }

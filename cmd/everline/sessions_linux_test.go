@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -69,12 +68,7 @@ func startRunning(t *testing.T, strict bool) *running {
 		t.Fatal(err)
 	}
 	d := &running{t: t, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8, MaxConnsPerHost: 0}}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := freeAddress(t)
 	d.url = "http://" + addr + "/mcp"
 	cmd := exec.Command(bin, "serve", "--config", file, "--listen", addr, "--state-dir", filepath.Join(dir, "state"))
 	cmd.Stderr = io.Discard
@@ -230,6 +224,7 @@ func (d *running) settled(strict bool) int64 {
 // TestSessionsAreCheap opens idle sessions, and then streams, and measures what
 // the binary has for them.
 func TestSessionsAreCheap(t *testing.T) {
+	t.Parallel()
 	n, strict := sessionCount(t)
 	d := startRunning(t, strict)
 	empty := d.settled(strict)

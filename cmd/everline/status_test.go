@@ -11,6 +11,7 @@ import (
 // TestHealth: where a server is required the others do not decide, and a
 // required one has to take calls.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		states string // with "!" for a required server
 		want   int
@@ -39,6 +40,7 @@ func TestHealth(t *testing.T) {
 // TestStatusOfOneServer has an outage of one server in its fifth attempt, while
 // the files are refused: the head is about everline as a whole.
 func TestStatusOfOneServer(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 10, 5, 0, 0, time.Local)
 	at := func(d time.Duration) *time.Time { return new(now.Add(d)) }
 	st := admin.Status{

@@ -23,7 +23,7 @@ func init() {
 		does doctor's ended ends exits fails follows for from gives had has have here in into is it itself keeps listens looks may
 		must never no not of on once only or own owns reads refuses reports returns run runs says sends server servers serves shuts
 		since so starts state still stops takes tells than that the then this to under uses waits was were when which while will
-		with without would unpublishes knows read start sets gets catalog write failed goes`
+		with without would unpublishes knows read start sets gets catalog write failed goes session`
 	for word := range strings.FieldsSeq(words) {
 		prose[word] = true
 	}

@@ -11,6 +11,7 @@ import (
 
 // TestFaultV7TrustAsks answers the question on a terminal.
 func TestFaultV7TrustAsks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "everline.json")
 	const text = `{"mcpServers": {"a": {"command": "sh", "args": ["x\u202ey"], "cwd": "in here", "env": {"LD_PRELOAD": "e\u200bvil.so"}}}}`

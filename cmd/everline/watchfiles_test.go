@@ -15,6 +15,7 @@ import (
 // TestFileWatch changes files in the ways in which editors and deployments do,
 // and counts how often that is told.
 func TestFileWatch(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "everline.json")
 	write := func(path, text string) {
@@ -74,6 +75,7 @@ func TestFileWatch(t *testing.T) {
 // TestFileWatchMissesNothingAtTheStart changes the file after it was read and
 // before it is watched.
 func TestFileWatchMissesNothingAtTheStart(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "everline.json")
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -89,6 +91,7 @@ func TestFileWatchMissesNothingAtTheStart(t *testing.T) {
 // TestFileWatchFollowsLinks has a link to a link to the file, as deployments
 // mount configurations.
 func TestFileWatchFollowsLinks(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

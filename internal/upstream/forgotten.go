@@ -39,16 +39,16 @@ var errForgotten = errors.New("the server answers as one that was not initialize
 // before it was looked at. That needs a listing that was denied with the same
 // code: a session that turned out to be gone in another way says nothing about
 // a request that was answered.
-func (u *Upstream) forgotten(ctx context.Context, e *fault.RPCError) bool {
-	if u.era.Modern || u.listed.Load() == 0 || !deniesSession(e) || u.ownWords(e) {
+func (d *doubts) forgotten(ctx context.Context, e *fault.RPCError) bool {
+	if d.era.Modern || !d.listed.any() || !deniesSession(e) || d.ownWords(e) {
 		return false
 	}
-	u.denied.Store(true)
-	if u.lostFor(ctx) {
+	d.denied.Store(true)
+	if d.lostFor(ctx) {
 		var denial *fault.RPCError
-		return errors.As(u.Err(), &denial) && denial.Code == e.Code
+		return errors.As(d.Err(), &denial) && denial.Code == e.Code
 	}
-	u.own.Store(&ownError{e.Code, e.Message, time.Since(u.born)})
+	d.own.Store(&ownError{e.Code, e.Message, d.now()})
 	return false
 }
 
@@ -61,29 +61,29 @@ type ownError struct {
 
 // ownWords tells whether this very error was found to be a tool's own within
 // eraVouched: one that fails again and again costs one probe in that time.
-func (u *Upstream) ownWords(e *fault.RPCError) bool {
-	own := u.own.Load()
-	return own != nil && own.code == e.Code && own.text == e.Message && time.Since(u.born)-own.at < eraVouched
+func (d *doubts) ownWords(e *fault.RPCError) bool {
+	own := d.own.Load()
+	return own != nil && own.code == e.Code && own.text == e.Message && d.now()-own.at < eraVouched
 }
 
 // askSession asks something that only a live session is answered. Its faults
 // are those of Ping, and of kind SessionLost where the server denies the session.
-func (u *Upstream) askSession(ctx context.Context) error {
-	denied := u.denied.Swap(false)
-	if err := u.Ping(ctx); err != nil || !denied {
+func (d *doubts) askSession(ctx context.Context) error {
+	denied := d.denied.Swap(false)
+	if err := d.pinger.ping(ctx); err != nil || !denied {
 		return err
 	}
 	for _, k := range catalog.Kinds {
-		if u.lists(k) && u.listed.Load() != 0 {
-			return u.stillLists(ctx, k)
+		if d.listed.lists(k) && d.listed.any() {
+			return d.stillLists(ctx, k)
 		}
 	}
 	return nil
 }
 
 // stillLists asks for a listing that the server has answered before.
-func (u *Upstream) stillLists(ctx context.Context, k catalog.Kind) error {
-	msg, f := u.ask(ctx, k.Method(), nil)
+func (d *doubts) stillLists(ctx context.Context, k catalog.Kind) error {
+	msg, f := d.ask(ctx, k.Method(), nil)
 	switch {
 	case f != nil:
 		return f

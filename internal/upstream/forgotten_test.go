@@ -148,7 +148,7 @@ func TestFaultS7(t *testing.T) {
 		if _, err := u.List(t.Context(), nil); err != nil {
 			t.Errorf("%d: %v", status, err)
 		}
-		u.sendCancelled(1, "a test")
+		u.sendCancelled(1, "a test", func() {})
 		call(t, u, `{"name":"work","arguments":{"id":"1"}}`)
 		if u.Err() != nil || s.Count("initialize") != 1 {
 			t.Errorf("%d: %v", status, u.Err())

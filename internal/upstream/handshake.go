@@ -2,7 +2,7 @@ package upstream
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -12,15 +12,6 @@ import (
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
-
-// hello is what the handshake told.
-type hello struct {
-	envelope     envelope
-	capabilities []byte // raw; nil if there were none
-	serverInfo   []byte // raw; nil if there was none
-	instructions string
-	unheard      *fault.Fault // how the server refused notifications/initialized; nil if it did not
-}
 
 // verdict is what a probe says about the server's era.
 type verdict uint8
@@ -46,20 +37,20 @@ func errNotModern() *fault.Fault {
 
 // discover asks server/discover, twice if the server names another version of
 // ours, and takes the answer over if the server is modern.
-func (u *Upstream) discover(ctx context.Context) finding {
+func (h *handshake) discover(ctx context.Context) finding {
 	version := mcp.ModernVersions[0]
 	for range 2 {
-		u.hello.envelope = newEnvelope(version, u.opts.Name, u.opts.Version)
+		h.hello.envelope = newEnvelope(version, h.opts.Name, h.opts.Version)
 		began := time.Now()
-		msg, f := u.askProbe(ctx, append(member([]byte{'{'}, "_meta", mcp.HandshakeMeta()), '}'))
-		u.phases.answer(PhaseEra, began, f)
+		msg, f := h.askProbe(ctx, append(member([]byte{'{'}, "_meta", mcp.HandshakeMeta()), '}'))
+		h.phases.answer(PhaseEra, began, f)
 		switch {
 		case f != nil:
 			return finding{verdict: notModern, fault: f}
 		case msg.Error == nil:
-			return u.discovered(&msg, version)
+			return h.discovered(&msg, version)
 		}
-		refusal := u.refused(mcp.ServerDiscover, msg.Error)
+		refusal := h.refused(mcp.ServerDiscover, msg.Error)
 		switch {
 		case refusal.Kind != fault.RPC:
 			return finding{verdict: isModern, fault: refusal}
@@ -70,20 +61,20 @@ func (u *Upstream) discover(ctx context.Context) finding {
 		}
 		supported := texts(wire.Get(msg.Error, "data", "supported"))
 		if version = mcp.Newest(mcp.ModernVersions, supported); version == "" {
-			return u.unsupported(supported)
+			return h.unsupported(supported)
 		}
 	}
-	return finding{verdict: isModern, fault: u.noVersion(mcp.ServerDiscover, mcp.ModernVersions)}
+	return finding{verdict: isModern, fault: h.noVersion(mcp.ServerDiscover, mcp.ModernVersions)}
 }
 
 // askProbe asks server/discover until ctx ends. On a pipe the request stays
 // open beyond that, as silence is no verdict: a modern server that was slow to
 // start answers late, and that is told to whoever starts the next generation.
-func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *fault.Fault) {
-	if u.era.Transport == transport.HTTP || u.era.Transport == transport.SSE {
-		return u.ask(ctx, mcp.ServerDiscover, params)
+func (h *handshake) askProbe(ctx context.Context, params []byte) (wire.Message, *fault.Fault) {
+	if h.era.Transport == transport.HTTP || h.era.Transport == transport.SSE {
+		return h.ask(ctx, mcp.ServerDiscover, params)
 	}
-	req, f := u.encode(&Call{Method: mcp.ServerDiscover, Params: params}, u.ids.Add(1))
+	req, f := h.encode(&Call{Method: mcp.ServerDiscover, Params: params}, h.ids.Add(1))
 	if f != nil {
 		return wire.Message{}, f
 	}
@@ -91,35 +82,35 @@ func (u *Upstream) askProbe(ctx context.Context, params []byte) (wire.Message, *
 		msg wire.Message
 		err error
 	}
-	open, cancel := context.WithCancel(u.life)
+	open, cancel := context.WithCancel(h.ctx)
 	late := &lateProbe{giveUp: cancel, over: make(chan struct{})}
-	conn, inTime, tooLate := u.link.conn, make(chan reply), make(chan struct{})
-	if !u.spawn(func() { // ends with the answer, the link, the upstream, or giveUp
+	conn, inTime, tooLate := h.link.conn, make(chan reply), make(chan struct{})
+	if !h.spawn(func() { // ends with the answer, the link, the upstream, or giveUp
 		defer close(late.over)
 		defer cancel()
 		msg, err := conn.Call(open, req)
 		select {
 		case inTime <- reply{msg, err}:
 		case <-tooLate:
-			if late.modern = err == nil && saysModern(&msg); late.modern && u.opts.Modern != nil {
-				u.opts.Modern()
+			if late.modern = err == nil && saysModern(&msg); late.modern && h.opts.Modern != nil {
+				h.opts.Modern()
 			}
 		}
 	}) {
 		cancel()
-		return wire.Message{}, u.blame(mcp.ServerDiscover, fault.New(fault.Closed, mcp.ServerDiscover, "the start was given up"))
+		return wire.Message{}, h.blame(mcp.ServerDiscover, fault.New(fault.Closed, mcp.ServerDiscover, "the start was given up"))
 	}
 	select {
 	case r := <-inTime:
 		if r.err != nil {
-			return wire.Message{}, u.blame(mcp.ServerDiscover, r.err)
+			return wire.Message{}, h.blame(mcp.ServerDiscover, r.err)
 		}
-		u.hear()
+		h.hear()
 		return r.msg, nil
 	case <-ctx.Done():
 		close(tooLate)
-		u.late = late
-		return wire.Message{}, u.blame(mcp.ServerDiscover, ctx.Err())
+		h.late = late
+		return wire.Message{}, h.blame(mcp.ServerDiscover, ctx.Err())
 	}
 }
 
@@ -141,16 +132,16 @@ func saysModern(msg *wire.Message) bool {
 
 // unsupported decides about a server that refused the modern version. One
 // that names a legacy version of ours is taken at its word.
-func (u *Upstream) unsupported(supported []string) finding {
+func (h *handshake) unsupported(supported []string) finding {
 	if v := mcp.Newest(mcp.LegacyVersions, supported); v != "" {
 		return finding{verdict: legacyOffered, version: v}
 	}
-	return finding{verdict: isModern, fault: u.noVersion(mcp.ServerDiscover, supported)}
+	return finding{verdict: isModern, fault: h.noVersion(mcp.ServerDiscover, supported)}
 }
 
 // discovered takes a DiscoverResult over. An answer that is none, as from a
 // server that says yes to everything, means nothing.
-func (u *Upstream) discovered(msg *wire.Message, version string) finding {
+func (h *handshake) discovered(msg *wire.Message, version string) finding {
 	r := msg.Result
 	if !wire.IsArray(wire.Get(r, "supportedVersions")) {
 		return finding{verdict: notModern}
@@ -158,38 +149,38 @@ func (u *Upstream) discovered(msg *wire.Message, version string) finding {
 	supported := texts(wire.Get(r, "supportedVersions"))
 	agreed := mcp.Newest(mcp.ModernVersions, supported)
 	if agreed == "" && len(supported) > 0 {
-		return u.unsupported(supported)
+		return h.unsupported(supported)
 	}
 	if agreed == "" {
 		agreed = version
 	}
-	u.hello.envelope = newEnvelope(agreed, u.opts.Name, u.opts.Version)
-	u.greet(r, wire.Get(r, "_meta", mcp.MetaServerInfo))
-	u.agree(agreed, true)
+	h.hello.envelope = newEnvelope(agreed, h.opts.Name, h.opts.Version)
+	h.greet(r, wire.Get(r, "_meta", mcp.MetaServerInfo))
+	h.agree(agreed, true)
 	return finding{verdict: isModern}
 }
 
 // greet keeps what the server says of itself.
-func (u *Upstream) greet(result, serverInfo []byte) {
+func (h *handshake) greet(result, serverInfo []byte) {
 	if c := wire.Get(result, "capabilities"); wire.IsObject(c) {
-		u.hello.capabilities = c
+		h.hello.capabilities = c
 	}
 	if wire.IsObject(serverInfo) {
-		u.hello.serverInfo = serverInfo
+		h.hello.serverInfo = serverInfo
 	}
-	u.hello.instructions, _ = wire.Text(wire.Get(result, "instructions"))
+	h.hello.instructions, _ = wire.Text(wire.Get(result, "instructions"))
 }
 
-func (u *Upstream) agree(version string, modern bool) {
-	u.era.Version, u.era.Modern = version, modern
-	u.era.Answered = u.era.Answered || modern
-	u.link.conn.Agree(version, modern)
+func (h *handshake) agree(version string, modern bool) {
+	h.era.Version, h.era.Modern = version, modern
+	h.era.Answered = h.era.Answered || modern
+	h.link.conn.Agree(version, modern)
 }
 
 // legacy shakes hands with initialize, from the version first on ("" is the
 // newest) down through ours while the server refuses the version itself.
-func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
-	u.hello = hello{}
+func (h *handshake) legacy(ctx context.Context, first string) *fault.Fault {
+	h.hello = hello{}
 	var refusal *fault.Fault
 	tried := make([]string, 0, len(mcp.LegacyVersions))
 	for version := first; len(tried) < len(mcp.LegacyVersions); {
@@ -197,12 +188,12 @@ func (u *Upstream) legacy(ctx context.Context, first string) *fault.Fault {
 			break
 		}
 		tried = append(tried, version)
-		msg, f := u.initialize(ctx, version)
+		msg, f := h.initialize(ctx, version)
 		if f == nil && msg.Error == nil {
-			return u.initialized(ctx, &msg)
+			return h.initialized(ctx, &msg)
 		}
 		if f == nil {
-			f = u.refused(mcp.Initialize, msg.Error)
+			f = h.refused(mcp.Initialize, msg.Error)
 		}
 		if refusal == nil {
 			refusal = f
@@ -245,26 +236,26 @@ func otherVersion(f *fault.Fault) (again bool, version string) {
 	return version != "" || f.RPC.Code == mcp.CodeInvalidParams && len(supported) == 0, version
 }
 
-func (u *Upstream) initialize(ctx context.Context, version string) (wire.Message, *fault.Fault) {
+func (h *handshake) initialize(ctx context.Context, version string) (wire.Message, *fault.Fault) {
 	params := member([]byte{'{'}, "protocolVersion", wire.AppendString(nil, version))
-	params = member(append(params, ','), "capabilities", u.capabilities())
-	params = member(append(params, ','), "clientInfo", clientInfo(u.opts.Name, u.opts.Version))
+	params = member(append(params, ','), "capabilities", h.capabilities())
+	params = member(append(params, ','), "clientInfo", clientInfo(h.opts.Name, h.opts.Version))
 	params = member(append(params, ','), "_meta", mcp.HandshakeMeta())
 	began := time.Now()
-	patient, cancel := u.outlast(ctx)
+	patient, cancel := h.outlast(ctx)
 	defer cancel()
-	msg, f := u.ask(patient, mcp.Initialize, append(params, '}'))
+	msg, f := h.ask(patient, mcp.Initialize, append(params, '}'))
 	if err := ctx.Err(); err != nil {
-		msg, f = wire.Message{}, u.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
+		msg, f = wire.Message{}, h.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
 	}
-	u.phases.answer(PhaseInitialize, began, f)
+	h.phases.answer(PhaseInitialize, began, f)
 	return msg, f
 }
 
 // outlast returns a context that lasts sessionWait longer than ctx, where the
 // answer may begin a session: without its id nothing could end the session.
-func (u *Upstream) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	if u.era.Transport != transport.HTTP {
+func (h *handshake) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	if h.era.Transport != transport.HTTP {
 		return ctx, func() {}
 	}
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -279,43 +270,31 @@ func (u *Upstream) outlast(ctx context.Context) (context.Context, context.Cancel
 }
 
 // initialized takes an InitializeResult over and ends the handshake.
-func (u *Upstream) initialized(ctx context.Context, msg *wire.Message) *fault.Fault {
+func (h *handshake) initialized(ctx context.Context, msg *wire.Message) *fault.Fault {
 	if !wire.IsObject(msg.Result) {
-		return u.blame(mcp.Initialize, fault.New(fault.Protocol, mcp.Initialize, "the server's result is no object"))
+		return h.blame(mcp.Initialize, fault.New(fault.Protocol, mcp.Initialize, "the server's result is no object"))
 	}
 	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
 	if !slices.Contains(mcp.LegacyVersions, version) {
-		return u.noVersion(mcp.Initialize, []string{version})
+		return h.noVersion(mcp.Initialize, []string{version})
 	}
-	u.greet(msg.Result, wire.Get(msg.Result, "serverInfo"))
-	u.agree(version, false)
+	h.greet(msg.Result, wire.Get(msg.Result, "serverInfo"))
+	h.agree(version, false)
 	frame := wire.AppendNotification(nil, mcp.NotifyInitialized, nil)
-	err := u.link.conn.Send(ctx, frame)
+	err := h.link.conn.Send(ctx, frame)
 	if ended := ctx.Err(); ended != nil {
-		return u.blame(mcp.NotifyInitialized, fault.From(mcp.NotifyInitialized, ended))
+		return h.blame(mcp.NotifyInitialized, fault.From(mcp.NotifyInitialized, ended))
 	}
-	u.hello.unheard = fault.From(mcp.NotifyInitialized, err)
+	h.hello.unheard = fault.From(mcp.NotifyInitialized, err)
 	return nil
 }
 
-// beside adds to the failure of a request that the server refused the
-// notification which ends the handshake. That decides nothing, and it may be
-// why.
-func (h *hello) beside(f *fault.Fault) *fault.Fault {
-	if h.unheard == nil || f.Kind == fault.Canceled {
-		return f
-	}
-	c := *f
-	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), mcp.NotifyInitialized, h.unheard.Text())
-	return &c
-}
-
-func (u *Upstream) noVersion(op string, theirs []string) *fault.Fault {
+func (h *handshake) noVersion(op string, theirs []string) *fault.Fault {
 	ours := mcp.Versions
 	f := fault.New(fault.NoVersion, op, "no common protocol version: the server speaks "+list(theirs)+", everline "+list(ours))
 	f.Outcome = fault.Answered
 	f.Remedy = "update the server, or everline"
-	return u.blame(op, f)
+	return h.blame(op, f)
 }
 
 func list(words []string) string {
@@ -332,22 +311,38 @@ func list(words []string) string {
 	return out
 }
 
-// texts reads an array of strings, leaving out what is none.
-func texts(raw []byte) []string {
-	var out []string
-	for e := range wire.Elements(raw) {
-		if s, ok := wire.Text(e); ok {
-			out = append(out, s)
+// sharedCapabilities are what a connection for all clients is offered by
+// initialize. Over Streamable HTTP the stream tells whose call a request
+// belongs to. Elsewhere it is certain only while one client has calls in
+// flight; roots, which servers ask for at their start and keep, are not
+// offered there at all.
+const (
+	httpCapabilities  = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`
+	otherCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}}}`
+)
+
+func (h *handshake) capabilities() []byte {
+	if h.opts.Owner != nil {
+		if wire.IsObject(h.opts.Capabilities) {
+			return h.opts.Capabilities
 		}
+		return []byte("{}")
 	}
-	return out
+	if h.era.Transport == transport.HTTP {
+		return []byte(httpCapabilities)
+	}
+	return []byte(otherCapabilities)
 }
 
-// declares tells whether the server declared a capability. {} declares it,
-// null does not.
-func (u *Upstream) declares(path ...string) bool {
-	v := wire.Get(u.hello.capabilities, path...)
-	return v != nil && !wire.IsNull(v)
+// refused is the error with which a server refused the handshake.
+func (h *handshake) refused(op string, raw []byte) *fault.Fault {
+	f := h.rpcFault(op, raw)
+	if !mcp.IsLoop(raw) {
+		return f
+	}
+	return h.blame(op, &fault.Fault{
+		Kind: fault.Invalid, Op: op, Outcome: fault.Answered,
+		Err:    errors.New("this server is the same everline again"),
+		Remedy: "remove the server " + h.opts.Server.Name + " from the configuration",
+	})
 }
-
-func (u *Upstream) declaresTools() bool { return u.declares("tools") }

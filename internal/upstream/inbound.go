@@ -14,11 +14,11 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 	m := &in.Msg
 	switch {
 	case m.IsRequest():
-		u.serverRequest(l, in.Of, m)
+		u.requests.handle(l, in.Of, m)
 	case m.IsNotification():
 		u.notification(in.Of, m)
 	case m.IsResponse():
-		u.lateAnswer(m)
+		u.callers.lateAnswer(m)
 	default:
 		u.ignored.Add(1)
 	}
@@ -34,17 +34,17 @@ func (u *Upstream) notification(of int64, m *wire.Message) {
 		u.changed(catalog.Resources)
 		u.changed(catalog.Templates)
 	case mcp.NotifyResourceUpdated:
-		u.updated(m.Params)
+		u.resourceUpdated(m.Params)
 	case mcp.NotifyTaskStatus, mcp.NotifyTasks:
-		u.taskChanged(m.Params)
+		u.callers.taskChanged(m.Params)
 	case mcp.NotifyMessage:
-		u.message(of, m.Params)
+		u.requests.message(of, m.Params)
 	case mcp.NotifyElicitationDone:
-		u.completed(m.Params)
+		u.requests.completed(m.Params)
 	case mcp.NotifyProgress:
 		u.progress(m.Params)
 	case mcp.NotifyAcknowledged:
-		u.acknowledged(of, m.Params)
+		u.subs.acknowledged(of, m.Params)
 	case mcp.NotifyCancelled:
 		u.cancelled(m.Params)
 	default:
@@ -52,21 +52,13 @@ func (u *Upstream) notification(of int64, m *wire.Message) {
 	}
 }
 
-func (u *Upstream) changed(k catalog.Kind) {
-	if u.opts.Changed != nil {
-		u.opts.Changed(k)
-	}
-}
-
-func (u *Upstream) updated(params []byte) {
+func (u *Upstream) resourceUpdated(params []byte) {
 	uri, ok := wire.Text(wire.Get(params, "uri"))
 	if !ok {
 		u.ignored.Add(1)
 		return
 	}
-	if u.opts.Updated != nil {
-		u.opts.Updated(uri, params)
-	}
+	u.updated(uri, params)
 }
 
 // progress goes to the call that has the token, while it is in flight, with
@@ -77,14 +69,7 @@ func (u *Upstream) progress(params []byte) {
 		u.ignored.Add(1)
 		return
 	}
-	u.mu.Lock()
-	var c *Call
-	if in := u.calls[id]; in != nil {
-		c = in.Call
-	} else {
-		c = u.tails[id]
-	}
-	u.mu.Unlock()
+	c := u.callers.progressOf(id)
 	if c == nil || c.Progress == nil {
 		u.ignored.Add(1)
 		return
@@ -95,7 +80,7 @@ func (u *Upstream) progress(params []byte) {
 // cancelled: a legacy server withdraws a request of its own so, a modern one
 // ends a listen stream, and nothing else.
 func (u *Upstream) cancelled(params []byte) {
-	if u.withdrawn(wire.Get(params, "requestId")) {
+	if u.requests.withdrawn(wire.Get(params, "requestId")) {
 		return
 	}
 	id, ok := wire.ParseID(wire.Get(params, "requestId"))
@@ -103,12 +88,7 @@ func (u *Upstream) cancelled(params []byte) {
 		u.ignored.Add(1)
 		return
 	}
-	u.mu.Lock()
-	l := u.listens[id]
-	u.mu.Unlock()
-	if l == nil {
+	if !u.subs.cutStream(id) {
 		u.ignored.Add(1)
-		return
 	}
-	l.cut()
 }

@@ -18,12 +18,5 @@ func (i *Info) Mortal() bool { return i.Kind != transport.HTTP && i.Kind != tran
 
 // Info describes the upstream as it is now.
 func (u *Upstream) Info() Info {
-	return Info{Info: u.describe(u.link.conn), Era: u.era, ServerInfo: u.hello.serverInfo, Phases: u.phases.all}
-}
-
-// describe adds what is known here to what a transport knows.
-func (u *Upstream) describe(conn transport.Conn) transport.Info {
-	l := conn.Info()
-	l.Ignored = u.ignored.Load()
-	return l
+	return Info{Info: u.describe(u.link.conn), Era: u.era, ServerInfo: u.hello.serverInfo, Phases: u.phases}
 }

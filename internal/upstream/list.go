@@ -21,15 +21,6 @@ const (
 	maxTTLSeconds = 365 * 24 * 3600
 )
 
-// source is whether a server that declares nothing lists tools nevertheless.
-type source uint8
-
-const (
-	unasked source = iota
-	noTools
-	hasTools
-)
-
 // List fetches the kinds that are named, all if none is, with all their pages;
 // others are taken from old, the last good catalog, which may be nil. Kinds
 // that the server did not declare are empty and not asked for. A listing that
@@ -68,7 +59,7 @@ type pages struct {
 // listKind lists one kind. An empty list that nobody expects is asked for a
 // second time: some servers answer before they have registered their tools.
 func (u *Upstream) listKind(ctx context.Context, old *catalog.Catalog, k catalog.Kind) (pages, *fault.Fault) {
-	if !u.lists(k) {
+	if !u.listed.lists(k) {
 		if k == catalog.Tools {
 			return u.listUndeclared(ctx, old), nil
 		}
@@ -79,10 +70,7 @@ func (u *Upstream) listKind(ctx context.Context, old *catalog.Catalog, k catalog
 	if f != nil {
 		return pages{}, f
 	}
-	u.mu.Lock()
-	first := !u.known[k]
-	u.known[k] = true
-	u.mu.Unlock()
+	first := u.listed.noteKind(k)
 	if len(p.items) > 0 || !first || len(had) == 0 && k != catalog.Tools {
 		return p, nil
 	}
@@ -99,29 +87,11 @@ func itemsOf(old *catalog.Catalog, k catalog.Kind) []catalog.Item {
 	return old.Items[k]
 }
 
-// lists tells whether the server declared what k belongs to. A server that
-// declares none of them is asked for its tools all the same, once.
-func (u *Upstream) lists(k catalog.Kind) bool {
-	switch k {
-	case catalog.Tools:
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return u.declaresTools() || u.sources == hasTools
-	case catalog.Prompts:
-		return u.declares("prompts")
-	default:
-		return u.declares("resources")
-	}
-}
-
 // listUndeclared asks a server that declared nothing at all for its tools.
 // A failure means that it has none, unless it had some: it has none any more
 // where it does not know the method, and is asked again otherwise.
 func (u *Upstream) listUndeclared(ctx context.Context, old *catalog.Catalog) pages {
-	u.mu.Lock()
-	asked := u.sources != unasked
-	u.mu.Unlock()
-	if asked || u.declares("prompts") || u.declares("resources") {
+	if u.listed.source() != unasked || u.declares("prompts") || u.declares("resources") {
 		return pages{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lenientWait)
@@ -136,23 +106,8 @@ func (u *Upstream) listUndeclared(ctx context.Context, old *catalog.Catalog) pag
 		found, p.items = unasked, had
 		p.warnings = []string{"the server did not declare tools, and now does not list them: " + f.Text() + "; the last good list is kept"}
 	}
-	u.mu.Lock()
-	u.sources = found
-	u.mu.Unlock()
+	u.listed.setSource(found)
 	return p
-}
-
-func (u *Upstream) pause(ctx context.Context, d time.Duration, op string) *fault.Fault {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return u.blame(op, ctx.Err())
-	case <-u.done:
-		return u.blame(op, fault.New(fault.Closed, op, "the connection ended"))
-	}
 }
 
 // listPages reads all pages of one kind. If the server does not know a cursor
@@ -220,7 +175,7 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		return nil, f
 	}
 	if msg.Error != nil {
-		f := u.refusal(ctx, k.Method(), msg.Error)
+		f := u.doubts.refusal(ctx, k.Method(), msg.Error)
 		switch {
 		case f.RPC == nil:
 			return nil, f
@@ -231,7 +186,7 @@ func (u *Upstream) readPage(ctx context.Context, k catalog.Kind, cursor []byte, 
 		}
 		return nil, f
 	}
-	u.listed.CompareAndSwap(0, max(1, int64(time.Since(u.born))))
+	u.listed.note()
 	items, next, warnings, err := catalog.ReadSent(k, msg.Result, wire.Get(msg.Sent, "result"))
 	if err != nil {
 		f := *u.blame(k.Method(), err)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -234,3 +235,6 @@ func headers(c *Call) [][2]string {
 	}
 	return out
 }
+
+// errForeign is a retry toward a server that never asked for input.
+var errForeign = errors.New("requestState is not known here, or has expired: start over without requestState and inputResponses")

@@ -10,10 +10,10 @@ import (
 )
 
 // openTransport opens the transport that the configuration names.
-func (u *Upstream) openTransport(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
-	switch s := &u.opts.Server; k {
+func (h *handshake) openTransport(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
+	switch s := &h.opts.Server; k {
 	case transport.Stdio:
-		return transport.OpenStdio(ctx, u.stdioSpec(), o)
+		return transport.OpenStdio(ctx, h.stdioSpec(), o)
 	case transport.HTTP:
 		return transport.OpenHTTP(ctx, httpSpec(s), o)
 	case transport.SSE:
@@ -23,8 +23,8 @@ func (u *Upstream) openTransport(ctx context.Context, k transport.Kind, o transp
 	}
 }
 
-func (u *Upstream) stdioSpec() transport.StdioSpec {
-	s := &u.opts.Server
+func (h *handshake) stdioSpec() transport.StdioSpec {
+	s := &h.opts.Server
 	return transport.StdioSpec{
 		Command:   s.Command,
 		Args:      s.Args,
@@ -32,7 +32,7 @@ func (u *Upstream) stdioSpec() transport.StdioSpec {
 		Dir:       s.Cwd,
 		StopGrace: s.StopGrace,
 		Limits:    cgroup.Limits(s.Limits),
-		Spares:    u.opts.Spares,
+		Spares:    h.opts.Spares,
 	}
 }
 

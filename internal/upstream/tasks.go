@@ -17,18 +17,16 @@ const TaskPrefix = "everline-task:"
 const maxTails = 1024
 
 // taskChanged hands the news of a task to who subscribed to it.
-func (u *Upstream) taskChanged(params []byte) {
+func (cs *callers) taskChanged(params []byte) {
 	id, ok := wire.Text(wire.Get(params, "taskId"))
 	if !ok {
-		u.ignored.Add(1)
+		cs.ignored.Add(1)
 		return
 	}
 	if over(params) {
-		u.forgetTask(id)
+		cs.forgetTask(id)
 	}
-	if u.opts.Updated != nil {
-		u.opts.Updated(TaskPrefix+id, params)
-	}
+	cs.updated(TaskPrefix+id, params)
 }
 
 // isTask tells whether a result stands for a task that will have the real one,
@@ -44,24 +42,24 @@ func isTask(result []byte) bool {
 // tail keeps the progress of a request whose answer was a task: its token is
 // good for as long as the task (2025-11-25 basic/utilities/tasks, "Progress
 // Support"). The oldest of too many is dropped.
-func (u *Upstream) tail(id int64, c *Call, result []byte) {
+func (cs *callers) tail(id int64, c *Call, result []byte) {
 	if c.Progress == nil || c.Method != mcp.ToolsCall || !isTask(result) {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.tails == nil {
-		u.tails = map[int64]*Call{}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.tails == nil {
+		cs.tails = map[int64]*Call{}
 	}
-	u.tails[id] = c
-	for oldest := range u.tails {
-		if len(u.tails) <= maxTails {
+	cs.tails[id] = c
+	for oldest := range cs.tails {
+		if len(cs.tails) <= maxTails {
 			return
 		}
-		for other := range u.tails {
+		for other := range cs.tails {
 			oldest = min(oldest, other)
 		}
-		delete(u.tails, oldest)
+		delete(cs.tails, oldest)
 	}
 }
 
@@ -72,17 +70,17 @@ const (
 // followTask remembers whose a task is while it goes on: its server may ask
 // when the call that began it has long been answered (2025-11-25
 // basic/utilities/tasks).
-func (u *Upstream) followTask(c *Call, m *wire.Message) {
-	if u.era.Modern {
+func (cs *callers) followTask(c *Call, m *wire.Message) {
+	if cs.era.Modern {
 		return
 	}
 	state := wire.Get(m.Result, "task")
 	id, began := wire.Text(wire.Get(state, "taskId"))
 	switch {
 	case c.Method == mcp.ToolsCall && began && !over(state):
-		u.addTask(id, u.clientOf(c), state)
+		cs.addTask(id, cs.clientOf(c), state)
 	case c.Method == mcp.TasksResult, (c.Method == mcp.TasksGet || c.Method == mcp.TasksCancel) && over(m.Result):
-		u.forgetTask(c.Name)
+		cs.forgetTask(c.Name)
 	}
 }
 
@@ -96,26 +94,26 @@ func over(state []byte) bool {
 	}
 }
 
-func (u *Upstream) addTask(id string, client uint64, state []byte) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	keep := u.opts.Server.CallTimeout
+func (cs *callers) addTask(id string, client uint64, state []byte) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	keep := cs.opts.Server.CallTimeout
 	if ms, ok := wire.Int(wire.Get(state, "ttl")); ok && ms > 0 {
 		keep = time.Duration(min(ms, longestTask.Milliseconds())) * time.Millisecond
 	}
-	until := time.Since(u.born) + keep
-	if len(u.tasks) >= maxTasks {
-		clear(u.tasks)
-		u.overflowUntil = max(u.overflowUntil, until)
+	until := cs.now() + keep
+	if len(cs.tasks) >= maxTasks {
+		clear(cs.tasks)
+		cs.overflowUntil = max(cs.overflowUntil, until)
 	}
-	if u.tasks == nil {
-		u.tasks = map[string]*openTask{}
+	if cs.tasks == nil {
+		cs.tasks = map[string]*openTask{}
 	}
-	u.tasks[id] = &openTask{client, until}
+	cs.tasks[id] = &openTask{client, until}
 }
 
-func (u *Upstream) forgetTask(id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.tasks, id)
+func (cs *callers) forgetTask(id string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.tasks, id)
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/everline/everline/internal/mcp"
@@ -41,16 +42,22 @@ const (
 	errTaskGone = "nobody waits for the task that this request belongs to: ask while its client waits for tasks/result"
 )
 
-// flown is one call in flight.
-type flown struct {
+// inflight is one call in flight.
+type inflight struct {
 	*Call
 	ctx  context.Context // of the caller
 	over chan struct{}   // closed once it is out no more; nil unless it is a listing of everline's own
 }
 
-// owners is what an Upstream knows of clients beside its calls in flight; its
-// mu guards it. Times are since born.
-type owners struct {
+// callers are the clients that a server works for, and their calls: those that
+// are in flight, those that were given up and may go on, and tasks. Times are
+// since born.
+type callers struct {
+	*core
+
+	mu            sync.Mutex // guards the rest; ordered before core.mu; nothing waits under it
+	calls         map[int64]*inflight
+	tails         map[int64]*Call      // answered with a task, whose progress goes on; see tail
 	serves        bool                 // some call had a client that could be asked
 	tasks         map[string]*openTask // of legacy servers, by their own ids
 	abandoned     map[int64]*abandoned // by request id
@@ -60,9 +67,39 @@ type owners struct {
 	ignoresCancel bool                 // the server was seen to work on after it had read a cancel
 }
 
-// newFlown registers a call that is about to be sent.
-func newFlown(ctx context.Context, c *Call) *flown {
-	f := &flown{Call: c, ctx: ctx}
+func newCallers(c *core) *callers { return &callers{core: c, calls: map[int64]*inflight{}} }
+
+// enter registers a call that is about to be sent, leave takes it out.
+func (cs *callers) enter(ctx context.Context, id int64, c *Call) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.calls[id] = newInflight(ctx, c)
+	cs.clientSeenLocked(c)
+}
+
+func (cs *callers) leave(id int64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.calls[id]; c != nil && c.over != nil {
+		close(c.over)
+	}
+	delete(cs.calls, id)
+}
+
+// progressOf is the call whose progress has this token: it is in flight, or a
+// task that it began goes on; nil if there is none.
+func (cs *callers) progressOf(token int64) *Call {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.calls[token]; c != nil {
+		return c.Call
+	}
+	return cs.tails[token]
+}
+
+// newInflight registers a call that is about to be sent.
+func newInflight(ctx context.Context, c *Call) *inflight {
+	f := &inflight{Call: c, ctx: ctx}
 	if c.Client == nil && strings.HasSuffix(c.Method, "/list") {
 		f.over = make(chan struct{})
 	}
@@ -71,10 +108,10 @@ func newFlown(ctx context.Context, c *Call) *flown {
 
 // listings are everline's own that are out, each as a channel that is closed
 // when it is over.
-func (u *Upstream) listings() (all []<-chan struct{}) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, c := range u.calls {
+func (cs *callers) listings() (all []<-chan struct{}) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.calls {
 		if c.over != nil {
 			all = append(all, c.over)
 		}
@@ -83,7 +120,7 @@ func (u *Upstream) listings() (all []<-chan struct{}) {
 }
 
 // rank is how well a call can bring a request to its client.
-func (c *flown) rank() int {
+func (c *inflight) rank() int {
 	switch {
 	case c.Client == nil:
 		return 0
@@ -111,10 +148,10 @@ type openTask struct {
 // clientOf is whose call c is. On a connection for one client alone that client
 // has all of them, what everline asks for it included, but for those of a
 // program that serves no requests.
-func (u *Upstream) clientOf(c *Call) uint64 {
+func (cs *callers) clientOf(c *Call) uint64 {
 	switch {
-	case u.opts.Owner != nil && (c.Client != nil || c.Internal):
-		return u.opts.Owner.ID()
+	case cs.opts.Owner != nil && (c.Client != nil || c.Internal):
+		return cs.opts.Owner.ID()
 	case c.Client != nil:
 		return c.Client.ID()
 	default:
@@ -124,99 +161,99 @@ func (u *Upstream) clientOf(c *Call) uint64 {
 
 // owner is the call that something the server says by itself belongs to; nil,
 // and why, where that is not certain or there is no such call.
-func (u *Upstream) owner(of int64, params []byte) (*flown, string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if c := u.calls[of]; c != nil {
-		return u.servedLocked(c)
+func (cs *callers) owner(of int64, params []byte) (*inflight, string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.calls[of]; c != nil {
+		return cs.servedLocked(c)
 	}
-	if of != 0 && u.opts.Owner == nil {
+	if of != 0 && cs.opts.Owner == nil {
 		return nil, errOver
 	}
-	if id, ok := wire.Text(wire.Get(params, "_meta", mcp.MetaRelatedTask, "taskId")); ok && u.tasks[id] != nil {
-		return u.taskOwnerLocked(id)
+	if id, ok := wire.Text(wire.Get(params, "_meta", mcp.MetaRelatedTask, "taskId")); ok && cs.tasks[id] != nil {
+		return cs.taskOwnerLocked(id)
 	}
-	return u.onlyClientLocked()
+	return cs.onlyClientLocked()
 }
 
 // servedLocked is c if its client serves requests.
-func (u *Upstream) servedLocked(c *flown) (*flown, string) {
+func (cs *callers) servedLocked(c *inflight) (*inflight, string) {
 	switch {
 	case c.Client != nil:
 		return c, ""
-	case u.clientOf(c.Call) != nobody:
-		return u.ownersLocked(), ""
+	case cs.clientOf(c.Call) != nobody:
+		return cs.ownersLocked(), ""
 	default:
 		return nil, errNobody
 	}
 }
 
 // ownersLocked stands for a call of the client that the connection is for.
-func (u *Upstream) ownersLocked() *flown {
-	return &flown{Call: &Call{Client: u.opts.Owner}, ctx: u.life}
+func (cs *callers) ownersLocked() *inflight {
+	return &inflight{Call: &Call{Client: cs.opts.Owner}, ctx: cs.ctx}
 }
 
 // taskOwnerLocked is the call that waits for the task, or else any call of the
 // task's client.
-func (u *Upstream) taskOwnerLocked(task string) (*flown, string) {
-	var found *flown
-	for _, c := range u.calls {
+func (cs *callers) taskOwnerLocked(task string) (*inflight, string) {
+	var found *inflight
+	for _, c := range cs.calls {
 		waits := strings.HasPrefix(c.Method, "tasks/") && c.Name == task
-		if u.clientOf(c.Call) == u.tasks[task].client && (found == nil || waits) {
+		if cs.clientOf(c.Call) == cs.tasks[task].client && (found == nil || waits) {
 			found = c
 		}
 	}
 	if found == nil {
 		return nil, errTaskGone
 	}
-	return u.servedLocked(found)
+	return cs.servedLocked(found)
 }
 
 // onlyClientLocked is a call of the one client that can have caused a request of
 // the server. Of several it is the oldest: what is out for long stays for long.
-func (u *Upstream) onlyClientLocked() (*flown, string) {
-	var found *flown
+func (cs *callers) onlyClientLocked() (*inflight, string) {
+	var found *inflight
 	var at int64
-	for id, c := range u.calls {
+	for id, c := range cs.calls {
 		switch {
-		case found != nil && u.clientOf(found.Call) != u.clientOf(c.Call):
+		case found != nil && cs.clientOf(found.Call) != cs.clientOf(c.Call):
 			return nil, errNotTold
 		case found == nil || c.rank() > found.rank() || c.rank() == found.rank() && id < at:
 			found, at = c, id
 		}
 	}
-	if found == nil && u.opts.Owner != nil {
-		found = u.ownersLocked()
+	if found == nil && cs.opts.Owner != nil {
+		found = cs.ownersLocked()
 	}
 	if found == nil {
-		u.ignoresCancel = u.ignoresCancel || time.Since(u.born) < u.provenUntil // whose else can it be?
+		cs.ignoresCancel = cs.ignoresCancel || cs.now() < cs.provenUntil // whose else can it be?
 		return nil, errNoCall
 	}
-	if u.othersGoOnLocked(u.clientOf(found.Call)) {
+	if cs.othersGoOnLocked(cs.clientOf(found.Call)) {
 		return nil, errNotTold
 	}
-	return u.servedLocked(found)
+	return cs.servedLocked(found)
 }
 
 // othersGoOnLocked tells whether the server may work for another client without
 // a call in flight.
-func (u *Upstream) othersGoOnLocked(client uint64) bool {
-	now := time.Since(u.born)
-	if now < u.overflowUntil {
+func (cs *callers) othersGoOnLocked(client uint64) bool {
+	now := cs.now()
+	if now < cs.overflowUntil {
 		return true
 	}
-	for id, a := range u.abandoned {
+	for id, a := range cs.abandoned {
 		switch {
 		case now >= a.until:
-			delete(u.abandoned, id)
+			delete(cs.abandoned, id)
 		case a.client != client:
 			return true
 		}
 	}
-	for id, t := range u.tasks {
+	for id, t := range cs.tasks {
 		switch {
 		case now >= t.until:
-			delete(u.tasks, id)
+			delete(cs.tasks, id)
 		case t.client != client:
 			return true
 		}
@@ -227,49 +264,48 @@ func (u *Upstream) othersGoOnLocked(client uint64) bool {
 // abandonCall remembers a call that ended without an answer: the server may still
 // work on it, and ask, for as long as a call may take, until it answers late,
 // or until it has read that the call is canceled.
-func (u *Upstream) abandonCall(id int64, c *Call) {
-	if u.era.Modern || u.opts.Owner != nil && u.clientOf(c) != nobody {
+func (cs *callers) abandonCall(id int64, c *Call) {
+	if cs.era.Modern || cs.opts.Owner != nil && cs.clientOf(c) != nobody {
 		return // modern servers ask in answers
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	until := time.Since(u.born) + u.opts.Server.CallTimeout
-	if len(u.abandoned) >= maxAbandoned {
-		clear(u.abandoned)
-		u.overflowUntil = until
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	until := cs.now() + cs.opts.Server.CallTimeout
+	if len(cs.abandoned) >= maxAbandoned {
+		clear(cs.abandoned)
+		cs.overflowUntil = until
 	}
-	if u.abandoned == nil {
-		u.abandoned = map[int64]*abandoned{}
+	if cs.abandoned == nil {
+		cs.abandoned = map[int64]*abandoned{}
 	}
-	u.abandoned[id] = &abandoned{client: u.clientOf(c), until: until}
+	cs.abandoned[id] = &abandoned{client: cs.clientOf(c), until: until}
 }
 
 // proveCancel finds out when the server has read the cancel of an abandoned
 // call, which was sent just now: when it answers a ping that was sent behind
 // it. One ping runs at a time; cancels that are sent meanwhile share the next.
 // None is sent before there is a client that could be asked.
-func (u *Upstream) proveCancel(id int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if a := u.abandoned[id]; a != nil {
+func (cs *callers) proveCancel(id int64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if a := cs.abandoned[id]; a != nil {
 		a.canceled = true
-		u.proveLocked()
+		cs.proveLocked()
 	}
 }
 
-func (u *Upstream) proveLocked() {
-	if u.serves && !u.proving && !u.closed && len(u.unprovenLocked()) > 0 {
-		u.proving = true
-		u.work.Go(u.proveCancels) // ends when all cancels are proven, within CallTimeout each, or with the upstream
+func (cs *callers) proveLocked() {
+	if cs.serves && !cs.proving && len(cs.unprovenLocked()) > 0 {
+		cs.proving = cs.spawn(cs.proveCancels) // ends when all cancels are proven, within CallTimeout each, or with the upstream
 	}
 }
 
 // unprovenLocked are the calls whose cancel the server was sent.
-func (u *Upstream) unprovenLocked() (ids []int64) {
-	if u.ignoresCancel {
+func (cs *callers) unprovenLocked() (ids []int64) {
+	if cs.ignoresCancel {
 		return nil
 	}
-	for id, a := range u.abandoned {
+	for id, a := range cs.abandoned {
 		if a.canceled {
 			ids = append(ids, id)
 		}
@@ -278,41 +314,41 @@ func (u *Upstream) unprovenLocked() (ids []int64) {
 }
 
 // clientSeenLocked notes that there is a client that could be asked.
-func (u *Upstream) clientSeenLocked(c *Call) {
-	if c.Client != nil && !u.serves {
-		u.serves = true
-		u.proveLocked()
+func (cs *callers) clientSeenLocked(c *Call) {
+	if c.Client != nil && !cs.serves {
+		cs.serves = true
+		cs.proveLocked()
 	}
 }
 
-func (u *Upstream) proveCancels() {
+func (cs *callers) proveCancels() {
 	for {
-		u.mu.Lock()
-		ids := u.unprovenLocked()
-		u.proving = len(ids) > 0
-		u.mu.Unlock()
+		cs.mu.Lock()
+		ids := cs.unprovenLocked()
+		cs.proving = len(ids) > 0
+		cs.mu.Unlock()
 		if len(ids) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(u.life, u.opts.Server.CallTimeout)
-		_, f := u.ask(ctx, mcp.Ping, nil)
+		ctx, cancel := context.WithTimeout(cs.ctx, cs.opts.Server.CallTimeout)
+		_, f := cs.ask(ctx, mcp.Ping, nil)
 		cancel()
-		u.proven(ids, f == nil) // an error is an answer, too
+		cs.proven(ids, f == nil) // an error is an answer, too
 	}
 }
 
 // proven forgets calls whose cancel the server has read, unless it was seen to
 // work on such calls. Those without a proof stand for as long as a call may take.
-func (u *Upstream) proven(ids []int64, read bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (cs *callers) proven(ids []int64, read bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	for _, id := range ids {
-		a := u.abandoned[id]
+		a := cs.abandoned[id]
 		switch {
 		case a == nil:
-		case read && !u.ignoresCancel:
-			u.provenUntil = max(u.provenUntil, a.until)
-			delete(u.abandoned, id)
+		case read && !cs.ignoresCancel:
+			cs.provenUntil = max(cs.provenUntil, a.until)
+			delete(cs.abandoned, id)
 		default:
 			a.canceled = false
 		}
@@ -321,21 +357,21 @@ func (u *Upstream) proven(ids []int64, read bool) {
 
 // lateAnswer is the end of a call that was given up. A result that comes when
 // the server has read the cancel shows that it takes no notice of it.
-func (u *Upstream) lateAnswer(m *wire.Message) {
+func (cs *callers) lateAnswer(m *wire.Message) {
 	id, _ := wire.ParseID(m.ID)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if _, kept := u.abandoned[id]; !kept && m.Result != nil && time.Since(u.born) < u.provenUntil {
-		u.ignoresCancel = true
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if _, kept := cs.abandoned[id]; !kept && m.Result != nil && cs.now() < cs.provenUntil {
+		cs.ignoresCancel = true
 	}
-	delete(u.abandoned, id)
+	delete(cs.abandoned, id)
 }
 
 // calledFor tells whether any client has a call in flight.
-func (u *Upstream) calledFor() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, c := range u.calls {
+func (cs *callers) calledFor() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.calls {
 		if c.Client != nil {
 			return true
 		}

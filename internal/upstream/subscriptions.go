@@ -36,7 +36,7 @@ type listen struct {
 	lists  bool   // it is about what is listed
 	caught func() // called when a stream is acknowledged after a gap
 
-	life   context.Context // ends the subscription
+	ctx    context.Context // ends the subscription
 	cancel context.CancelFunc
 
 	first   sync.Once
@@ -67,39 +67,54 @@ func (l *listen) settle(agreed []byte, refused *fault.Fault) {
 	})
 }
 
+// subscriptions are those of a modern server: the standing one to list changes,
+// and one for each resource or task.
+type subscriptions struct {
+	*core
+	listed *listed
+
+	mu      sync.Mutex        // guards the rest; nothing waits under it
+	streams map[int64]*listen // open, by request id
+	byURI   map[string]*listen
+}
+
+func newSubscriptions(c *core, l *listed) *subscriptions {
+	return &subscriptions{core: c, listed: l, streams: map[int64]*listen{}, byURI: map[string]*listen{}}
+}
+
 // listenForLists opens the standing subscription to list changes of the kinds
 // that the server declares.
-func (u *Upstream) listenForLists() {
+func (s *subscriptions) listenForLists() {
 	filter := []byte("{}")
 	var kinds []catalog.Kind
-	if u.declaresTools() {
+	if s.declaresTools() {
 		filter = wire.Set(filter, []byte("true"), "toolsListChanged")
 		kinds = append(kinds, catalog.Tools)
 	}
-	if u.declares("prompts") {
+	if s.declares("prompts") {
 		filter = wire.Set(filter, []byte("true"), "promptsListChanged")
 		kinds = append(kinds, catalog.Prompts)
 	}
-	if u.declares("resources") {
+	if s.declares("resources") {
 		filter = wire.Set(filter, []byte("true"), "resourcesListChanged")
 		kinds = append(kinds, catalog.Resources, catalog.Templates)
 	}
 	if len(kinds) == 0 {
 		return
 	}
-	u.listen(&listen{filter: filter, lists: true, caught: func() {
+	s.listen(&listen{filter: filter, lists: true, caught: func() {
 		for _, k := range kinds {
-			u.changed(k)
+			s.changed(k)
 		}
 	}})
 }
 
 // listen begins a subscription, on a goroutine of its own that ends with it or
 // with the upstream. nil if the upstream is being closed.
-func (u *Upstream) listen(l *listen) *listen {
+func (s *subscriptions) listen(l *listen) *listen {
 	l.settled = make(chan struct{})
-	l.life, l.cancel = context.WithCancel(u.life)
-	if !u.spawn(func() { u.keepListening(l) }) {
+	l.ctx, l.cancel = context.WithCancel(s.ctx)
+	if !s.spawn(func() { s.keepListening(l) }) {
 		l.cancel()
 		return nil
 	}
@@ -108,19 +123,19 @@ func (u *Upstream) listen(l *listen) *listen {
 
 // keepListening opens one stream after the other, with growing delays, until
 // the server refuses for good or the subscription ends.
-func (u *Upstream) keepListening(l *listen) {
+func (s *subscriptions) keepListening(l *listen) {
 	defer l.cancel()
 	told := false // of the gap that lasts, because of a refusal
 	for delay := relistenFirst; ; delay = min(2*delay, relistenMax) {
 		begun := time.Now()
-		f := u.listenOnce(l)
+		f := s.listenOnce(l)
 		if l.offersNothing() {
-			u.listSlowly(l)
+			s.listSlowly(l)
 			return
 		}
 		switch {
 		case f != nil && l.opened() && fault.Refused(f):
-			u.nobodyListens(f)
+			s.nobodyListens(f)
 		case l.over(f):
 			l.settle(nil, f)
 			l.tellGap() // nobody will hear of changes from here on
@@ -136,20 +151,20 @@ func (u *Upstream) keepListening(l *listen) {
 			delay = relistenFirst
 		}
 		if f != nil && f.Kind == fault.RateLimited {
-			u.spare(f)
+			s.spare(f)
 		}
-		wait := max(delay/2+rand.N(delay/2), time.Duration(u.spared.Load())-time.Since(u.born))
-		if f := u.pause(l.life, wait, mcp.SubscriptionsListen); f != nil {
-			l.settle(nil, u.cut(f))
+		wait := max(delay/2+rand.N(delay/2), time.Duration(s.spared.Load())-s.now())
+		if f := s.pause(l.ctx, wait, mcp.SubscriptionsListen); f != nil {
+			l.settle(nil, s.cutOff(f))
 			return
 		}
 	}
 }
 
 // listSlowly takes the place of a stream that would tell of nothing.
-func (u *Upstream) listSlowly(l *listen) {
+func (s *subscriptions) listSlowly(l *listen) {
 	l.lose()
-	for u.pause(l.life, relistSlow-rand.N(relistSlow/10), mcp.SubscriptionsListen) == nil {
+	for s.pause(l.ctx, relistSlow-rand.N(relistSlow/10), mcp.SubscriptionsListen) == nil {
 		l.tellGap()
 		l.lose()
 	}
@@ -180,14 +195,11 @@ func (l *listen) offer(agreed []byte) {
 
 // nobodyListens ends the upstream: where a stream that worked is refused a
 // connection the server's process has ended, whether or not anybody calls it.
-func (u *Upstream) nobodyListens(f *fault.Fault) {
+func (s *subscriptions) nobodyListens(f *fault.Fault) {
 	lost := *f
 	lost.Kind, lost.Outcome = fault.SessionLost, fault.NotSent
 	lost.Err = fmt.Errorf("nobody listens at the server's port: %w", f.Err)
-	u.end(&lost)
-	if c, ok := u.link.conn.(interface{ Lost(*fault.Fault) }); ok {
-		c.Lost(&lost)
-	}
+	s.lose(&lost)
 }
 
 // opened tells whether a stream was acknowledged. It is valid while the
@@ -214,42 +226,42 @@ func (l *listen) tellGap() {
 	gap := l.gap
 	l.gap = false
 	l.mu.Unlock()
-	if gap && l.life.Err() == nil {
+	if gap && l.ctx.Err() == nil {
 		l.caught()
 	}
 }
 
 // listenOnce holds one stream open to its end, and returns why it ended; nil
 // if that was in order.
-func (u *Upstream) listenOnce(l *listen) *fault.Fault {
-	id := u.ids.Add(1)
-	req, f := u.encode(&Call{Method: mcp.SubscriptionsListen, Params: wire.Set(nil, l.filter, "notifications")}, id)
+func (s *subscriptions) listenOnce(l *listen) *fault.Fault {
+	id := s.ids.Add(1)
+	req, f := s.encode(&Call{Method: mcp.SubscriptionsListen, Params: wire.Set(nil, l.filter, "notifications")}, id)
 	if f != nil {
 		return f
 	}
 	req.Stream = true
-	ctx, cancel := context.WithCancel(l.life)
+	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	l.mu.Lock()
 	l.stop = cancel
 	l.mu.Unlock()
-	u.mu.Lock()
-	u.listens[id] = l
-	u.mu.Unlock()
-	msg, err := u.link.conn.Call(ctx, req)
-	u.mu.Lock()
-	delete(u.listens, id)
-	u.mu.Unlock()
+	s.mu.Lock()
+	s.streams[id] = l
+	s.mu.Unlock()
+	msg, err := s.link.conn.Call(ctx, req)
+	s.mu.Lock()
+	delete(s.streams, id)
+	s.mu.Unlock()
 	switch {
 	case err == nil && msg.Error != nil:
-		return u.rpcFault(mcp.SubscriptionsListen, msg.Error)
+		return s.rpcFault(mcp.SubscriptionsListen, msg.Error)
 	case err == nil:
 		return nil
-	case l.life.Err() != nil && u.life.Err() == nil && !u.link.conn.Info().CancelByClose:
-		u.sendCancelled(id, "the subscription has ended")
+	case l.ctx.Err() != nil && s.ctx.Err() == nil && !s.link.conn.Info().CancelByClose:
+		s.sendCancelled(id, "the subscription has ended", func() {})
 		return nil
 	}
-	return u.blame(mcp.SubscriptionsListen, err)
+	return s.blame(mcp.SubscriptionsListen, err)
 }
 
 // over tells whether a stream was refused for good. Once there was one, what
@@ -275,19 +287,19 @@ func refuses(f *fault.Fault) bool {
 }
 
 // acknowledged is the first message of a stream: what the server agreed to.
-func (u *Upstream) acknowledged(of int64, params []byte) {
+func (s *subscriptions) acknowledged(of int64, params []byte) {
 	id, ok := wire.ParseID(wire.Get(params, "_meta", mcp.MetaSubscription))
 	if !ok {
 		id = of
 	}
-	u.mu.Lock()
-	l := u.listens[id]
-	u.mu.Unlock()
+	s.mu.Lock()
+	l := s.streams[id]
+	s.mu.Unlock()
 	if l == nil {
-		u.ignored.Add(1)
+		s.ignored.Add(1)
 		return
 	}
-	if at := time.Duration(u.listed.Load()); l.lists && at != 0 && !l.opened() && time.Since(u.born)-at > gapless {
+	if at := time.Duration(s.listed.first.Load()); l.lists && at != 0 && !l.opened() && s.now()-at > gapless {
 		l.lose()
 	}
 	agreed := wire.Get(params, "notifications")
@@ -296,29 +308,24 @@ func (u *Upstream) acknowledged(of int64, params []byte) {
 	l.offer(agreed)
 }
 
-// Subscribe asks for notifications about one resource, which arrive at
-// Options.Updated. The subscription ends with this life. A server that does
-// not offer it is an error of kind Unsupported, or the server's own.
-func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
-	if !u.era.Modern {
-		return u.command(ctx, mcp.ResourcesSubscribe, "uri", uri)
-	}
-	ctx, cancel := context.WithTimeout(ctx, u.opts.Server.CallTimeout)
+// subscribe asks for notifications about one resource, or task, which arrive at
+// Options.Updated. The subscription ends with this generation. A server that
+// does not offer it is an error of kind Unsupported, or the server's own.
+func (s *subscriptions) subscribe(ctx context.Context, uri string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Server.CallTimeout)
 	defer cancel()
-	u.mu.Lock()
-	l := u.subs[uri]
-	u.mu.Unlock()
+	l := s.of(uri)
 	if l == nil {
-		l = u.subscribe(uri)
+		l = s.open(uri)
 	}
 	if l == nil {
-		return u.blame(mcp.SubscriptionsListen, &fault.Fault{Kind: fault.Closed, Op: mcp.SubscriptionsListen, Outcome: fault.NotSent})
+		return s.blame(mcp.SubscriptionsListen, &fault.Fault{Kind: fault.Closed, Op: mcp.SubscriptionsListen, Outcome: fault.NotSent})
 	}
 	select {
 	case <-l.settled:
 	case <-ctx.Done():
-		_ = u.Unsubscribe(ctx, uri) // toward a modern server it waits for nothing
-		return u.blame(mcp.SubscriptionsListen, ctx.Err())
+		s.unsubscribe(uri)
+		return s.blame(mcp.SubscriptionsListen, ctx.Err())
 	}
 	member, name := subject(uri)
 	agreed := texts(wire.Get(l.agreed, member))
@@ -326,11 +333,25 @@ func (u *Upstream) Subscribe(ctx context.Context, uri string) error {
 	case l.refused != nil:
 		return l.refused
 	case !slices.Contains(agreed, name):
-		_ = u.Unsubscribe(ctx, uri)
+		s.unsubscribe(uri)
 		f := fault.New(fault.Unsupported, mcp.SubscriptionsListen, "the server does not tell about changes of this")
-		return u.blame(mcp.SubscriptionsListen, f)
+		return s.blame(mcp.SubscriptionsListen, f)
 	}
 	return nil
+}
+
+// unsubscribe takes subscribe back, and waits for nothing.
+func (s *subscriptions) unsubscribe(uri string) {
+	if l := s.of(uri); l != nil {
+		l.cancel()
+	}
+}
+
+// of is the subscription to a resource; nil if there is none.
+func (s *subscriptions) of(uri string) *listen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byURI[uri]
 }
 
 // subject is what a filter asks for: the changes of a resource, or of a task.
@@ -341,71 +362,50 @@ func subject(uri string) (member, name string) {
 	return "resourceSubscriptions", uri
 }
 
-// subscribe opens the stream of one resource, or task.
-func (u *Upstream) subscribe(uri string) *listen {
+// open opens the stream of one resource, or task.
+func (s *subscriptions) open(uri string) *listen {
 	member, name := subject(uri)
 	filter := wire.Set(nil, slices.Concat([]byte{'['}, wire.AppendString(nil, name), []byte{']'}), member)
-	l := u.listen(&listen{filter: filter, caught: func() {
-		if u.opts.Updated != nil {
-			u.opts.Updated(uri, wire.Set(nil, wire.AppendString(nil, uri), "uri"))
-		}
+	l := s.listen(&listen{filter: filter, caught: func() {
+		s.updated(uri, wire.Set(nil, wire.AppendString(nil, uri), "uri"))
 	}})
 	if l == nil {
 		return nil
 	}
-	u.mu.Lock()
-	other := u.subs[uri]
+	s.mu.Lock()
+	other := s.byURI[uri]
 	if other == nil {
-		u.subs[uri] = l
+		s.byURI[uri] = l
 	}
-	u.mu.Unlock()
+	s.mu.Unlock()
 	if other != nil {
 		l.cancel()
 		return other
 	}
-	u.forgetWith(l, uri)
+	s.forgetWith(l, uri)
 	return l
 }
 
 // forgetWith takes a subscription out of the table when it has ended.
-func (u *Upstream) forgetWith(l *listen, uri string) {
-	context.AfterFunc(l.life, func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.subs[uri] == l {
-			delete(u.subs, uri)
+func (s *subscriptions) forgetWith(l *listen, uri string) {
+	context.AfterFunc(l.ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.byURI[uri] == l {
+			delete(s.byURI, uri)
 		}
 	})
 }
 
-// Unsubscribe takes Subscribe back.
-func (u *Upstream) Unsubscribe(ctx context.Context, uri string) error {
-	if !u.era.Modern {
-		return u.command(ctx, mcp.ResourcesUnsubscribe, "uri", uri)
+// cutStream ends an open stream, as the server asked; another follows. It is false if
+// there is none with this id.
+func (s *subscriptions) cutStream(id int64) bool {
+	s.mu.Lock()
+	l := s.streams[id]
+	s.mu.Unlock()
+	if l == nil {
+		return false
 	}
-	u.mu.Lock()
-	l := u.subs[uri]
-	u.mu.Unlock()
-	if l != nil {
-		l.cancel()
-	}
-	return nil
-}
-
-// SetLevel asks a legacy server for log messages from level on. A modern one
-// is told with each call (Call.LogLevel), and nothing is sent.
-func (u *Upstream) SetLevel(ctx context.Context, level string) error {
-	if u.era.Modern {
-		return nil
-	}
-	if !u.declares("logging") {
-		return u.blame(mcp.LoggingSetLevel, &fault.Fault{Kind: fault.Unsupported, Op: mcp.LoggingSetLevel, Outcome: fault.NotSent})
-	}
-	return u.command(ctx, mcp.LoggingSetLevel, "level", level)
-}
-
-// command sends a request with one text in its params and an empty result.
-func (u *Upstream) command(ctx context.Context, method, key, value string) error {
-	_, err := u.Call(ctx, &Call{Method: method, Params: wire.Set(nil, wire.AppendString(nil, value), key)})
-	return err
+	l.cut()
+	return true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/wire"
 )
 
 func modernServer() *mcptest.Server {
@@ -137,7 +138,7 @@ func TestFaultR4_RefusedOnceIsNotForEver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := modernServer()
 			u, h := inMemory(t, s)
-			if err := u.Subscribe(t.Context(), "file:///a"); err != nil {
+			if err := subscribe(t, u, "file:///a"); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -224,7 +225,7 @@ func TestSubscribeOnALifeThatEnds(t *testing.T) {
 		s.On("subscriptions/listen", hang)
 		done := make(chan error, 2)
 		for _, uri := range []string{"file:///a", "file:///b"} {
-			go func() { done <- u.Subscribe(t.Context(), uri) }() // ends with the life
+			go func() { done <- subscribe(t, u, uri) }() // ends with the life
 		}
 		synctest.Wait()
 		s.Next("tools/call", 1, mcptest.Reply{Cut: true})
@@ -276,10 +277,10 @@ func TestSubscribe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := mcptest.New(mcptest.Config{Era: era, Resources: []string{`{"name":"r","uri":"file:///a"}`}})
 			u, h := inMemory(t, s)
-			if err := u.Subscribe(t.Context(), uri); err != nil {
+			if err := subscribe(t, u, uri); err != nil {
 				t.Fatal(err)
 			}
-			if err := u.Subscribe(t.Context(), uri); err != nil {
+			if err := subscribe(t, u, uri); err != nil {
 				t.Fatal(err)
 			}
 			s.Notify("notifications/resources/updated", `{"uri":"file:///a"}`)
@@ -296,7 +297,7 @@ func TestSubscribe(t *testing.T) {
 					t.Errorf("no catch-up after a gap: %v", h.updated)
 				}
 			}
-			if err := u.Unsubscribe(t.Context(), uri); err != nil {
+			if err := request(t, u, "resources/unsubscribe", "uri", uri); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -324,17 +325,17 @@ func TestSubscribeNotAgreed(t *testing.T) {
 			return &mcptest.Reply{Hang: true}
 		})
 		u, _ := inMemory(t, s)
-		if f := faultOf(t, u.Subscribe(t.Context(), "file:///a")); f.Kind != fault.Unsupported {
+		if f := faultOf(t, subscribe(t, u, "file:///a")); f.Kind != fault.Unsupported {
 			t.Errorf("%v", f)
 		}
 		s.On("subscriptions/listen", nil)
 		s.Next("subscriptions/listen", 1, mcptest.Reply{Error: `{"code":-32602,"message":"no"}`})
-		if f := faultOf(t, u.Subscribe(t.Context(), "file:///b")); f.Kind != fault.RPC || f.RPC.Code != -32602 {
+		if f := faultOf(t, subscribe(t, u, "file:///b")); f.Kind != fault.RPC || f.RPC.Code != -32602 {
 			t.Errorf("%v", f)
 		}
 		synctest.Wait()
-		if len(u.subs) != 0 {
-			t.Errorf("%d subscriptions are kept", len(u.subs))
+		if len(u.subs.byURI) != 0 {
+			t.Errorf("%d subscriptions are kept", len(u.subs.byURI))
 		}
 	})
 }
@@ -343,17 +344,12 @@ func TestSetLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcptest.New(mcptest.Config{})
 		u, _ := inMemory(t, s)
-		if err := u.SetLevel(t.Context(), "debug"); err != nil || s.Level() != "debug" {
+		if err := request(t, u, "logging/setLevel", "level", "debug"); err != nil || s.Level() != "debug" {
 			t.Errorf("%v, level %q", err, s.Level())
-		}
-		quiet := mcptest.New(mcptest.Config{Capabilities: `{"tools":{}}`})
-		u, _ = inMemory(t, quiet)
-		if f := faultOf(t, u.SetLevel(t.Context(), "debug")); f.Kind != fault.Unsupported || quiet.Count("logging/setLevel") != 0 {
-			t.Errorf("%v", f)
 		}
 		modern := modernServer()
 		u, _ = inMemory(t, modern)
-		if err := u.SetLevel(t.Context(), "debug"); err != nil || modern.Count("logging/setLevel") != 0 {
+		if err := request(t, u, "logging/setLevel", "level", "debug"); err != nil || modern.Count("logging/setLevel") != 0 {
 			t.Errorf("%v", err)
 		}
 		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), LogLevel: "info"}); err != nil {
@@ -417,4 +413,14 @@ func TestFaultS20(t *testing.T) {
 			})
 		})
 	}
+}
+
+// request sends a request with one text in its params.
+func request(t *testing.T, u *Upstream, method, key, value string) error {
+	_, err := u.Call(t.Context(), &Call{Method: method, Params: wire.Set(nil, wire.AppendString(nil, value), key)})
+	return err
+}
+
+func subscribe(t *testing.T, u *Upstream, uri string) error {
+	return request(t, u, "resources/subscribe", "uri", uri)
 }

@@ -1,0 +1,65 @@
+package upstream
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/transport"
+)
+
+// Options say which server to start and who hears from it. The func fields
+// are called on the reader's goroutine and must not block; nil is allowed.
+type Options struct {
+	Server  config.Server
+	Gen     uint64
+	Name    string // our own name and version, for clientInfo
+	Version string
+	Era     Era // what an earlier life found; zero if unknown. Tried first, and found anew if it is no longer true
+
+	Changed func(catalog.Kind)              // a list_changed arrived, or notifications may have been lost
+	Updated func(uri string, params []byte) // notifications/resources/updated
+	Log     func(params []byte)             // notifications/message, the whole params
+	Stderr  func(line string)
+	Modern  func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
+	Spawned func(pid int)                    // a process was started; a handshake may use up two
+	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
+
+	// Owner is the one client that the life is for: what the server says by
+	// itself goes there. nil: the life is shared, and only calls have clients.
+	Owner Client
+	// Capabilities are what initialize declares for the Owner: a raw object;
+	// nil for nothing.
+	Capabilities []byte
+
+	// Spares has a process that guards a server ready; may be nil.
+	Spares *transport.Spares
+	// Faults can break the server's links on purpose; may be nil.
+	Faults *transport.Faults
+
+	// Open opens the transport; nil opens the one that Server names.
+	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
+}
+
+// A Client is who a call is made for. What the server asks and logs during the
+// call goes there, and nowhere else. Its methods are called by many goroutines
+// at once.
+type Client interface {
+	// ID tells clients apart: see NewClientID.
+	ID() uint64
+	// Ask puts a request of the server to the client and returns the raw
+	// result. Every error is a *fault.Fault: kind RPC is the client's own
+	// error, Unsupported a request that the client has not declared to serve.
+	// It returns when ctx ends.
+	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
+	// Notify gets notifications that belong to the call: notifications/message,
+	// and notifications/elicitation/complete, which may come later. It must not
+	// block.
+	Notify(method string, params []byte)
+}
+
+var clients atomic.Uint64
+
+// NewClientID returns a number that no other client of this process has.
+func NewClientID() uint64 { return clients.Add(1) }

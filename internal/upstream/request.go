@@ -1,0 +1,66 @@
+package upstream
+
+import (
+	"unicode/utf8"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A Call is one request to the server. Params are the client's; where they
+// name a tool or prompt (params.name, or params.ref.name of a completion) the
+// upstream puts Name there if it differs.
+type Call struct {
+	Method string
+	Name   string // tool or prompt name or resource URI, for headers; "" if the method has none
+	Sent   []byte // the name as JSON, where the server's own is no text; else nil
+	Params []byte // raw object; nil for none. Not changed
+	// Headers are the tool's header parameters (modern Streamable HTTP).
+	Headers []mcp.HeaderParam
+	// Progress gets the params of each progress notification, in order, with
+	// the client's own progressToken; it must not block. nil: no progress wanted.
+	Progress func(params []byte)
+	// LogLevel is what the client wants to hear during this call (modern); "".
+	LogLevel string
+	// Capabilities are what the client has declared to serve, for a modern
+	// server, where Params do not say it themselves; nil for nothing.
+	Capabilities []byte
+	// Client is who the call is made for. nil: somebody who serves no requests;
+	// what the server asks for during the call is refused, and put to no other.
+	Client Client
+	// Internal tells that everline asks of its own accord, as each new
+	// generation is told of the clients' subscriptions: a good answer then
+	// proves no health.
+	Internal bool
+}
+
+// Check is what is wrong with a call that no server could be sent; nil if it is
+// well. Params and Capabilities are objects, or absent.
+func (c *Call) Check() *fault.Fault {
+	text := ""
+	switch {
+	case c.Method == "":
+		text = "the call has no method"
+	case !isObject(c.Params):
+		text = "the params are no JSON object"
+	case !isObject(c.Capabilities):
+		text = "the capabilities are no JSON object"
+	default:
+		return nil
+	}
+	f := fault.New(fault.Invalid, c.Method, text)
+	f.Outcome = fault.NotSent
+	return f
+}
+
+// isObject tells whether raw is one JSON object and nothing else, or absent.
+func isObject(raw []byte) bool {
+	return raw == nil || wire.IsObject(raw) && wire.Valid(raw) && utf8.Valid(raw)
+}
+
+// A Result is what a server has answered a Call with.
+type Result struct {
+	Raw  []byte // the result as the server sent it, but for what Upstream.Call says
+	URIs bool   // some member of it is called "uri"
+}

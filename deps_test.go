@@ -30,11 +30,11 @@ var mayImport = map[string][]string{
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/stray", "internal/mcp"},
 	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp"},
-	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "config", "fault", "internal/conf/clients"},
+	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
-	"internal/show":      {"internal/visible"},
-	"internal/top":       {"internal/admin", "internal/show", "fault"},
+	"internal/show":      {"internal/visible", "event"},
+	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
 	"internal/observe":   {"."},
 
 	// Credentials toward servers. The texts of an issuer are shown as visible

@@ -158,7 +158,7 @@ const (
 // A Status is what is known about one server now.
 type Status struct {
 	Name       string
-	State      string // as in the lifecycle: connected, reconnecting, disconnected, …
+	State      event.State // as in the lifecycle: connected, reconnecting, disconnected, …
 	Generation uint64
 	Transport  string // of the serving life, else as configured: "stdio", "http", "sse"
 	PID        int
@@ -199,7 +199,7 @@ type HandshakePhase = upstream.Phase
 // has for itself. Generations count within it.
 type SessionStatus struct {
 	Client     uint64 // the ID of the session's Client
-	State      string
+	State      event.State
 	Generation uint64
 	PID        int
 	Since      time.Time    // when the state began

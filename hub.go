@@ -251,7 +251,7 @@ func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
 		return f
 	}
 	switch v := s.View(); {
-	case v.Seen() == "disabled" || v.Seen() == "disabling":
+	case v.Seen().Off():
 		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+typed.Argument(server)
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
@@ -436,9 +436,9 @@ func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, err
 // unsettled is the fault of who waited for a server in vain.
 func unsettled(st Status, err error) *fault.Fault {
 	f := &fault.Fault{
-		Kind: fault.KindOf(err), Op: "wait", Server: st.Name, Gen: st.Generation, State: st.State, Remedy: st.Remedy,
+		Kind: fault.KindOf(err), Op: "wait", Server: st.Name, Gen: st.Generation, State: string(st.State), Remedy: st.Remedy,
 	}
-	text := "the server is still " + st.State
+	text := "the server is still " + string(st.State)
 	if c := st.Cause; c != nil {
 		text += ": " + c.Text()
 		f.Exit, f.Stderr = c.Exit, c.Stderr

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -67,16 +68,16 @@ func (h *Hub) Connected(ctx context.Context, server string) error {
 	for {
 		v := s.View()
 		switch st := v.Seen(); {
-		case st == "connected":
+		case st == event.StateConnected:
 			return nilOr(h.fleet.Flush(ctx)) // what it offers is published, too
-		case st == "idle":
+		case st == event.StateIdle:
 			lease, err := s.Acquire(ctx)
 			if err != nil {
 				return fault.From("connect", err)
 			}
 			lease.Release(fault.New(fault.Canceled, "connect", "nothing was sent")) // says nothing of the link
 			continue
-		case v.State.Attempt > before || st != "connecting" && st != "reconnecting":
+		case v.State.Attempt > before || st != event.StateConnecting && st != event.StateReconnecting:
 			return notConnected(h.status(v), v.Cause)
 		}
 		select {
@@ -99,5 +100,5 @@ func notConnected(st Status, cause *fault.Fault) *fault.Fault {
 	if cause != nil {
 		return cause
 	}
-	return &fault.Fault{Kind: fault.Unavailable, Op: "connect", Server: st.Name, State: st.State, Remedy: st.Remedy, Err: errors.New("the server is " + st.State)}
+	return &fault.Fault{Kind: fault.Unavailable, Op: "connect", Server: st.Name, State: string(st.State), Remedy: st.Remedy, Err: errors.New("the server is " + string(st.State))}
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"strings"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
@@ -199,12 +199,12 @@ func conflictText(c catalog.Conflict) string {
 func remedy(v *slot.View) string {
 	name := v.Server.Name
 	switch seen := v.Seen(); seen {
-	case "disabled":
+	case event.StateDisabled:
 		return "everline enable " + typed.Argument(name)
-	case "auth_required", "misconfigured":
+	case event.StateAuthRequired, event.StateMisconfigured:
 		return cmp.Or(v.Remedy(), "everline reconnect "+typed.Argument(name))
-	case "failed", "disconnected", "connecting", "reconnecting":
-		if v.State.Attempt == 0 && strings.HasSuffix(seen, "connecting") {
+	case event.StateFailed, event.StateDisconnected, event.StateConnecting, event.StateReconnecting:
+		if v.State.Attempt == 0 && (seen == event.StateConnecting || seen == event.StateReconnecting) {
 			return "" // no attempt of this outage has failed
 		}
 		if v.Cause != nil && v.Cause.Remedy != "" {

@@ -44,6 +44,26 @@ const (
 	Ended   Reason = "ended"   // it ended, and restart lets nothing follow
 )
 
+// A State is how a server is seen, in every place that shows one.
+type State string
+
+// The states.
+const (
+	StateDisabled      State = "disabled"      // switched off, and nothing of it is alive
+	StateIdle          State = "idle"          // lazy, and not running; a call starts it
+	StateConnecting    State = "connecting"    // being started, and not up yet since it was enabled
+	StateConnected     State = "connected"     // it serves calls
+	StateReconnecting  State = "reconnecting"  // it was up before, and is being started again
+	StateDisconnected  State = "disconnected"  // away; the next attempt is due soon, or restart forbids one
+	StateDisabling     State = "disabling"     // switched off; its last generation is being closed
+	StateAuthRequired  State = "auth_required" // stopped: a login is needed
+	StateMisconfigured State = "misconfigured" // stopped: it cannot run as configured
+	StateFailed        State = "failed"        // stopped: away for too long; a slow retry is due
+)
+
+// Off tells whether the server is switched off, or is just being.
+func (s State) Off() bool { return s == StateDisabled || s == StateDisabling }
+
 // Counts are how many items a server offers.
 type Counts struct{ Tools, Prompts, Resources, Templates int }
 

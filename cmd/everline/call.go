@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/mcp"
@@ -190,7 +191,7 @@ func resolve(ctx context.Context, c *admin.Client, target string) (admin.CallReq
 			return req, err
 		}
 		away = now
-		if away.State != "connecting" && away.State != "reconnecting" {
+		if away.State != event.StateConnecting && away.State != event.StateReconnecting {
 			return req, awayFault(*away)
 		}
 		select {
@@ -244,7 +245,7 @@ func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.Call
 		}
 		names = append(names, t.Server+"."+t.Tool)
 	}
-	if server.Name != "" && (server.CatalogAt == nil || server.State != "connected" && server.State != "idle") {
+	if server.Name != "" && (server.CatalogAt == nil || server.State != event.StateConnected && server.State != event.StateIdle) {
 		return req, &server, nil
 	}
 	return req, nil, noTool(target, server.Name, st.Servers, names)
@@ -256,7 +257,7 @@ func awayFault(s admin.Server) *fault.Fault {
 		Kind: fault.Unavailable, Op: "call", Server: s.Name, Outcome: fault.NotSent, Stderr: s.Stderr,
 		Remedy: "everline status " + typed.Argument(s.Name),
 	}
-	text := "the server is " + s.State
+	text := "the server is " + string(s.State)
 	if s.Cause != nil {
 		text += ": " + *s.Cause
 	}
@@ -268,9 +269,9 @@ func awayFault(s admin.Server) *fault.Fault {
 		f.RetryAfter = max(time.Until(*s.NextAttempt), 0)
 	}
 	switch s.State {
-	case "disabled", "disabling":
+	case event.StateDisabled, event.StateDisabling:
 		f.Kind = fault.Disabled
-	case "auth_required":
+	case event.StateAuthRequired:
 		f.Kind = fault.Unauthorized
 	}
 	return f

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +65,11 @@ func completeFlags(root *cobra.Command) {
 		"output": outputs, "format": clients.Formats(), "log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"},
 		"type": {"http", "sse"},
 	}
-	states := slices.Sorted(maps.Keys(looks))
+	var states []string
+	for state := range looks {
+		states = append(states, string(state))
+	}
+	slices.Sort(states)
 	filesFor := []string{"config", "state-dir", "cwd", "to", "file"}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -99,7 +102,7 @@ func (a *app) serverNames(ctx context.Context) []string {
 	var names []string
 	for _, s := range st.Servers {
 		if s.Name == show.Line(s.Name) { // a shell gets no other
-			names = append(names, s.Name+"\t"+s.State)
+			names = append(names, s.Name+"\t"+string(s.State))
 		}
 	}
 	return names

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/demo"
@@ -70,7 +71,7 @@ func asFault(err error) *fault.Fault { return fault.From("", err) }
 func TestFaultU6(t *testing.T) {
 	for _, c := range []struct {
 		servers []admin.Server
-		state   string
+		state   event.State
 		stuck   string // the name; "" for none
 	}{
 		{[]admin.Server{{Name: "a", State: "connecting"}}, "connected", ""},

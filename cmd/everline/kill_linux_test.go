@@ -396,7 +396,7 @@ const killTree = 4 // guard, wrapper, server, sleeper
 func (f *forest) whole(hub *everline.Hub, self int) string {
 	for _, st := range hub.Status() {
 		if st.State != "connected" {
-			return st.Name + " is " + st.State
+			return st.Name + " is " + string(st.State)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), killWithin)
 		_, err := hub.Call(ctx, &everline.Call{Method: "tools/call", Name: st.Name + "__echo", Params: []byte(`{"name":"echo","arguments":{}}`)})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
@@ -90,8 +91,8 @@ type look struct {
 	colour string // an SGR parameter
 }
 
-var looks = func() map[string]look {
-	all := map[string]look{}
+var looks = func() map[event.State]look {
+	all := map[event.State]look{}
 	for state, l := range show.Looks {
 		all[state] = look{l.Symbol, l.Colour}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -75,9 +76,9 @@ func (p *progress) stop() {
 
 // stateText says in a few words how a server does.
 func stateText(s admin.Server) string {
-	text := s.Name + " is " + s.State
+	text := s.Name + " is " + string(s.State)
 	switch {
-	case s.State == "connected":
+	case s.State == event.StateConnected:
 		return text + fmt.Sprintf(", %s out, %d waiting", plural(s.Out, "call"), s.Waiting)
 	case s.Cause != nil:
 		text += ": " + *s.Cause

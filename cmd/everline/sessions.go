@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -26,7 +27,7 @@ func (p statusPrinter) lives(lines []string, all []admin.Session) []string {
 	more := 0
 	for _, s := range all {
 		switch {
-		case !p.wide && s.State == "connected":
+		case !p.wide && s.State == event.StateConnected:
 		case !p.wide && len(lines) > sessionsShown:
 			more++
 		default:
@@ -40,7 +41,7 @@ func (p statusPrinter) lives(lines []string, all []admin.Session) []string {
 }
 
 func (p statusPrinter) life(s admin.Session) string {
-	cells := []string{fmt.Sprintf("client %d", s.Client), s.State, fmt.Sprintf("gen %d", s.Generation)}
+	cells := []string{fmt.Sprintf("client %d", s.Client), string(s.State), fmt.Sprintf("gen %d", s.Generation)}
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
 	}
@@ -53,7 +54,7 @@ func (p statusPrinter) life(s admin.Session) string {
 	if s.Out > 0 {
 		cells = append(cells, fmt.Sprintf("%d calls out", s.Out))
 	}
-	if s.Cause != nil && s.State != "connected" {
+	if s.Cause != nil && s.State != event.StateConnected {
 		cells = append(cells, *s.Cause)
 	}
 	return strings.Join(cells, "  ")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
@@ -32,7 +33,7 @@ func newStatus(a *app) *cobra.Command {
 			if len(args) == 1 {
 				name = args[0]
 			}
-			st, err := a.awaitStatus(cmd.Context(), name, wait, timeout)
+			st, err := a.awaitStatus(cmd.Context(), name, event.State(wait), timeout)
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ const takeUpLimit = 5 * time.Second
 
 // awaitStatus asks for the status, again and again until the wanted state is
 // there where one was named.
-func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.Duration) (admin.Status, error) {
+func (a *app) awaitStatus(ctx context.Context, name string, state event.State, timeout time.Duration) (admin.Status, error) {
 	if state != "" {
 		if _, known := looks[state]; !known {
 			return admin.Status{}, unknownState(state)
@@ -117,31 +118,31 @@ func (a *app) awaitStatus(ctx context.Context, name, state string, timeout time.
 
 // awaited leaves out the servers that come to a state only if somebody enables
 // or calls them first.
-func awaited(servers []admin.Server, state string) []admin.Server {
+func awaited(servers []admin.Server, state event.State) []admin.Server {
 	var left []admin.Server
 	for _, s := range servers {
-		if s.State == state || !isOff(s) && !isUnused(s) {
+		if s.State == state || !s.State.Off() && !isUnused(s) {
 			left = append(left, s)
 		}
 	}
 	return left
 }
 
-func isOff(s admin.Server) bool { return s.State == "disabled" || s.State == "disabling" }
-
 // isUnused tells whether nothing but a call starts an idle server: one that was
 // never listed is started by itself.
-func isUnused(s admin.Server) bool { return s.State == "idle" && s.CatalogAt != nil }
+func isUnused(s admin.Server) bool { return s.State == event.StateIdle && s.CatalogAt != nil }
 
 // restsWell tells whether a server that is waited for is as good as connected.
-func restsWell(s admin.Server, state string) bool { return state == "connected" && isUnused(s) }
+func restsWell(s admin.Server, state event.State) bool {
+	return state == event.StateConnected && isUnused(s)
+}
 
 // isStuck tells whether nobody but the user will bring a server to another state.
 func isStuck(s admin.Server) bool {
 	switch s.State {
-	case "disabled", "disabling", "misconfigured", "auth_required":
+	case event.StateDisabled, event.StateDisabling, event.StateMisconfigured, event.StateAuthRequired:
 		return true
-	case "failed":
+	case event.StateFailed:
 		return s.NextAttempt == nil
 	default:
 		return false
@@ -150,10 +151,10 @@ func isStuck(s admin.Server) bool {
 
 // stuckOne is one of the servers that are not in the state, if all of those are
 // stuck; nil if not.
-func stuckOne(servers []admin.Server, state string) (stuck *admin.Server) {
+func stuckOne(servers []admin.Server, state event.State) (stuck *admin.Server) {
 	for i, s := range servers {
 		switch {
-		case s.State == state || s.State == "disabling" && state == "disabled":
+		case s.State == state || s.State == event.StateDisabling && state == event.StateDisabled:
 		case !isStuck(s):
 			return nil
 		case stuck == nil:
@@ -178,7 +179,7 @@ func takesUp(st admin.Status, name string) bool {
 		return false
 	}
 	for _, now := range only(st.Servers, name) {
-		return now.State == "misconfigured" && now.CauseKind != nil && *now.CauseKind == fault.Invalid.String()
+		return now.State == event.StateMisconfigured && now.CauseKind != nil && *now.CauseKind == fault.Invalid.String()
 	}
 	return true
 }
@@ -189,19 +190,19 @@ func stuckFault(s admin.Server) error {
 	return f
 }
 
-func unknownState(state string) error {
+func unknownState(state event.State) error {
 	var states []string
 	for s := range looks {
-		states = append(states, s)
+		states = append(states, string(s))
 	}
 	remedy := "everline status --help"
-	if near := typed.Nearest(state, states); near != "" {
+	if near := typed.Nearest(string(state), states); near != "" {
 		remedy = "--wait " + near
 	}
 	return usage(remedy, "no state is called %q", state)
 }
 
-func notYet(servers []admin.Server, state string, timeout time.Duration) error {
+func notYet(servers []admin.Server, state event.State, timeout time.Duration) error {
 	return &fault.Fault{
 		Kind: fault.Deadline, Op: "wait", Remedy: "everline status",
 		Err: fmt.Errorf("not %s after %s: %s", state, timeout, lateOnes(servers, state)),
@@ -209,14 +210,14 @@ func notYet(servers []admin.Server, state string, timeout time.Duration) error {
 }
 
 // lateOnes are the servers that are not in the wanted state, and what is.
-func lateOnes(servers []admin.Server, state string) string {
+func lateOnes(servers []admin.Server, state event.State) string {
 	if len(servers) == 0 {
 		return "everline has told of no server yet"
 	}
 	var late []string
 	for _, s := range servers {
 		if s.State != state {
-			late = append(late, shownName(s.Name)+" is "+s.State)
+			late = append(late, shownName(s.Name)+" is "+string(s.State))
 		}
 	}
 	return strings.Join(late, ", ")
@@ -302,7 +303,7 @@ func noServer(name string, servers []admin.Server) error {
 	return f
 }
 
-func allIn(servers []admin.Server, state string) bool {
+func allIn(servers []admin.Server, state event.State) bool {
 	for _, s := range servers {
 		if s.State != state {
 			return false
@@ -317,10 +318,10 @@ func health(servers []admin.Server) int {
 	code := exitOK
 	some := slices.ContainsFunc(servers, func(s admin.Server) bool { return s.Required })
 	for _, s := range servers {
-		switch off := s.State == "disabled" || s.State == "disabling"; {
+		switch off := s.State.Off(); {
 		case some && !s.Required:
-		case s.State == "connected", s.State == "idle", off && !s.Required:
-		case s.State == "auth_required":
+		case s.State == event.StateConnected, s.State == event.StateIdle, off && !s.Required:
+		case s.State == event.StateAuthRequired:
 			code = worse(code, exitAuth)
 		default:
 			code = exitDegraded
@@ -492,7 +493,7 @@ const under = "     "
 // block writes the line of a server, and what more there is to say below it.
 func (p statusPrinter) block(b *strings.Builder, s admin.Server) {
 	l := looks[s.State]
-	name, state := " "+pad(shownName(s.Name), p.name)+"  ", pad(s.State, p.state)
+	name, state := " "+pad(shownName(s.Name), p.name)+"  ", pad(string(s.State), p.state)
 	rest := strings.Join([]string{"", pad(generation(s), p.gen), pad(p.offers(s), p.tools), pad(s.Transport, 5)}, "  ")
 	line := " " + paint(l.symbol, l.colour, p.colour) + name + paint(state, l.colour, p.colour) + rest
 	used := show.Width(" " + l.symbol + name + state + rest)
@@ -514,7 +515,7 @@ const causeCell = 60
 // facts are the cells that depend on how the server does.
 func (p statusPrinter) facts(s admin.Server) []string {
 	var cells []string
-	up := s.State == "connected"
+	up := s.State == event.StateConnected
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
 	}
@@ -553,7 +554,7 @@ func (p statusPrinter) facts(s admin.Server) []string {
 const stderrShown = 3
 
 func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
-	if s.State != "connected" {
+	if s.State != event.StateConnected {
 		if s.Cause != nil && len(*s.Cause) > causeCell {
 			p.wrapped(b, under, "cause: ", *s.Cause)
 		}
@@ -581,7 +582,7 @@ func (p statusPrinter) below(b *strings.Builder, s admin.Server) {
 func (p statusPrinter) details(s admin.Server) []string {
 	parts := []string{"from " + s.Origin}
 	if s.AwaySince != nil && s.Since != nil {
-		parts = append(parts, s.State+" for "+span(p.now.Sub(*s.Since)))
+		parts = append(parts, string(s.State)+" for "+span(p.now.Sub(*s.Since)))
 	}
 	if s.URL != nil {
 		parts = append(parts, *s.URL)

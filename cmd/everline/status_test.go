@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 )
 
@@ -29,7 +30,7 @@ func TestHealth(t *testing.T) {
 		var servers []admin.Server
 		for state := range strings.FieldsSeq(c.states) {
 			name, required := strings.CutSuffix(state, "!")
-			servers = append(servers, admin.Server{State: name, Required: required})
+			servers = append(servers, admin.Server{State: event.State(name), Required: required})
 		}
 		if got := health(servers); got != c.want {
 			t.Errorf("%s: %d, want %d", c.states, got, c.want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/visible"
@@ -121,7 +122,7 @@ func (a *app) printValidation(v validation) error {
 			continue
 		}
 		bad++
-		fmt.Fprintf(a.out, "%s %s: %s\n", looks["failed"].symbol, shownName(s.Name), printable(*s.Error))
+		fmt.Fprintf(a.out, "%s %s: %s\n", looks[event.StateFailed].symbol, shownName(s.Name), printable(*s.Error))
 		if *s.Remedy != "" {
 			fmt.Fprintf(a.out, "    %s\n", advice(*s.Remedy))
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
@@ -246,7 +247,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 // oldLife is the life that a waiter has seen enough of: enabling a server that
 // serves already is done with the life that there is.
 func oldLife(was everline.Status, op string) uint64 {
-	if op == "enable" && was.Generation > 0 && was.State == "connected" {
+	if op == "enable" && was.Generation > 0 && was.State == event.StateConnected {
 		return was.Generation - 1
 	}
 	return was.Generation

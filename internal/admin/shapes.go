@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -72,45 +73,45 @@ func (s *Server) All() Offered {
 
 // Server is what is known about one server now.
 type Server struct {
-	Name            string     `json:"name"`
-	State           string     `json:"state"`
-	Generation      uint64     `json:"generation"` // newest life ever started; 0 if none was
-	Transport       string     `json:"transport"`
-	URL             *string    `json:"url"`             // without credentials
-	PID             *int       `json:"pid"`             // of the serving life's process
-	Era             *string    `json:"era"`             // "legacy" or "modern"
-	ProtocolVersion *string    `json:"protocolVersion"` // as negotiated
-	Tools           int        `json:"tools"`           // that clients see listed, as the three below
-	Prompts         int        `json:"prompts"`
-	Resources       int        `json:"resources"`
-	Templates       int        `json:"templates"`
-	Offered         *Offered   `json:"offered,omitempty"`  // what it lists itself, where clients see less
-	ToolTokens      int        `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
-	CatalogAt       *time.Time `json:"catalogAt"`          // when that catalog was listed
-	Since           *time.Time `json:"since"`              // when the state began
-	AwaySince       *time.Time `json:"awaySince"`          // since when no life serves that should, over all attempts; null if one does, or if it is idle or disabled
-	NextAttempt     *time.Time `json:"nextAttempt"`
-	Attempt         int        `json:"attempt"` // lives lost in a row
-	Cause           *string    `json:"cause"`
-	CauseKind       *string    `json:"causeKind"` // see fault.Kind
-	Exit            *string    `json:"exit"`      // how the process ended: "exit 1"
-	Stderr          []string   `json:"stderr"`    // its last lines
-	Out             int        `json:"out"`       // calls in flight
-	Waiting         int        `json:"waiting"`   // calls that wait for the server
-	Required        bool       `json:"required"`
-	Origin          string     `json:"origin"` // file:line
-	Remedy          *string    `json:"remedy"` // what to type
-	Warnings        []string   `json:"warnings"`
-	ConfigWarnings  []string   `json:"configWarnings"`       // those of Status.Warnings that are about it
-	Sessions        []Session  `json:"sessions"`             // with isolation session: the lives of single clients
-	Noise           uint64     `json:"noise"`                // lines where messages belong that were none: of the serving life, or of the newest start
-	Ignored         uint64     `json:"ignored"`              // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
-	StderrRate      float64    `json:"stderrBytesPerSecond"` // of late
-	Calls           uint64     `json:"calls"`                // that have ended since everline started, however they did
-	Handshake       []Phase    `json:"handshake"`            // how the serving life came up
-	P50             *float64   `json:"latencyMsP50"`         // of the newest 256 answers, waiting included
-	P95             *float64   `json:"latencyMsP95"`
-	Memory          *int64     `json:"memoryBytes"` // resident, of its process and all below it; null where that is not known
+	Name            string      `json:"name"`
+	State           event.State `json:"state"`
+	Generation      uint64      `json:"generation"` // newest life ever started; 0 if none was
+	Transport       string      `json:"transport"`
+	URL             *string     `json:"url"`             // without credentials
+	PID             *int        `json:"pid"`             // of the serving life's process
+	Era             *string     `json:"era"`             // "legacy" or "modern"
+	ProtocolVersion *string     `json:"protocolVersion"` // as negotiated
+	Tools           int         `json:"tools"`           // that clients see listed, as the three below
+	Prompts         int         `json:"prompts"`
+	Resources       int         `json:"resources"`
+	Templates       int         `json:"templates"`
+	Offered         *Offered    `json:"offered,omitempty"`  // what it lists itself, where clients see less
+	ToolTokens      int         `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
+	CatalogAt       *time.Time  `json:"catalogAt"`          // when that catalog was listed
+	Since           *time.Time  `json:"since"`              // when the state began
+	AwaySince       *time.Time  `json:"awaySince"`          // since when no life serves that should, over all attempts; null if one does, or if it is idle or disabled
+	NextAttempt     *time.Time  `json:"nextAttempt"`
+	Attempt         int         `json:"attempt"` // lives lost in a row
+	Cause           *string     `json:"cause"`
+	CauseKind       *string     `json:"causeKind"` // see fault.Kind
+	Exit            *string     `json:"exit"`      // how the process ended: "exit 1"
+	Stderr          []string    `json:"stderr"`    // its last lines
+	Out             int         `json:"out"`       // calls in flight
+	Waiting         int         `json:"waiting"`   // calls that wait for the server
+	Required        bool        `json:"required"`
+	Origin          string      `json:"origin"` // file:line
+	Remedy          *string     `json:"remedy"` // what to type
+	Warnings        []string    `json:"warnings"`
+	ConfigWarnings  []string    `json:"configWarnings"`       // those of Status.Warnings that are about it
+	Sessions        []Session   `json:"sessions"`             // with isolation session: the lives of single clients
+	Noise           uint64      `json:"noise"`                // lines where messages belong that were none: of the serving life, or of the newest start
+	Ignored         uint64      `json:"ignored"`              // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
+	StderrRate      float64     `json:"stderrBytesPerSecond"` // of late
+	Calls           uint64      `json:"calls"`                // that have ended since everline started, however they did
+	Handshake       []Phase     `json:"handshake"`            // how the serving life came up
+	P50             *float64    `json:"latencyMsP50"`         // of the newest 256 answers, waiting included
+	P95             *float64    `json:"latencyMsP95"`
+	Memory          *int64      `json:"memoryBytes"` // resident, of its process and all below it; null where that is not known
 }
 
 // Phase is one part of how a life came up: spawn, first byte, era, initialize
@@ -122,14 +123,14 @@ type Phase struct {
 
 // Session is the life of a server that one client has for itself.
 type Session struct {
-	Client     uint64     `json:"client"` // a number that no other client of this run has
-	State      string     `json:"state"`
-	Generation uint64     `json:"generation"` // counted within the session
-	PID        *int       `json:"pid"`
-	Since      *time.Time `json:"since"`
-	AwaySince  *time.Time `json:"awaySince"`
-	Out        int        `json:"out"` // calls in flight
-	Cause      *string    `json:"cause"`
+	Client     uint64      `json:"client"` // a number that no other client of this run has
+	State      event.State `json:"state"`
+	Generation uint64      `json:"generation"` // counted within the session
+	PID        *int        `json:"pid"`
+	Since      *time.Time  `json:"since"`
+	AwaySince  *time.Time  `json:"awaySince"`
+	Out        int         `json:"out"` // calls in flight
+	Cause      *string     `json:"cause"`
 }
 
 // Event is one line of GET /v1/events.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -151,7 +152,7 @@ func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
 			continue
 		}
 		st, ok := a.opts.Hub.Server(s.Name)
-		if !ok || st.State != "connected" && st.State != "idle" {
+		if !ok || st.State != event.StateConnected && st.State != event.StateIdle {
 			missing = append(missing, s.Name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 )
@@ -163,7 +164,7 @@ func TestHandshakeByPhases(t *testing.T) {
 // and not where the doctor does.
 func TestOnlyHereItCannotStart(t *testing.T) {
 	cfg := parse(t, `{"mcpServers": {"a": {"command": "x", "env": {"K": "${NOT_SET_HERE}"}}}}`)
-	for state, want := range map[string]Verdict{"connected": Warn, "misconfigured": Fail} {
+	for state, want := range map[event.State]Verdict{"connected": Warn, "misconfigured": Fail} {
 		got, _ := examine(t, Options{Config: cfg, Running: &admin.Status{Servers: []admin.Server{{Name: "a", State: state}}}})
 		if got["a/config"].Verdict != want {
 			t.Errorf("%s: %+v", state, got["a/config"])

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
@@ -75,7 +76,7 @@ func (e *examination) runs(server string) bool {
 	}
 	for _, st := range e.Running.Servers {
 		if st.Name == server {
-			return st.State != "misconfigured"
+			return st.State != event.StateMisconfigured
 		}
 	}
 	return false
@@ -94,7 +95,7 @@ func (e *examination) state(st admin.Server) {
 		cause += ": " + *st.Cause
 	}
 	switch st.State {
-	case "connected":
+	case event.StateConnected:
 		version := ""
 		if st.Era != nil && st.ProtocolVersion != nil {
 			version = ", " + *st.Era + " " + *st.ProtocolVersion
@@ -106,9 +107,9 @@ func (e *examination) state(st admin.Server) {
 		if st.Tools+st.Prompts+st.Resources+st.Templates == 0 {
 			e.say("server", st.Name, Warn, "everline logs "+typed.Argument(st.Name), "it offers nothing at all")
 		}
-	case "idle", "disabled", "disabling":
+	case event.StateIdle, event.StateDisabled, event.StateDisabling:
 		e.say("server", st.Name, OK, "", "%s", st.State)
-	case "connecting", "reconnecting":
+	case event.StateConnecting, event.StateReconnecting:
 		e.say("server", st.Name, Warn, "everline status --wait connected "+typed.Argument(st.Name), "%s%s", st.State, cause)
 	default:
 		e.say("server", st.Name, Fail, remedy, "%s%s", st.State, cause)
@@ -222,7 +223,7 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 func handshake(s config.Server, st everline.Status, err error, limit time.Duration) Finding {
 	f := Finding{Check: "handshake", Verdict: Fail, Remedy: probeRemedy(s, st)}
 	switch {
-	case err == nil && st.State == "connected":
+	case err == nil && st.State == event.StateConnected:
 		f.Verdict, f.Text, f.Remedy = OK, "connected, "+st.Era+" "+st.Version, ""
 		for _, p := range st.Handshake {
 			f.Phases = append(f.Phases, admin.Phase{Phase: p.Name, MS: float64(p.Took.Microseconds()) / 1000})
@@ -239,7 +240,7 @@ func handshake(s config.Server, st everline.Status, err error, limit time.Durati
 	case err != nil:
 		f.Text = "no answer within " + limit.String()
 	default:
-		f.Text = "it is " + st.State
+		f.Text = "it is " + string(st.State)
 	}
 	return f
 }

@@ -161,7 +161,7 @@ func (m *member) entry(v *slot.View) catalog.Entry {
 		Published: v.Published(),
 	}
 	if e.Published && v.Away() {
-		e.Away = &catalog.Away{State: v.Seen(), Since: v.AwaySince}
+		e.Away = &catalog.Away{State: string(v.Seen()), Since: v.AwaySince}
 		if v.Cause != nil {
 			e.Away.Cause = v.Cause.Text()
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
@@ -17,7 +18,7 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-func seen(f *Fleet, name string) string { return f.Slot(name).View().Seen() }
+func seen(f *Fleet, name string) event.State { return f.Slot(name).View().Seen() }
 
 func at(begun time.Time, d time.Duration) {
 	time.Sleep(time.Until(begun.Add(d)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -21,17 +22,17 @@ type Look struct {
 }
 
 // Looks are the looks of all states, by their words.
-var Looks = map[string]Look{
-	"connected":     {"\u25cf", "32"}, // filled circle, green
-	"connecting":    {"\u25d0", "36"}, // half circle, cyan
-	"reconnecting":  {"\u25d0", "33"},
-	"disconnected":  {"\u2717", "31"}, // cross, red
-	"failed":        {"\u2717", "31"},
-	"misconfigured": {"\u2717", "31"},
-	"auth_required": {"!", "33"},
-	"idle":          {"\u25cb", "32"}, // empty circle
-	"disabled":      {"\u25cb", "90"},
-	"disabling":     {"\u25cb", "90"},
+var Looks = map[event.State]Look{
+	event.StateConnected:     {"\u25cf", "32"}, // filled circle, green
+	event.StateConnecting:    {"\u25d0", "36"}, // half circle, cyan
+	event.StateReconnecting:  {"\u25d0", "33"},
+	event.StateDisconnected:  {"\u2717", "31"}, // cross, red
+	event.StateFailed:        {"\u2717", "31"},
+	event.StateMisconfigured: {"\u2717", "31"},
+	event.StateAuthRequired:  {"!", "33"},
+	event.StateIdle:          {"\u25cb", "32"}, // empty circle
+	event.StateDisabled:      {"\u25cb", "90"},
+	event.StateDisabling:     {"\u25cb", "90"},
 }
 
 // Printable is one line of a text that others wrote, in which nothing moves the

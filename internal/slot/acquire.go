@@ -182,7 +182,7 @@ func (w *waiter) gaveUp(v *View, err error) *fault.Fault {
 	f.Server, f.Outcome = w.slot.name, fault.NotSent
 	if v.serving == nil {
 		f.Gen = v.State.Gen
-		f.Err = gaveUpWaiting{f.Kind, v.Seen(), err}
+		f.Err = gaveUpWaiting{f.Kind, string(v.Seen()), err}
 		if v.Cause != nil {
 			f.Err = fmt.Errorf("%w: %w", f.Err, v.Cause.Cause())
 			f.Status, f.Exit, f.Stderr = v.Cause.Status, v.Cause.Exit, v.Cause.Stderr

@@ -95,7 +95,7 @@ func TestLinkOfAStart(t *testing.T) {
 		}
 		s := New(o)
 		defer func() { _ = s.Close(t.Context()) }()
-		expect := func(state string, want transport.Info) {
+		expect := func(state event.State, want transport.Info) {
 			t.Helper()
 			synctest.Wait()
 			v := s.View()

@@ -108,7 +108,7 @@ func (s *Slot) withState(f *fault.Fault) *fault.Fault {
 		return f
 	}
 	c, v := *f, s.view.Load()
-	c.State = v.Seen()
+	c.State = string(v.Seen())
 	if c.RetryAfter == 0 && !v.Next.IsZero() {
 		c.RetryAfter = max(time.Until(v.Next), time.Millisecond)
 	}

@@ -86,7 +86,7 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	defer cancel()
 	v := s.view.Load()
 	if v.serving == nil {
-		f := s.undrillable("a drill breaks a server that works, and this one is " + v.Seen())
+		f := s.undrillable("a drill breaks a server that works, and this one is " + string(v.Seen()))
 		f.Remedy = "everline status " + typed.Argument(s.name)
 		return "", f
 	}

@@ -188,7 +188,7 @@ func TestRestart(t *testing.T) {
 		restart string
 		lazy    bool
 		end     error
-		seen    string
+		seen    event.State
 	}{
 		{"always", false, nil, "connected"},
 		{"on-failure", false, nil, "disconnected"},

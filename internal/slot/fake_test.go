@@ -281,7 +281,7 @@ func (b *bench) at(d time.Duration) {
 	synctest.Wait()
 }
 
-func (b *bench) seen(want string) {
+func (b *bench) seen(want event.State) {
 	b.t.Helper()
 	synctest.Wait()
 	if got := b.View().Seen(); got != want {

@@ -43,10 +43,10 @@ func TestRetryTimes(t *testing.T) {
 	})
 }
 
-func TestParking(t *testing.T) {
+func TestStopped(t *testing.T) {
 	for _, c := range []struct {
 		kind   fault.Kind
-		seen   string
+		seen   event.State
 		remedy string
 		probes bool
 	}{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
@@ -43,8 +44,8 @@ type View struct {
 	closed  bool        // the slot is closing
 }
 
-// Seen is the state in the words that people see: "connected", "reconnecting", …
-func (v *View) Seen() string { return v.State.Seen() }
+// Seen is the state as people see it.
+func (v *View) Seen() event.State { return event.State(v.State.Seen()) }
 
 // Now is Info as it is at this moment: what is counted has grown since the
 // generation's start.
@@ -142,7 +143,7 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 // away is the text of a refusal: the state and the cause. When the call can be
 // sent again is for RetryAfter alone, or there would be two times to choose from.
 func (v *View) away() error {
-	text := "the server is " + v.Seen()
+	text := "the server is " + string(v.Seen())
 	if v.State.Phase() == lifecycle.Ready {
 		text = "the link was lost, and no new one came in time"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -30,7 +31,7 @@ func patient(server map[string]any, more map[string]any) map[string]any {
 }
 
 // seenAs waits until a server is shown in a state.
-func seenAs(t *testing.T, hub *everline.Hub, server, state string) everline.Status {
+func seenAs(t *testing.T, hub *everline.Hub, server string, state event.State) everline.Status {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

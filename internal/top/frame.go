@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
 )
@@ -97,7 +98,7 @@ func HeadParts(st admin.Status, now time.Time) []string {
 func configVerdict(st admin.Status) string {
 	bad := 0
 	for _, s := range st.Servers {
-		if s.State == "misconfigured" {
+		if s.State == event.StateMisconfigured {
 			bad++
 		}
 	}
@@ -132,8 +133,8 @@ func (m *model) head() []line {
 
 // summary counts the servers in each state: "3 servers: 2 connected, ...".
 func summary(servers []admin.Server) string {
-	var order []string
-	count := map[string]int{}
+	var order []event.State
+	count := map[event.State]int{}
 	for _, s := range servers {
 		if count[s.State]++; count[s.State] == 1 {
 			order = append(order, s.State)
@@ -198,14 +199,14 @@ func (m *model) about() []line {
 	if !ok || m.height < 12 {
 		return nil
 	}
-	first, second := " "+s.Name+": "+s.State, ""
+	first, second := " "+s.Name+": "+string(s.State), ""
 	switch {
-	case s.State != "connected" && s.Cause != nil:
+	case s.State != event.StateConnected && s.Cause != nil:
 		first += ": " + show.Line(*s.Cause)
 	case len(s.Warnings) > 0:
 		first += "; warning: " + show.Line(s.Warnings[0])
 	}
-	if s.Remedy != nil && s.State != "connected" {
+	if s.Remedy != nil && s.State != event.StateConnected {
 		second = "   " + show.Advice(*s.Remedy)
 	}
 	return []line{text(show.Cut(first, m.width), plain), text(show.Cut(second, m.width), plain)}

@@ -187,7 +187,7 @@ func (m *model) tell(o operated) {
 		m.notice = o.op + " " + o.server + ": " + o.err.Error()
 		return
 	}
-	m.notice = o.op + " " + o.server + ": done, it is " + o.now.State
+	m.notice = o.op + " " + o.server + ": done, it is " + string(o.now.State)
 	for i := range m.status.Servers {
 		if m.status.Servers[i].Name == o.server {
 			m.status.Servers[i] = o.now
@@ -200,7 +200,7 @@ func (m *model) rows() []admin.Server {
 	var rows []admin.Server
 	want := strings.ToLower(m.filter)
 	for _, s := range m.status.Servers {
-		if strings.Contains(strings.ToLower(s.Name+" "+s.State+" "+s.Transport), want) {
+		if strings.Contains(strings.ToLower(s.Name+" "+string(s.State)+" "+s.Transport), want) {
 			rows = append(rows, s)
 		}
 	}

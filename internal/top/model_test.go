@@ -55,7 +55,7 @@ func sample() admin.Status {
 	}
 }
 
-func event(seq uint64, before time.Duration, server, kind, text string) happened {
+func happen(seq uint64, before time.Duration, server, kind, text string) happened {
 	return happened{admin.Event{Seq: seq, Time: start.Add(-before), Server: server, Generation: seq, Kind: kind, Text: text}, seq == 1}
 }
 
@@ -66,11 +66,11 @@ func sampleModel(width, height int) *model {
 	later.Servers[0].Calls += 90
 	m.update(start, answered{later})
 	for _, e := range []happened{
-		event(1, time.Hour, "github", "connecting", "connecting"),
-		event(2, time.Hour, "github", "connected", "connected: stdio, legacy 2025-06-18, 41 tools"),
-		event(3, time.Minute, "postgres", "lost", "lost: exit 1\nafter 0.4 s"),
-		event(4, 50*time.Second, "github", "call_replayed", "tools/call search was sent again"),
-		event(5, 33*time.Second, "postgres", "start_failed", "start failed: exit 1 after 0.4 s; next try in 60 s"),
+		happen(1, time.Hour, "github", "connecting", "connecting"),
+		happen(2, time.Hour, "github", "connected", "connected: stdio, legacy 2025-06-18, 41 tools"),
+		happen(3, time.Minute, "postgres", "lost", "lost: exit 1\nafter 0.4 s"),
+		happen(4, 50*time.Second, "github", "call_replayed", "tools/call search was sent again"),
+		happen(5, 33*time.Second, "postgres", "start_failed", "start failed: exit 1 after 0.4 s; next try in 60 s"),
 	} {
 		m.update(start, e)
 	}
@@ -251,7 +251,7 @@ func TestEverySizeFits(t *testing.T) {
 		case 1:
 			m.update(start, answered{[]admin.Status{sample(), many, {}}[r.IntN(3)]})
 		case 2:
-			m.update(start, event(uint64(r.IntN(3)+1), 0, "github", "lost", "lost"))
+			m.update(start, happen(uint64(r.IntN(3)+1), 0, "github", "lost", "lost"))
 		default:
 			m.update(start, pressed{keys[r.IntN(len(keys))]})
 		}
@@ -294,7 +294,7 @@ func TestSelectionStaysInSight(t *testing.T) {
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	m := sampleModel(80, 24)
 	for i := range 20 * keptEvents {
-		m.update(start, event(uint64(i+2), 0, "github", "lost", "lost"))
+		m.update(start, happen(uint64(i+2), 0, "github", "lost", "lost"))
 	}
 	if n := len(m.events); n >= 2*keptEvents+1 || cap(m.events) > 4*keptEvents {
 		t.Errorf("%d events are kept, with room for %d", n, cap(m.events))
@@ -331,7 +331,7 @@ func TestAnotherEverlineCountsAnew(t *testing.T) {
 	if v, ok := m.rates["github"].perSecond(); ok {
 		t.Errorf("%v calls a second from one look", v)
 	}
-	m.update(start.Add(time.Second), event(1, 0, "linear", "connecting", "connecting"))
+	m.update(start.Add(time.Second), happen(1, 0, "linear", "connecting", "connecting"))
 	if len(m.events) != 1 {
 		t.Errorf("%d events: the old ones are still there", len(m.events))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
 )
@@ -54,7 +55,7 @@ func (m *model) facts(s admin.Server) []fact {
 			all = append(all, fact{label, text, t})
 		}
 	}
-	down := s.State != "connected"
+	down := s.State != event.StateConnected
 	if s.Cause != nil {
 		add(map[bool]string{true: "cause", false: "last cause"}[down], *s.Cause, map[bool]tone{true: bad, false: plain}[down])
 	}
@@ -171,15 +172,15 @@ func (m *model) help() []line {
 		}
 	}
 	return append(out, nil, text(" States", title),
-		m.legend("connected", "connecting", "reconnecting", "disconnected", "failed"),
-		m.legend("misconfigured", "auth_required", "idle", "disabled", "disabling"))
+		m.legend(event.StateConnected, event.StateConnecting, event.StateReconnecting, event.StateDisconnected, event.StateFailed),
+		m.legend(event.StateMisconfigured, event.StateAuthRequired, event.StateIdle, event.StateDisabled, event.StateDisabling))
 }
 
-func (m *model) legend(states ...string) line {
+func (m *model) legend(states ...event.State) line {
 	out := line{{"   ", plain}}
 	for _, s := range states {
 		look := show.Looks[s]
-		out = append(out, span{look.Symbol + " " + s + "   ", tones[look.Colour]})
+		out = append(out, span{look.Symbol + " " + string(s) + "   ", tones[look.Colour]})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
 )
@@ -103,7 +104,7 @@ func (l layout) row(m *model, s admin.Server) line {
 	out := line{
 		{" " + look.Symbol + " ", tone},
 		{show.Pad(show.Cut(s.Name, l.name), l.name) + " ", name},
-		{show.Pad(s.State, stateWidth), tone},
+		{show.Pad(string(s.State), stateWidth), tone},
 	}
 	var rest strings.Builder
 	for _, c := range l.columns {
@@ -124,11 +125,11 @@ func tail(m *model, s admin.Server) string {
 		parts = append(parts, next)
 	}
 	switch {
-	case s.State == "connected" && len(s.Warnings) > 0:
+	case s.State == event.StateConnected && len(s.Warnings) > 0:
 		parts = append(parts, show.Plural(len(s.Warnings), "warning"))
-	case s.State == "auth_required" && s.Remedy != nil:
+	case s.State == event.StateAuthRequired && s.Remedy != nil:
 		parts = append(parts, show.Advice(*s.Remedy))
-	case s.State != "connected" && s.Cause != nil:
+	case s.State != event.StateConnected && s.Cause != nil:
 		parts = append(parts, show.Line(*s.Cause))
 	}
 	return strings.Join(parts, "  ")
@@ -202,9 +203,9 @@ var sortings = []sorting{
 }
 
 // urgency puts the states that need somebody first.
-var urgency = map[string]int{
-	"failed": 0, "misconfigured": 1, "auth_required": 2, "disconnected": 3, "reconnecting": 4, "connecting": 5,
-	"connected": 6, "idle": 7, "disabling": 8, "disabled": 9,
+var urgency = map[event.State]int{
+	event.StateFailed: 0, event.StateMisconfigured: 1, event.StateAuthRequired: 2, event.StateDisconnected: 3, event.StateReconnecting: 4, event.StateConnecting: 5,
+	event.StateConnected: 6, event.StateIdle: 7, event.StateDisabling: 8, event.StateDisabled: 9,
 }
 
 func value[T any](v *T) T {

@@ -62,9 +62,6 @@ type Call struct {
 	// Generation makes the call one for the life of this generation alone:
 	// another is not asked, and the fault is NotFound. 0: any life.
 	Generation uint64
-	// Answered hears who has answered with the result, before Call returns. nil:
-	// not wanted.
-	Answered func(by Answer)
 	// Capabilities are the client capabilities that a modern server is told of
 	// where Params have none in _meta: a raw object. nil: none.
 	Capabilities []byte

@@ -135,20 +135,33 @@ func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
 
 // Do is Call that also tells who has answered.
 func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
-	return h.callIn(ctx, h, c)
+	if f := h.check(c); f != nil {
+		return Answer{}, f
+	}
+	if c.Target != nil {
+		return h.send(ctx, *c.Target, c)
+	}
+	return h.find(ctx, h, c)
+}
+
+// check is what is wrong with a call, whoever it is for; nil if it is well.
+func (h *Hub) check(c *Call) *fault.Fault {
+	if f := h.closed(c.Method); f != nil {
+		return f
+	}
+	return (&upstream.Call{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check()
 }
 
 // A catalogSource is where a client looks names up: the hub, or a view of it.
-type catalogSource interface{ Catalog() *Catalog }
+type catalogSource interface {
+	Catalog() *Catalog
+	has(server string) bool
+}
 
-// callIn is Do for a client that sees this source.
-func (h *Hub) callIn(ctx context.Context, in catalogSource, c *Call) (Answer, error) {
-	if f := h.closed(c.Method); f != nil {
-		return Answer{}, f
-	}
-	if f := (&upstream.Call{Method: c.Method, Params: c.Params, Capabilities: c.Capabilities}).Check(); f != nil {
-		return Answer{}, f
-	}
+func (h *Hub) has(string) bool { return true }
+
+// find sends a call to where its name belongs in this source.
+func (h *Hub) find(ctx context.Context, in catalogSource, c *Call) (Answer, error) {
 	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
 		var answer Answer
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
@@ -157,10 +170,10 @@ func (h *Hub) callIn(ctx context.Context, in catalogSource, c *Call) (Answer, er
 		})
 		return answer, err
 	}
-	t, f := h.target(in.Catalog(), c)
+	t, f := h.target(in, c)
 	if f != nil {
 		if f = h.learn(ctx, f); f == nil {
-			t, f = h.target(in.Catalog(), c)
+			t, f = h.target(in, c)
 		}
 	}
 	if f != nil {
@@ -210,14 +223,12 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, erro
 	if release != nil {
 		answer.Client = c.Session.Client.ID()
 	}
-	if c.Answered != nil {
-		c.Answered(answer)
-	}
 	return answer, nil
 }
 
 // target finds where a call goes: a pure lookup in the client's table.
-func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, *fault.Fault) {
+func (h *Hub) target(in catalogSource, c *Call) (catalog.Target, *fault.Fault) {
+	table := in.Catalog()
 	name, ok := c.Name, true
 	if c.Server != "" && strings.HasPrefix(c.Method, "tasks/") {
 		return catalog.Target{Server: c.Server, Name: c.Name}, nil
@@ -229,20 +240,23 @@ func (h *Hub) target(table *Catalog, c *Call) (catalog.Target, *fault.Fault) {
 	}
 	var t catalog.Target
 	if ok {
-		t, ok = find(table, c.Method, name)
+		t, ok = lookUp(table, c.Method, name)
 	}
 	if !ok {
-		return t, h.unknown(table, c)
+		return t, h.unknown(in, c)
 	}
 	return t, nil
 }
 
 // unknown says why a name is not found: its server is disabled, has never been
-// up, or there is no such name.
-func (h *Hub) unknown(table *Catalog, c *Call) *fault.Fault {
+// up, or there is no such name. What belongs to servers that the source does not
+// have is as unknown as if they did not exist.
+func (h *Hub) unknown(in catalogSource, c *Call) *fault.Fault {
 	server := c.Server
 	if server == "" && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
-		server, _ = table.Server(c.Name)
+		if server, _ = in.Catalog().Server(c.Name); !in.has(server) {
+			server = ""
+		}
 	}
 	f := fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
 	f.Server, f.Outcome = server, fault.NotSent
@@ -281,7 +295,7 @@ func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) *fault.Fault {
 	return fault.From(unknown.Op, h.fleet.Flush(ctx))
 }
 
-func find(table *Catalog, method, name string) (catalog.Target, bool) {
+func lookUp(table *Catalog, method, name string) (catalog.Target, bool) {
 	switch method {
 	case mcp.ToolsCall:
 		return table.Tool(name)

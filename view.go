@@ -117,7 +117,7 @@ func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
 
 // Do is Hub.Do for what the view has.
 func (v *View) Do(ctx context.Context, c *Call) (Answer, error) {
-	if f := v.closed(c.Method); f != nil {
+	if f := v.check(c); f != nil {
 		return Answer{}, f
 	}
 	m := v.now()
@@ -126,23 +126,19 @@ func (v *View) Do(ctx context.Context, c *Call) (Answer, error) {
 		case catalog.SearchTool:
 			return Answer{Result: m.search(c.Params)}, nil
 		case catalog.CallTool:
-			return v.callFound(ctx, m, c)
+			return v.callFound(ctx, c)
 		}
 	}
-	return v.callOwn(ctx, m, c)
-}
-
-// callOwn makes a call within the view. What belongs to other servers is as
-// unknown here as if they did not exist.
-func (v *View) callOwn(ctx context.Context, m *made, c *Call) (Answer, error) {
+	if c.Target != nil && m.scope.has(c.Target.Server) {
+		return v.send(ctx, *c.Target, c)
+	}
 	if c.Server != "" && !m.scope.has(c.Server) {
 		return Answer{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
 	}
-	if server, ok := m.table.Server(c.Name); ok && c.Server == "" && !m.scope.has(server) && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
-		return Answer{}, fault.New(fault.NotFound, c.Method, "nothing here is called "+c.Name)
-	}
-	return v.callIn(ctx, v, c)
+	return v.find(ctx, v, c)
 }
+
+func (v *View) has(server string) bool { return v.now().scope.has(server) }
 
 // search answers a call of the search tool.
 func (m *made) search(params []byte) []byte {
@@ -162,14 +158,14 @@ func (m *made) search(params []byte) []byte {
 }
 
 // callFound makes the call that a call of the call tool stands for.
-func (v *View) callFound(ctx context.Context, m *made, c *Call) (Answer, error) {
+func (v *View) callFound(ctx context.Context, c *Call) (Answer, error) {
 	name, params, err := catalog.ReadCall(c.Params)
 	if err != nil {
 		return Answer{Result: catalog.Text(err.Error(), true)}, nil
 	}
 	inner := *c
-	inner.Name, inner.Params = name, params
-	answer, err := v.callOwn(ctx, m, &inner)
+	inner.Name, inner.Params, inner.Target = name, params, nil
+	answer, err := v.find(ctx, v, &inner)
 	if errors.Is(err, &fault.Fault{Kind: fault.NotFound}) {
 		return Answer{Result: catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true)}, nil
 	}

@@ -22,12 +22,12 @@ func (g *Gateway) callLegacy(ctx context.Context, x *exchange, out *everline.Cal
 	out.Session = use.own
 	round := rounds.New(x.msg.Method, x.msg.Params)
 	for {
-		result, err := g.send(ctx, c, out, use)
-		if err != nil || !rounds.Wanted(result) {
-			return result, err
+		answer, err := g.backend.Do(ctx, out)
+		if err != nil || !rounds.Wanted(answer.Result) {
+			return g.noteTask(ctx, c, use, &answer), err
 		}
 		again := *out
-		if again.Params, err = round.Next(ctx, result, g.guardedAsk(c)); err != nil {
+		if again.Params, err = round.Next(ctx, answer.Result, g.guardedAsk(c)); err != nil {
 			return nil, err
 		}
 		out = &again
@@ -66,8 +66,8 @@ func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Cal
 	if c.serves == 0 {
 		defer use.over()
 		out.Client = c
-		result, err := g.send(ctx, c, out, use)
-		return lacked(c.missing.Load(), result, err)
+		answer, err := g.backend.Do(ctx, out)
+		return lacked(c.missing.Load(), g.noteTask(ctx, c, use, &answer), err)
 	}
 	if p = g.inputs.begin(ctx, c); p == nil {
 		use.over()
@@ -82,11 +82,15 @@ func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Cal
 		defer x.held.release()
 		defer use.over()
 		var result []byte
-		err := error(errPanic)
-		defer func() { g.inputs.finish(p, result, err) }()
-		if died := g.guarded(x.msg.Method, func() { result, err = g.send(p.ctx, c, out, use) }); died != nil {
-			result, err = nil, died
+		var err error
+		if died := g.guarded(x.msg.Method, func() {
+			var answer everline.Answer
+			answer, err = g.backend.Do(p.ctx, out)
+			result = g.noteTask(p.ctx, c, use, &answer)
+		}); died != nil {
+			err = died
 		}
+		g.inputs.finish(p, result, err)
 	}()
 	return g.inputs.attend(ctx, p)
 }
@@ -97,19 +101,4 @@ func (c *caller) fill(out *everline.Call) {
 	if c.wantsProgress() {
 		out.Progress = c.progress
 	}
-}
-
-// send hands a call to the hub. A task that the answer is gets an id of ours.
-func (g *Gateway) send(ctx context.Context, c *caller, out *everline.Call, use *sessionUse) ([]byte, error) {
-	if !c.mayBeTask() {
-		return g.backend.Call(ctx, out)
-	}
-	again := *out
-	var by everline.Answer
-	again.Answered = func(a everline.Answer) { by = a }
-	result, err := g.backend.Call(ctx, &again)
-	if err != nil {
-		return nil, err
-	}
-	return g.begun(ctx, c, use, by, result), nil
 }

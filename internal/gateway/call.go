@@ -31,7 +31,11 @@ func (g *Gateway) serve(ctx context.Context, x *exchange) (a answer) {
 		if !ok {
 			return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the name or uri is missing", nil)
 		}
-		return g.call(ctx, x, &everline.Call{Method: x.msg.Method, Name: name, Target: x.target, Params: x.msg.Params})
+		out := &everline.Call{Method: x.msg.Method, Name: name, Params: x.msg.Params}
+		if x.known() {
+			out.Target = &x.target
+		}
+		return g.call(ctx, x, out)
 	case mcp.CompletionComplete:
 		return g.complete(ctx, x)
 	case mcp.EverlineResult:

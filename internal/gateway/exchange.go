@@ -24,8 +24,8 @@ type exchange struct {
 	name   []byte // the session that the request names, raw; nil for none
 
 	// Of tools/call.
-	target *everline.Target // nil if no tool has the name
-	keep   time.Duration    // how long its outcome is kept; 0: not at all
+	target everline.Target // the zero value if no tool has the name
+	keep   time.Duration   // how long its outcome is kept; 0: not at all
 }
 
 // An outlet takes frames for one client. It does not block.
@@ -36,6 +36,9 @@ type outlet interface {
 
 // A followed response tells whether a client that lost it has come back for it.
 type followed interface{ followed() bool }
+
+// known tells whether the tool that is called is one that is published.
+func (x *exchange) known() bool { return x.target.Server != "" }
 
 // wantsProgress tells whether the client has asked for progress, and can be told.
 func (x *exchange) wantsProgress() bool { return x.fields.meta.progressToken != nil && x.out != nil }

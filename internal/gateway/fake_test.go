@@ -34,7 +34,8 @@ const patience = 45 * time.Second
 type hub struct {
 	table  atomic.Pointer[everline.Catalog]
 	onCall func(ctx context.Context, c *everline.Call) ([]byte, error)
-	slow   chan error // why a call ended that a test gave up
+	by     everline.Answer // who has answered
+	slow   chan error      // why a call ended that a test gave up
 
 	mu      sync.Mutex
 	next    int
@@ -64,11 +65,13 @@ func (h *hub) publish(tools ...catalog.Item) {
 	h.table.Store(catalog.Merge([]catalog.Entry{{Server: "only", Catalog: c, Published: true}}, catalog.Naming{}))
 }
 
-func (h *hub) Call(ctx context.Context, c *everline.Call) ([]byte, error) {
+func (h *hub) Do(ctx context.Context, c *everline.Call) (everline.Answer, error) {
+	answer, err := h.by, error(nil)
+	answer.Result = []byte(`{"content":[]}`)
 	if h.onCall != nil {
-		return h.onCall(ctx, c)
+		answer.Result, err = h.onCall(ctx, c)
 	}
-	return []byte(`{"content":[]}`), nil
+	return answer, err
 }
 
 func (h *hub) Catalog() *everline.Catalog { return h.table.Load() }
@@ -386,12 +389,9 @@ func (h *hub) declare(capabilities []byte) {
 }
 
 // answers answers every call with a task that is called own, and keeps the calls.
-func answers(seen *[]everline.Call, by everline.Answer) func(context.Context, *everline.Call) ([]byte, error) {
+func answers(seen *[]everline.Call) func(context.Context, *everline.Call) ([]byte, error) {
 	return func(_ context.Context, c *everline.Call) ([]byte, error) {
 		*seen = append(*seen, *c)
-		if c.Answered != nil {
-			c.Answered(by)
-		}
 		if c.Method == mcp.ToolsCall {
 			return []byte(`{"task":{"taskId":"own","status":"working","ttl":60000}}`), nil
 		}

@@ -24,9 +24,9 @@ import (
 // Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
 // methods are called by many goroutines at once.
 type Backend interface {
-	// Call sends one request to the server that owns its name and returns the
-	// raw result, or a *fault.Fault.
-	Call(ctx context.Context, c *everline.Call) ([]byte, error)
+	// Do sends one request to the server that owns its name and returns the
+	// answer, or a *fault.Fault.
+	Do(ctx context.Context, c *everline.Call) (everline.Answer, error)
 	// Catalog is what is published now. It does not wait.
 	Catalog() *everline.Catalog
 	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
@@ -301,11 +301,9 @@ func (g *Gateway) exchange(m *message) *exchange {
 		return x
 	}
 	name, _ := m.itemName()
-	if target, ok := g.backend.Catalog().Tool(name); ok {
-		x.target = &target
-		if g.opts.Keep != nil {
-			x.keep = g.opts.Keep(target.Server)
-		}
+	x.target, _ = g.backend.Catalog().Tool(name)
+	if x.known() && g.opts.Keep != nil {
+		x.keep = g.opts.Keep(x.target.Server)
 	}
 	return x
 }

@@ -141,11 +141,11 @@ func (panicky) SubscribeFor(context.Context, *everline.Session, string, func([]b
 	panic("planted")
 }
 
-func (p panicky) Call(ctx context.Context, c *everline.Call) ([]byte, error) {
+func (p panicky) Do(ctx context.Context, c *everline.Call) (everline.Answer, error) {
 	if c.Method == mcp.TasksGet {
 		panic("planted")
 	}
-	return p.hub.Call(ctx, c)
+	return p.hub.Do(ctx, c)
 }
 
 // A panic ends the request that it is of, wherever it happens.
@@ -153,7 +153,7 @@ func TestPanicsEndOneRequest(t *testing.T) {
 	h := newHub()
 	var seen []everline.Call
 	h.declare([]byte(mcptest.TaskCapabilities(mcptest.Legacy)))
-	h.onCall = answers(&seen, everline.Answer{Server: "only", Generation: 1})
+	h.onCall, h.by = answers(&seen), everline.Answer{Server: "only", Generation: 1}
 	var warned atomic.Int64
 	s := serve(t, h, Options{Warn: func(string) { warned.Add(1) }})
 	session := s.initialize(mcp.LatestLegacy)

@@ -81,7 +81,7 @@ func (x *exchange) checkHeaders(h http.Header) *answer {
 	if bad := x.checkHeader(h, mcp.HeaderName, name, true); bad != nil {
 		return bad
 	}
-	if x.target == nil {
+	if !x.known() {
 		return nil
 	}
 	for _, p := range x.target.Headers {

@@ -88,8 +88,13 @@ func (m *message) declaresTasks() bool {
 	return wire.IsObject(wire.Get(m.fields.meta.capabilities, "extensions", mcp.ExtensionTasks))
 }
 
-// begun returns a result with our id in place of the server's if it is a task.
-func (g *Gateway) begun(ctx context.Context, c *caller, use *sessionUse, by everline.Answer, result []byte) []byte {
+// noteTask returns the result of an answer. If it is a task, that is remembered,
+// and has our id in place of the server's.
+func (g *Gateway) noteTask(ctx context.Context, c *caller, use *sessionUse, by *everline.Answer) []byte {
+	result := by.Result
+	if result == nil || !c.mayBeTask() {
+		return result
+	}
 	path, ttlKey := []string{"task", "taskId"}, "ttl"
 	state := wire.Get(result, "task")
 	if c.modern {
@@ -102,7 +107,8 @@ func (g *Gateway) begun(ctx context.Context, c *caller, use *sessionUse, by ever
 	if !ok {
 		return result
 	}
-	t := &task.Task{Own: own, By: by, Session: use.own}
+	t := &task.Task{Own: own, By: *by, Session: use.own}
+	t.By.Result = nil
 	var onDrop []func()
 	switch {
 	case use.sess != nil:
@@ -210,14 +216,14 @@ func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method s
 	if t.By.Mortal {
 		out.Generation = t.By.Generation
 	}
-	result, err := g.backend.Call(ctx, out)
+	answer, err := g.backend.Do(ctx, out)
 	if f := fault.From(method, err); f != nil {
 		if f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams {
 			g.tasks.Drop(t)
 		}
 		return nil, err
 	}
-	result = task.Relate(result, t.Own, t.ID)
+	result := task.Relate(answer.Result, t.Own, t.ID)
 	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result

@@ -219,7 +219,7 @@ func TestTasksOfAProcessEndWithIt(t *testing.T) {
 	caps := []byte(mcptest.TaskCapabilities(mcptest.Legacy))
 	h.declare(caps)
 	var seen []everline.Call
-	h.onCall = answers(&seen, everline.Answer{Server: "only", Generation: 7, Mortal: true})
+	h.onCall, h.by = answers(&seen), everline.Answer{Server: "only", Generation: 7, Mortal: true}
 	s := serve(t, h, Options{Warn: func(text string) { t.Error(text) }})
 	me := s.initialize("2025-11-25")
 	id := taskIn(t, s.post(slow("1", "echo"), me))

@@ -39,7 +39,7 @@ type Table struct {
 type Task struct {
 	ID      string            // ours; Add makes it
 	Own     string            // the server's
-	By      everline.Answer   // who has it
+	By      everline.Answer   // who has it; without the result
 	Owner   uint64            // the client with a session that it is for; 0: whoever knows the id
 	Session *everline.Session // whose generation of the server has it; nil: the shared one
 

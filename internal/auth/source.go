@@ -1,0 +1,415 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+)
+
+const (
+	siteFor = time.Hour // that a discovery is believed
+	// maxStepUps bounds logins that a server causes by what it answers, for each
+	// set of scopes and hour.
+	maxStepUps = 2
+	stepUpOver = time.Hour
+)
+
+// A Source is what a server's connection knows of credentials.
+type Source interface {
+	// Header returns what to send as Authorization. It waits, within ctx, for a
+	// refresh that is running. A fault means that nothing can be sent now.
+	Header(ctx context.Context) (Ticket, *fault.Fault)
+	// Refused is told of a 401 or 403, with its WWW-Authenticate fields. nil: get
+	// a new ticket and send the request once more. Otherwise the fault says why
+	// that cannot help now. A 401 proves that the request was not executed.
+	Refused(ctx context.Context, t Ticket, status int, challenge []string) *fault.Fault
+	// State is the credential as it is now. It never waits.
+	State() *State
+}
+
+// A source is one server's. Its credential may be shared with others.
+type source struct {
+	m       *Manager
+	spec    Spec
+	kind    Kind
+	web     *web
+	broken  *fault.Fault // why nothing can be asked; nil if that is possible
+	cred    atomic.Pointer[credential]
+	current atomic.Pointer[State]
+
+	// mu guards the rest, as in credential.
+	mu        sync.Mutex
+	challenge challenge // the last
+	site      *site
+	lookup    *share[*site]
+	lookups   int // failed in a row
+	lookAt    time.Time
+	lookFault *fault.Fault
+	steps     []Step
+	logins    map[string][]time.Time // that the server caused, by set of scopes
+}
+
+// Header is the fast path: no lock and no allocation while a token is good.
+func (s *source) Header(ctx context.Context) (Ticket, *fault.Fault) {
+	if c := s.cred.Load(); c != nil {
+		if tok := c.token.Load(); tok != nil && time.Now().UnixNano() < tok.renew {
+			if !c.used.Load() {
+				c.used.Store(true)
+			}
+			return tok.ticket, nil
+		}
+	}
+	return s.header(ctx)
+}
+
+func (s *source) header(ctx context.Context) (Ticket, *fault.Fault) {
+	switch {
+	case s.kind == None || s.kind == Static:
+		return Ticket{}, nil
+	case s.broken != nil:
+		return Ticket{}, s.broken
+	}
+	c, f := s.bind(ctx)
+	if f != nil {
+		return Ticket{}, s.name(f)
+	}
+	if c == nil || !c.known() && !s.kind.machine() { // the server will say what it wants
+		return Ticket{}, nil
+	}
+	t, f := c.ticket(ctx)
+	if f != nil && f.Kind == fault.Unauthorized && s.opens() {
+		if f = s.open(ctx, s.State().Serial, nil); f == nil {
+			if c, f = s.bind(ctx); c != nil {
+				t, f = c.ticket(ctx)
+			}
+		}
+	}
+	if f != nil {
+		s.m.publish(c)
+	}
+	return t, s.name(f)
+}
+
+func (s *source) name(f *fault.Fault) *fault.Fault {
+	if f == nil {
+		return nil
+	}
+	return f.At(s.spec.Server, 0)
+}
+
+// Refused decides what a 401 or 403 means. A 403 changes nothing about the
+// credential.
+func (s *source) Refused(ctx context.Context, t Ticket, status int, fields []string) *fault.Fault {
+	ch := parseChallenge(fields)
+	s.m.secrets.learn(t.Value)
+	switch {
+	case status == 403 && ch.code == "insufficient_scope" && s.kind == OAuth:
+		return s.name(s.stepUp(ctx, t, ch))
+	case status == 403:
+		return s.name(s.forbidden(ch))
+	case s.kind == Static:
+		return s.name(notSent(fault.Unauthorized, errors.New("the server refuses the configured headers"),
+			s.spec.atPlace(`"headers"`)+", then: everline reconnect "+s.spec.Server))
+	case s.kind == None:
+		return s.name(notSent(fault.Unauthorized, errors.New(`the server wants a login, and "auth" is "none"`), s.spec.atPlace("auth")))
+	case s.broken != nil:
+		return s.broken
+	}
+	return s.name(s.unauthorized(ctx, t, ch))
+}
+
+func (s *source) forbidden(ch challenge) *fault.Fault {
+	text := "the server forbids it"
+	if ch.text != "" {
+		text += ": " + s.m.secrets.words(ch.text)
+	}
+	return notSent(fault.Forbidden, errors.New(text), "")
+}
+
+func (s *source) unauthorized(ctx context.Context, t Ticket, ch challenge) *fault.Fault {
+	s.note(ch)
+	c, f := s.bind(ctx)
+	if f != nil {
+		return f
+	}
+	if c == nil {
+		if c, f = s.meet(ctx); f != nil {
+			return f
+		}
+	}
+	if c == nil { // it is known where to log in, and nobody has
+		f = notSent(fault.Unauthorized, errors.New("nobody has logged in to it"), loginRemedy(s.spec.Server))
+		s.m.publishSource(s)
+	} else {
+		f = c.refuse(ctx, t)
+	}
+	if f != nil && f.Kind == fault.Unauthorized && s.opens() {
+		return s.open(ctx, t.Serial, nil)
+	}
+	return f
+}
+
+// note remembers a challenge. One that names other metadata than before makes a
+// finding stale.
+func (s *source) note(ch challenge) {
+	s.mu.Lock()
+	if ch.metadata != "" && ch.metadata != s.challenge.metadata {
+		s.site, s.lookAt = nil, time.Time{}
+	}
+	if ch.metadata == "" {
+		ch.metadata = s.challenge.metadata
+	}
+	s.challenge = ch
+	s.mu.Unlock()
+}
+
+// bind returns the credential that this server is known to use; nil if nothing
+// is known or stored.
+func (s *source) bind(ctx context.Context) (*credential, *fault.Fault) {
+	if c := s.cred.Load(); c != nil {
+		return c, nil
+	}
+	d, f := s.m.store.read(ctx)
+	if f != nil {
+		return nil, f
+	}
+	return s.bindFrom(d), nil
+}
+
+func (s *source) bindFrom(d *data) *credential {
+	k, known := d.Bindings[s.spec.place()]
+	if !known || d.record(k) == nil && !s.kind.machine() {
+		return nil
+	}
+	return s.m.attach(s, k, d.record(k))
+}
+
+// meet finds out whose credential a server wants that nothing is known of, and
+// uses one that another server has already.
+func (s *source) meet(ctx context.Context) (*credential, *fault.Fault) {
+	found, f := s.discover(ctx)
+	if f != nil {
+		return nil, f
+	}
+	k := s.keyFor(found)
+	d, f := s.m.store.read(ctx)
+	if f != nil {
+		return nil, f
+	}
+	if d.record(k) == nil && !s.kind.machine() {
+		return nil, nil
+	}
+	_, f = s.m.store.update(ctx, func(d *data) error { d.Bindings[s.spec.place()] = k; return nil })
+	if f != nil {
+		s.m.warn("the store cannot be written: " + f.Text())
+	}
+	return s.m.attach(s, k, d.record(k)), nil
+}
+
+func (s *source) keyFor(found *site) key {
+	return key{Resource: found.resource, Issuer: found.meta.Issuer, Principal: s.spec.principal()}
+}
+
+// discover returns what is known of the server, or finds it out. Callers share
+// one search, which none of them ends by going away.
+func (s *source) discover(ctx context.Context) (*site, *fault.Fault) {
+	now := time.Now().Round(0)
+	s.mu.Lock()
+	switch {
+	case s.site != nil && now.Sub(s.site.found) < siteFor:
+		defer s.mu.Unlock()
+		return s.site, nil
+	case s.lookup == nil && now.Before(s.lookAt):
+		defer s.mu.Unlock()
+		f := *s.lookFault
+		f.RetryAfter = s.lookAt.Sub(now)
+		return nil, &f
+	}
+	look := s.lookup
+	if look == nil {
+		look = newShare[*site]()
+		if !s.m.spawn(func() { s.look(look) }) {
+			s.mu.Unlock()
+			return nil, notSent(fault.Closed, errors.New("everline is shutting down"), "")
+		}
+		s.lookup = look
+	}
+	s.mu.Unlock()
+	return look.wait(ctx)
+}
+
+// afresh forgets what was found longer ago, so that a login starts from what
+// holds now.
+func (s *source) afresh(longer time.Duration) {
+	s.mu.Lock()
+	if s.site != nil && time.Now().Round(0).Sub(s.site.found) > longer {
+		s.site = nil
+	}
+	s.lookAt = time.Time{}
+	s.mu.Unlock()
+}
+
+func (s *source) look(look *share[*site]) {
+	ctx, cancel := context.WithTimeout(s.m.ctx, renewLimit)
+	defer cancel()
+	h := s.hunt(ctx)
+	err := h.run(ctx)
+	now := time.Now().Round(0)
+	s.mu.Lock()
+	s.lookup, s.steps = nil, h.steps
+	if err == nil {
+		s.site, s.lookups, s.lookFault, s.lookAt = &h.site, 0, nil, time.Time{}
+		look.value = &h.site
+	} else {
+		wait := min(lastWait, firstWait<<min(s.lookups, 9))
+		wait = wait/2 + rand.N(wait/2+1)
+		s.lookups++
+		s.lookFault, s.lookAt = s.huntFault(err, wait), now.Add(wait)
+		look.f = s.lookFault
+	}
+	s.mu.Unlock()
+	for _, text := range h.site.warnings {
+		s.m.warn(s.spec.Server + ": " + text)
+	}
+	close(look.done)
+	s.m.publishSource(s)
+}
+
+func (s *source) hunt(ctx context.Context) *hunt {
+	d, f := s.m.store.read(ctx)
+	known := func(issuer string) bool {
+		if f != nil {
+			return false
+		}
+		_, ok := d.Registrations[issuer]
+		return ok
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &hunt{web: s.web, spec: &s.spec, challenge: s.challenge, known: known, secrets: &s.m.secrets}
+}
+
+func (s *source) huntFault(err error, wait time.Duration) *fault.Fault {
+	doctor := "run: everline doctor " + s.spec.Server
+	if forNow(err) {
+		f := unavailable(err, wait)
+		f.Remedy = doctor
+		return f
+	}
+	if errors.Is(err, ErrNoLogin) && s.spec.Kind == Auto {
+		return notSent(fault.Unauthorized, fmt.Errorf("the server wants a credential, and %w", err), `set "headers" of `+s.spec.Server+", or "+doctor)
+	}
+	return notSent(fault.Invalid, err, s.spec.atPlace("auth")+", or "+doctor)
+}
+
+// opens tells whether a login can begin without being asked for.
+func (s *source) opens() bool { return s.m.o.Browser != nil && s.kind == OAuth }
+
+// open logs in through the browser, because the server wants another token than
+// the one with this serial, and waits for that within ctx.
+func (s *source) open(ctx context.Context, serial uint64, scopes []string) *fault.Fault {
+	if f := s.mayOpen(scopes); f != nil {
+		return f
+	}
+	login, err := s.m.Login(ctx, s.spec.Server, LoginOptions{Scopes: scopes, Open: true, after: serial})
+	if err == nil {
+		err = login.Wait(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	f := *fault.From(opAuth, err)
+	f.Outcome = fault.NotSent
+	return &f
+}
+
+// mayOpen bounds what a server can cause. A login that is running is joined.
+func (s *source) mayOpen(scopes []string) *fault.Fault {
+	set, now := scopeSet(scopes), time.Now().Round(0)
+	joins := s.m.runningLogin(s) != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	recent := slices.DeleteFunc(s.logins[set], func(t time.Time) bool { return now.Sub(t) >= stepUpOver })
+	if joins {
+		return nil
+	}
+	if len(recent) >= maxStepUps {
+		f := notSent(fault.Unauthorized, errors.New("the server refuses what was logged in to again and again"), loginRemedy(s.spec.Server))
+		f.RetryAfter = stepUpOver - now.Sub(recent[0])
+		return f
+	}
+	if s.logins == nil {
+		s.logins = map[string][]time.Time{}
+	}
+	s.logins[set] = append(recent, now)
+	return nil
+}
+
+// stepUp is what a call needs that the token has no scope for. No refresh gives
+// more than was granted, so it takes a login.
+func (s *source) stepUp(ctx context.Context, t Ticket, ch challenge) *fault.Fault {
+	s.note(ch)
+	if c := s.cred.Load(); c != nil {
+		if tok := c.token.Load(); tok != nil && tok.ticket.Serial > t.Serial {
+			return nil // somebody has logged in since
+		}
+		s.m.ask(ctx, c.key, ch.scopes)
+	}
+	if s.opens() {
+		f := s.open(ctx, t.Serial, ch.scopes)
+		if f == nil || f.Kind != fault.Unauthorized {
+			return f
+		}
+	}
+	remedy := loginRemedy(s.spec.Server)
+	for _, scope := range ch.scopes {
+		remedy += " --scope " + s.m.secrets.words(scope)
+	}
+	return notSent(fault.Forbidden, fmt.Errorf("it needs the scope %s", s.m.secrets.words(strings.Join(ch.scopes, " "))), remedy)
+}
+
+// State returns the published state.
+func (s *source) State() *State { return s.current.Load() }
+
+// describe is the state but for Since and Changed.
+func (s *source) describe() *State {
+	st := &State{Kind: s.kind}
+	var f *fault.Fault
+	switch c := s.cred.Load(); {
+	case s.broken != nil:
+		st.Phase, f = Misconfigured, s.broken
+	case s.kind == None || s.kind == Static:
+	case c != nil:
+		c.describe(st)
+	default:
+		st.Dead = !s.kind.machine()
+		s.mu.Lock()
+		f = s.lookFault
+		asked := s.site != nil || s.lookup != nil
+		st.RetryAt = s.lookAt
+		s.mu.Unlock()
+		switch {
+		case f == nil && asked && !s.kind.machine():
+			st.Phase, f = NeedsLogin, notSent(fault.Unauthorized, errors.New("nobody has logged in to it"), loginRemedy(s.spec.Server))
+		case f == nil:
+		case f.Kind == fault.Unavailable:
+			st.Phase, st.Dead = Retrying, false
+		case f.Kind == fault.Unauthorized:
+			st.Phase = NeedsLogin
+		default:
+			st.Phase = Misconfigured
+		}
+	}
+	if f != nil {
+		st.Cause, st.Remedy = f.Text(), f.Remedy
+	}
+	return st
+}

@@ -76,28 +76,35 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	x := g.exchange(m)
 	x.held, x.gone = held, r.Context().Done()
+	// The loss of the client cancels nothing, but in the modern era, where a request
+	// ends with its response stream (basic/patterns/cancellation).
+	ctx, ready := context.WithoutCancel(r.Context()), g.readyLegacy
 	if m.modern {
-		p.sess = nil
-		g.postModern(r, x, p)
-		return
+		p.sess, ctx, ready = nil, r.Context(), g.readyModern
 	}
-	g.postLegacy(r, x, p)
+	proceed := ready(r, x, p)
+	if s == nil && p.sess != nil {
+		defer g.table.unpin(p.sess)
+	}
+	if proceed {
+		g.respond(ctx, x, p)
+	}
 }
 
-// postModern serves a request of the 2026-07-28 revision: it ends with its
-// response stream (basic/patterns/cancellation).
-func (g *Gateway) postModern(r *http.Request, x *exchange, p *post) {
+// readyModern completes the exchange of a message of the 2026-07-28 revision. It
+// is false if that has been answered.
+func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 	if !x.msg.IsRequest() {
 		p.w.WriteHeader(http.StatusAccepted)
-		return
+		return false
 	}
 	if bad := x.checkRequest(r.Header); bad != nil {
 		writeJSON(p.w, bad)
-		return
+		return false
 	}
 	if g.closing() {
 		g.ending(p.w, x.message)
-		return
+		return false
 	}
 	if name := r.Header.Get(nameHeader); name != "" && x.name == nil {
 		x.name = wire.AppendString(nil, name)
@@ -105,9 +112,9 @@ func (g *Gateway) postModern(r *http.Request, x *exchange, p *post) {
 	x.client = g.peers.clientOf(r, x.message)
 	if x.msg.Method == mcp.SubscriptionsListen {
 		g.listenHTTP(r, x, p.w)
-		return
+		return false
 	}
-	g.respond(r.Context(), x, p)
+	return true
 }
 
 // checkRequest validates body and headers of a modern request: first what era
@@ -125,31 +132,30 @@ func (x *exchange) checkRequest(h http.Header) *answer {
 	return x.checkHeaders(h)
 }
 
-// postLegacy serves a message of a session, or the initialize that opens one.
-func (g *Gateway) postLegacy(r *http.Request, x *exchange, p *post) {
+// readyLegacy is readyModern for a message of a session, which it pins, or the
+// initialize that opens one.
+func (g *Gateway) readyLegacy(r *http.Request, x *exchange, p *post) bool {
 	if x.msg.IsRequest() && g.closing() {
 		g.ending(p.w, x.message)
-		return
+		return false
 	}
 	if x.msg.Method == mcp.Initialize && x.msg.IsRequest() {
 		p.sess = nil
 		g.openSession(x.message, p)
-		return
+		return false
 	}
 	if p.sess == nil {
 		if p.sess = g.sessionOf(p.w, r); p.sess == nil {
-			return
+			return false
 		}
-		defer g.table.unpin(p.sess)
 	}
 	x.sess = p.sess
 	if !x.msg.IsRequest() {
 		g.notice(x)
 		p.w.WriteHeader(http.StatusAccepted)
-		return
+		return false
 	}
-	// The loss of the client is no cancel: the call goes on to its end.
-	g.respond(context.WithoutCancel(r.Context()), x, p)
+	return true
 }
 
 // longCall is how long a call may take to be answered by plain JSON: a longer one is

@@ -58,9 +58,10 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon":       {"internal/typed", ".", "internal/gateway", "internal/admin", "internal/trust", "internal/fileedit", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "internal/owned", "internal/statelock", "internal/watch", "internal/observe", "internal/show", "event", "config", "fault", "internal/sessions"},
-	"internal/trust":        {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
-	"internal/fileedit":     {"internal/typed", "internal/owned", "internal/visible", "internal/statelock", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
+	"internal/daemon": {".", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation"},
+	// The record of what is trusted is a file that is edited as others are.
+	"internal/trust":        {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact"},
+	"internal/fileedit":     {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
 	"internal/conf/tree":    {"fault"},
 	"internal/conf/expand":  {},
 	"internal/conf/redact":  {"internal/conf/tree", "internal/conf/expand"},
@@ -116,8 +117,8 @@ var mayImportForeign = map[string][]string{
 	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/conf/edit":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
 	"internal/transport/stdio": {"golang.org/x/sys"},
-	"internal/fileedit":        {"internal/typed", "golang.org/x/sys"},
-	"internal/daemon":          {"internal/typed", "golang.org/x/sys"},
+	"internal/fileedit":        {"golang.org/x/sys"},
+	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify"},
 	"config":                   {"github.com/tailscale/hujson"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"internal/stray":           {"golang.org/x/sys"},

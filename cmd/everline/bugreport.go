@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -30,7 +31,7 @@ func (a *app) bugreport(ctx context.Context) error {
 	st, err := a.client().Status(ctx)
 	files := st.Config
 	if err != nil {
-		files, _ = configFiles(nil) // none is told below
+		files, _ = trust.Files(nil) // none is told below
 	}
 	cfg, cfgErr := loadReported(files)
 	report := &bytes.Buffer{}

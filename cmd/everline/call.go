@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
@@ -38,7 +39,7 @@ func newCall(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), stopSignals...)
+			ctx, stop := signal.NotifyContext(cmd.Context(), daemon.StopSignals...)
 			defer stop()
 			return a.call(ctx, args[0], arguments, timeout)
 		}),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/demo"
 	"github.com/everline/everline/internal/show"
 )
@@ -53,7 +54,7 @@ func newDemoServer(s *streams) *cobra.Command {
 }
 
 func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) (err error) {
-	ctx, stop := signal.NotifyContext(ctx, stopSignals...)
+	ctx, stop := signal.NotifyContext(ctx, daemon.StopSignals...)
 	defer stop()
 	self, err := selfPath()
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/doctor"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/typed"
 )
 
@@ -44,7 +46,7 @@ func newDoctor(a *app) *cobra.Command {
 func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 	ctx := cmd.Context()
 	o := doctor.Options{
-		StateDir: a.stateDir, Version: buildVersion(), Env: os.LookupEnv, PortOwner: portOwner, Timeout: f.timeout,
+		StateDir: a.stateDir, Version: buildVersion(), Env: os.LookupEnv, PortOwner: daemon.PortOwner, Timeout: f.timeout,
 	}
 	o.Home, _ = os.UserHomeDir() // "" finds no version managers
 	if st, err := a.client().Status(ctx); err == nil {
@@ -59,17 +61,18 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 		return err
 	}
 	var err error
-	if o.Files, err = configFiles(f.configs); err != nil {
+	if o.Files, err = trust.Files(f.configs); err != nil {
 		return err
 	}
-	if o.Config, err = config.LoadAs(f.format, o.Files...); err == nil {
-		err = checkOwned(o.Files, o.Config)
+	texts := trust.Texts{}
+	if o.Config, err = config.LoadFrom(texts.Read, nil, f.format, o.Files...); err == nil {
+		err = trust.Owned(o.Files, o.Config)
 	}
 	if err != nil {
 		return err
 	}
 	if o.Running == nil { // servers are going to be started
-		if err := checkTrust(a.stateDir, f.configs, o.Files, o.Config); err != nil {
+		if err := trust.Check(a.stateDir, f.configs, o.Files, texts.Read, o.Config); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/drill"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/typed"
@@ -56,7 +57,7 @@ func newDrill(a *app) *cobra.Command {
 		Example: "everline drill github --fault kill --yes\neverline drill github --fault hang --for 5s --call github.search --args '{\"q\": \"x\"}'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), stopSignals...)
+			ctx, stop := signal.NotifyContext(cmd.Context(), daemon.StopSignals...)
 			defer stop()
 			return a.drill(ctx, args, f)
 		}),

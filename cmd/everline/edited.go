@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/fileedit"
+	"github.com/everline/everline/internal/trust"
 )
 
 // formatFlag is the help of --format.
@@ -90,4 +93,27 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 		fmt.Fprintf(a.out, "  serve asks for your word first; look at it, then: %s\n", *r.Remedy)
 	}
 	return made, nil
+}
+
+// editTrusted makes an edit of the user's own. Of what was trusted the result
+// is trusted, too, and so is a file that is new: nobody else has written in it.
+func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
+	remedy, failed := trust.Remedy(path), error(nil)
+	if a.isTakenUp(ctx, path) {
+		remedy = ""
+	}
+	e := fileedit.Edit{Path: path, DryRun: dryRun, Change: change, Before: func(was, text []byte) error {
+		if !trust.Needed(nil, path) {
+			return nil
+		}
+		if failed = trust.Keep(a.stateDir, path, was, text); failed == nil {
+			remedy = ""
+		}
+		return nil // a file that is not trusted can be edited all the same
+	}}
+	_, err := a.finishEdit(e, func(fileedit.Result) string { return done }, func() string { return remedy })
+	if err == nil && failed != nil && !errors.Is(failed, trust.ErrNotTrusted) {
+		fmt.Fprintf(a.err, "%s could not be trusted: %v\n", path, failed)
+	}
+	return err
 }

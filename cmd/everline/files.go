@@ -13,7 +13,9 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
+	"github.com/everline/everline/internal/trust"
 )
 
 // usedFiles are the files that a command reads: those that were named, else
@@ -25,14 +27,14 @@ func (a *app) usedFiles(ctx context.Context, named []string) ([]string, error) {
 			return files, nil
 		}
 	}
-	return configFiles(named)
+	return trust.Files(named)
 }
 
 // runningFiles are those of the everline that runs, if they can be read again;
 // nil if none runs.
 func (a *app) runningFiles(ctx context.Context) []string {
 	st, err := a.glance().Status(ctx)
-	if err != nil || slices.ContainsFunc(st.Config, readOnce) {
+	if err != nil || slices.ContainsFunc(st.Config, daemon.ReadOnce) {
 		return nil
 	}
 	return st.Config
@@ -57,9 +59,9 @@ func (a *app) oneFile(ctx context.Context, named string, servers []string) (stri
 		}
 		return path, err
 	}
-	files, err := configFiles(nil)
+	files, err := trust.Files(nil)
 	if err != nil {
-		return usualNames[0], nil
+		return trust.UsualNames[0], nil
 	}
 	return files[0], nil
 }

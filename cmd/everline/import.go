@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/trust"
 )
 
 func newImport(a *app) *cobra.Command {
@@ -39,7 +40,7 @@ func (a *app) importServers(named []string, format, to string, dryRun bool) erro
 	}
 	count := 0
 	e := fileedit.Copy(a.stateDir, to, all, dryRun, &count)
-	remedy := func() string { return untrusted(to) } // some of it may have come with a repository
+	remedy := func() string { return trust.Remedy(to) } // some of it may have come with a repository
 	_, err = a.finishEdit(e, func(fileedit.Result) string { return plural(count, "server") + " copied" }, remedy)
 	return err
 }

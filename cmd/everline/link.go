@@ -15,7 +15,9 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
+	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/typed"
 )
 
@@ -95,22 +97,23 @@ func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 	if running := a.runningFiles(ctx); len(running) > 0 {
 		return running, nil
 	}
-	files, err := configFiles(nil)
+	files, err := trust.Files(nil)
 	if err != nil {
 		return nil, nil //nolint:nilerr // there is none yet: the bridge looks for the user's own
 	}
-	cfg, err := config.Load(files...)
+	texts := trust.Texts{}
+	cfg, err := config.LoadFrom(texts.Read, nil, "", files...)
 	if err != nil {
 		return nil, err
 	}
-	if f := fault.From("", checkTrust(a.stateDir, nil, files, cfg)); f != nil {
+	if f := fault.From("", trust.Check(a.stateDir, nil, files, texts.Read, cfg)); f != nil {
 		fmt.Fprintf(a.err, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
 		return nil, nil
 	}
-	if fromRepository(files[0]) {
+	if trust.FromRepository(files[0]) {
 		fmt.Fprintf(a.err, "%s belongs to a repository: what comes into it later is started without asking\n", printable(files[0]))
 	}
-	return absolute(files), nil
+	return daemon.Absolute(files), nil
 }
 
 func linkLong(text string) string {
@@ -191,10 +194,11 @@ func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
 		return st.Endpoint, nil
 	}
 	listen := config.New().Listen
-	if files, err := configFiles(nil); err == nil {
-		cfg, err := config.Load(files...)
+	if files, err := trust.Files(nil); err == nil {
+		texts := trust.Texts{}
+		cfg, err := config.LoadFrom(texts.Read, nil, "", files...)
 		if err == nil && !fileedit.IsLoopback(hostOf(cfg.Listen)) { // clients are sent to other machines by the user alone
-			err = checkTrust(a.stateDir, nil, files, cfg)
+			err = trust.Check(a.stateDir, nil, files, texts.Read, cfg)
 		}
 		if err != nil {
 			return "", err

@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -104,7 +105,7 @@ func exitCode(f *fault.Fault) int {
 	switch {
 	case errors.Is(f, admin.ErrNotRunning):
 		return exitNotRunning
-	case f.Op == opConfig:
+	case f.Op == tree.OpRead:
 		return exitConfig
 	case f.Op == opUsage:
 		return exitUsage
@@ -119,10 +120,7 @@ func exitCode(f *fault.Fault) int {
 	}
 }
 
-const (
-	opConfig = "read configuration" // as package config names it
-	opUsage  = "read the command line"
-)
+const opUsage = "read the command line"
 
 // usage makes an error about how a command was called.
 func usage(remedy, format string, args ...any) error {

@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
-	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // TestTalkNeverWaits is a parent that starts everline with a pipe for stderr
@@ -83,7 +78,7 @@ func TestExitCodes(t *testing.T) {
 		{ran{called{fault.New(fault.Canceled, "x", "y")}}, exitInterrupt},
 		{ran{context.DeadlineExceeded}, exitTimeout},
 		{ran{&fault.Fault{Err: admin.ErrNotRunning}}, exitNotRunning},
-		{ran{configMissing(nil)}, exitConfig},
+		{ran{&fault.Fault{Op: tree.OpRead}}, exitConfig},
 	} {
 		var b strings.Builder
 		if got := report(&b, c.err); got != c.want {
@@ -187,60 +182,5 @@ func TestMayListen(t *testing.T) {
 	}
 	if err := mayListen("0.0.0.0:1", true); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestEveryRouteIsGuarded is DNS rebinding: a page of another site makes the
-// browser ask this machine under that site's name, or its own page asks here.
-func TestEveryRouteIsGuarded(t *testing.T) {
-	t.Parallel()
-	d, err := startDaemon(t.Context(), daemonOptions{
-		config: &config.Config{}, stateDir: t.TempDir(), log: slog.New(slog.DiscardHandler), gateway: gateway.Options{Hosts: []string{"gw.example"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close(t.Context())
-	h := d.endpoint()
-	ask := func(path, host, origin string) int {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Host = host
-		if origin != "" {
-			r.Header.Set("Origin", origin)
-		}
-		h.ServeHTTP(w, r)
-		return w.Code
-	}
-	for _, path := range []string{"/healthz", "/readyz", "/mcp", "/mcp/x", "/sse", "/messages", "/nothing"} {
-		if code := ask(path, "evil.example:1", ""); code != http.StatusForbidden {
-			t.Errorf("%s under another name: %d", path, code)
-		}
-		if code := ask(path, "localhost", "https://evil.example"); code != http.StatusForbidden {
-			t.Errorf("%s from another page: %d", path, code)
-		}
-	}
-	for _, host := range []string{"127.0.0.1:1", "localhost", "[::1]:1", "a.localhost", "gw.example:7433"} {
-		for _, path := range []string{"/healthz", "/readyz"} {
-			if code := ask(path, host, ""); code != http.StatusOK {
-				t.Errorf("%s under %s: %d", path, host, code)
-			}
-		}
-	}
-}
-
-func TestPortOwner(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	got, want := portOwner(l.Addr().(*net.TCPAddr).Port), os.Getpid()
-	if _, err := os.Stat("/proc/self/fd"); err != nil {
-		want = 0 // no way to tell here
-	}
-	if got != want {
-		t.Errorf("portOwner = %d, want %d", got, want)
 	}
 }

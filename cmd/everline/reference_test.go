@@ -20,6 +20,7 @@ import (
 	"github.com/everline/everline/internal/doctor"
 	"github.com/everline/everline/internal/drill"
 	"github.com/everline/everline/internal/fileedit"
+	"github.com/everline/everline/internal/trust"
 )
 
 // documented are the types of docs/reference/json.md, by the headings over
@@ -31,7 +32,7 @@ var documented = map[string]any{
 	"drill": drill.Report{}, "Calls": admin.DrillCalls{}, "Lists": drill.Lists{},
 	"doctor": diagnosis{}, "A finding": doctor.Finding{},
 	"validate": validation{}, "A file": validatedFile{}, "A server of a file": validated{},
-	"reload": admin.Reload{}, "import": fileedit.Found{}, "trust": trusting{}, "What it reaches": reached{}, "add, remove, link, unlink, import --to": editResult{},
+	"reload": admin.Reload{}, "import": fileedit.Found{}, "trust": trust.Looked{}, "What it reaches": trust.Reached{}, "add, remove, link, unlink, import --to": editResult{},
 	"version": versions{}, "What runs": admin.Version{}, "demo": demo.Report{},
 }
 

@@ -121,29 +121,6 @@ func defaultStateDir() string {
 	}
 }
 
-// usualNames are those of a configuration that is found without being named.
-var usualNames = [...]string{"everline.json", "everline.jsonc", "everline.yaml", "everline.toml"}
-
-// configFiles are the files to read: those that were named, else the first
-// that exists of the usual ones.
-func configFiles(named []string) ([]string, error) {
-	if len(named) > 0 {
-		return named, nil
-	}
-	usual := usualNames[:]
-	if dir, err := os.UserConfigDir(); err == nil {
-		for _, name := range usualNames {
-			usual = append(usual, filepath.Join(dir, "everline", name))
-		}
-	}
-	for _, path := range usual {
-		if _, err := os.Stat(path); err == nil {
-			return []string{path}, nil
-		}
-	}
-	return nil, configMissing(usual)
-}
-
 // isBuiltToRun tells whether a program was built by go run, for this run alone.
 func isBuiltToRun(program string) bool {
 	return strings.Contains(filepath.ToSlash(program), "/go-build") && filepath.Base(filepath.Dir(program)) == "exe"

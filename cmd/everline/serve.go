@@ -7,19 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/config"
-	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
-	"github.com/everline/everline/internal/gateway"
 )
 
 // serveFlags are the flags of serve and stdio.
@@ -33,8 +27,7 @@ type serveFlags struct {
 	watch       bool
 	logFormat   string
 	logLevel    string
-	group       string     // of stdio
-	ask         config.Ask // answers the inputs of VS Code files; nil answers none
+	group       string // of stdio
 }
 
 func (f *serveFlags) addCommon(cmd *cobra.Command) {
@@ -83,57 +76,8 @@ func (f serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	}
 }
 
-// A loaded is a configuration with the files that it was read from.
-type loaded struct {
-	cfg   *config.Config
-	files []string
-	seen  contents // that were parsed
-}
-
-// load finds and reads the configuration.
-func (f serveFlags) load(stateDir string) (loaded, error) {
-	files, err := configFiles(f.configs)
-	if err != nil {
-		return loaded{}, err
-	}
-	l := loaded{files: files, seen: contents{}}
-	l.cfg, err = f.read(l.seen.read, stateDir, files)
-	return l, err
-}
-
-// reload reads the same files again. What came through a pipe is gone, and to
-// open one would wait for a writer.
-func (f serveFlags) reload(stateDir string, files []string) func() (*config.Config, error) {
-	return func() (*config.Config, error) {
-		for _, file := range files {
-			if readOnce(file) {
-				return nil, &fault.Fault{
-					Kind: fault.Invalid, Op: opConfig, Outcome: fault.NotSent, Err: errors.New(file + " is no regular file: it was read once, at the start"),
-					Remedy: "restart everline, or name a file with --config",
-				}
-			}
-		}
-		return f.read(config.ReadFile, stateDir, files)
-	}
-}
-
-// read is what was trusted: a file that changes in between is refused.
-func (f serveFlags) read(read func(string) ([]byte, error), stateDir string, files []string) (*config.Config, error) {
-	if err := checkTrust(stateDir, f.configs, files, nil); err != nil {
-		return nil, err
-	}
-	cfg, err := config.LoadFrom(read, f.ask, f.format, files...)
-	if err != nil {
-		return nil, err
-	}
-	return cfg, checkTrust(stateDir, f.configs, files, cfg)
-}
-
-func configMissing(tried []string) error {
-	return &fault.Fault{
-		Kind: fault.Invalid, Op: opConfig, Outcome: fault.NotSent, Remedy: "everline serve --config FILE",
-		Err: errors.New("no configuration file was named, and none of these exists: " + strings.Join(tried, ", ")),
-	}
+func (f serveFlags) source(stateDir string) daemon.Source {
+	return daemon.Source{StateDir: stateDir, Named: f.configs, Format: f.format}
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
@@ -141,61 +85,28 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	inputs := a.newAsker()
-	f.ask = inputs.ask
-	found, err := f.load(a.stateDir)
+	inputs, source := a.newAsker(), f.source(a.stateDir)
+	source.Ask = inputs.ask
+	found, err := source.Load()
 	inputs.done() // whoever reloads is not at this terminal
 	if err != nil {
 		return err
 	}
-	cfg := found.cfg
-	address, configured := f.listen, ""
-	if address == "" {
-		address, configured = cfg.Listen, cfg.Listen
+	e := daemon.Endpoint{
+		Address: f.listen, Hosts: f.hosts, Origins: f.origins, Watch: f.watch,
+		Serving: func(url string) { a.greet(url, found) },
 	}
-	if err := mayListen(address, f.allowRemote); err != nil {
+	if f.listen == "" {
+		e.Address, e.Configured = found.Config.Listen, found.Config.Listen
+	}
+	if err := mayListen(e.Address, f.allowRemote); err != nil {
 		return err
 	}
-	socket, err := admin.Listen(a.stateDir)
-	if err != nil {
-		return err
+	err = daemon.Serve(ctx, found, daemon.Options{Version: buildVersion(), Log: log}, e)
+	if errors.Is(err, daemon.ErrForced) {
+		return exit(exitFailed)
 	}
-	defer func() { _ = socket.Close() }() // the program ends with it
-	listener, err := listen(ctx, address)
-	if err != nil {
-		return err
-	}
-	joinChain(found.files) // itself among its servers would not get the address
-	stop, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	signal.Notify(stop, stopSignals...)
-	if len(reloadSignals) > 0 {
-		signal.Notify(reload, reloadSignals...)
-	}
-	d, err := startDaemon(ctx, daemonOptions{
-		config: cfg, files: found.files, load: f.reload(a.stateDir, found.files), stateDir: a.stateDir, socket: socket, log: log,
-		endpoint: "http://" + listener.Addr().String() + "/mcp", listen: configured,
-		gateway: gateway.Options{Version: buildVersion(), Hosts: f.hosts, Origins: f.origins},
-	})
-	if err != nil {
-		listener.Close()
-		return err
-	}
-	d.server = d.serve(d.gateway.Listener(listener), d.endpoint())
-	if f.watch {
-		d.watchFiles(found.seen)
-	}
-	a.greet(d, cfg)
-	logWarnings(log, cfg)
-	notifySystemd("READY=1")
-	return d.untilStopped(ctx, stop, reload)
-}
-
-// endpoint is what clients reach: the gateway, and the health of everline.
-func (d *daemon) endpoint() http.Handler {
-	return d.gateway.Handler(
-		gateway.Route{Pattern: "GET /healthz", Serve: d.api.Healthz},
-		gateway.Route{Pattern: "GET /readyz", Serve: d.api.Readyz},
-	)
+	return err
 }
 
 func hostOf(address string) string {
@@ -222,33 +133,11 @@ func mayListen(address string, allowRemote bool) error {
 	return nil
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", address)
-	if err == nil {
-		return l, nil
-	}
-	if !errors.Is(err, errInUse) {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: "listen on " + address, Err: err, Remedy: "--listen 127.0.0.1:7433"}
-	}
-	text := "the address is in use"
-	_, port, _ := net.SplitHostPort(address)
-	if n, err := strconv.Atoi(port); err == nil {
-		if pid := portOwner(n); pid != 0 {
-			text += fmt.Sprintf(" by process %d", pid)
-		}
-	}
-	return nil, &fault.Fault{
-		Kind: fault.Conflict, Op: "listen on " + address, Err: errors.New(text),
-		Remedy: "end that program, or choose another port with --listen",
-	}
-}
-
 // greet says where the endpoint is and what stands behind it.
-func (a *app) greet(d *daemon, cfg *config.Config) {
-	fmt.Fprintf(a.err, "everline %s serves %s\n", buildVersion(), d.opts.endpoint)
-	fmt.Fprintf(a.err, "  configuration: %s (%s)\n", strings.Join(d.opts.files, ", "), plural(len(cfg.Servers), "server"))
-	for _, s := range cfg.Servers {
+func (a *app) greet(url string, found daemon.Loaded) {
+	fmt.Fprintf(a.err, "everline %s serves %s\n", buildVersion(), url)
+	fmt.Fprintf(a.err, "  configuration: %s (%s)\n", strings.Join(found.Files, ", "), plural(len(found.Config.Servers), "server"))
+	for _, s := range found.Config.Servers {
 		name := shownName(s.Name)
 		switch {
 		case s.Disabled:
@@ -258,40 +147,5 @@ func (a *app) greet(d *daemon, cfg *config.Config) {
 		default:
 			fmt.Fprintf(a.err, "  %s: %s\n", name, s.Transport)
 		}
-	}
-}
-
-// untilStopped runs the daemon until a signal, and then ends it: in order at
-// the first one, without waiting for calls at the second. Who sends a third
-// one is not made to wait for anything.
-func (d *daemon) untilStopped(ctx context.Context, stop, reload <-chan os.Signal) error {
-	for {
-		select {
-		case <-reload:
-			d.reloadNow(ctx)
-			continue
-		case s := <-stop:
-			d.opts.log.Info("stopping: calls in flight may finish", "signal", s.String(), "for", d.hub.Config().DrainTimeout.String())
-		case <-ctx.Done():
-		}
-		break
-	}
-	notifySystemd("STOPPING=1")
-	hurry, now := context.WithCancel(context.Background())
-	defer now()
-	done := make(chan error, 1)
-	go func() { done <- d.close(hurry) }() // ends within its own deadlines; waited for below
-	select {
-	case err := <-done:
-		return err
-	case s := <-stop:
-		d.opts.log.Warn("stopping at once", "signal", s.String())
-		now()
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-stop:
-		return exit(exitFailed)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/top"
 	"github.com/everline/everline/internal/typed"
@@ -167,7 +168,7 @@ func stuckOne(servers []admin.Server, state event.State) (stuck *admin.Server) {
 // takesUp tells whether a server can be used as the files have it now, which
 // everline has then only not taken up yet.
 func takesUp(st admin.Status, name string) bool {
-	if st.ConfigError != nil || len(st.Config) == 0 || slices.ContainsFunc(st.Config, readOnce) {
+	if st.ConfigError != nil || len(st.Config) == 0 || slices.ContainsFunc(st.Config, daemon.ReadOnce) {
 		return false
 	}
 	cfg, err := config.Load(st.Config...)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/top"
 )
 
@@ -35,7 +36,7 @@ func (a *app) top(ctx context.Context) error {
 	if err != nil {
 		return usage("everline status", "this terminal cannot show top: %v", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, stopSignals...)
+	ctx, stop := signal.NotifyContext(ctx, daemon.StopSignals...)
 	defer stop()
 	err = top.Run(ctx, top.Options{API: a.client(), Screen: screen, Colours: colours(a.out)})
 	if _, gone := a.glance().Version(ctx); err == nil && errors.Is(gone, admin.ErrNotRunning) {

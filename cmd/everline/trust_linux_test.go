@@ -43,7 +43,7 @@ func TestFaultV7TrustAsks(t *testing.T) {
 					t.Errorf("%q is not shown: %s", want, shown)
 				}
 			}
-			if _, err := os.Stat(filepath.Join(state, trustName)); err == nil {
+			if _, err := os.Stat(filepath.Join(state, "trusted.json")); err == nil {
 				t.Error("it was trusted before anybody said so")
 			}
 			if _, err := person.WriteString(c.reply); err != nil {
@@ -51,7 +51,7 @@ func TestFaultV7TrustAsks(t *testing.T) {
 			}
 			readScreen(t, person, c.ends)
 			failed := cmd.Wait() != nil
-			_, err := os.Stat(filepath.Join(state, trustName))
+			_, err := os.Stat(filepath.Join(state, "trusted.json"))
 			if yes := c.ends == "is trusted"; failed == yes || (err == nil) != yes {
 				t.Errorf("failed: %v; %v", failed, err)
 			}

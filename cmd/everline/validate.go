@@ -11,6 +11,8 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -56,17 +58,13 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 	if err != nil {
 		return err
 	}
-	texts := map[string][]byte{} // a pipe gives its text once
-	read := func(path string) (text []byte, err error) {
-		texts[path], err = config.ReadFile(path)
-		return texts[path], err
-	}
-	if err := checkOwned(files, nil); err != nil {
+	texts := trust.Texts{} // a pipe gives its text once
+	if err := trust.Owned(files, nil); err != nil {
 		return err
 	}
-	cfg, err := config.LoadFrom(read, a.newAsker().ask, format, files...)
+	cfg, err := config.LoadFrom(texts.Read, a.newAsker().ask, format, files...)
 	if err == nil {
-		err = checkOwned(files, cfg)
+		err = trust.Owned(files, cfg)
 	}
 	if err != nil {
 		return err
@@ -100,7 +98,7 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 	}
 	if pins != nil {
 		f := *fault.From("", pins)
-		f.Op = opConfig
+		f.Op = tree.OpRead
 		return &f
 	}
 	if !v.OK {

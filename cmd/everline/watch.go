@@ -11,12 +11,13 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/daemon"
 )
 
 // untilEnd gives a following command a context that ends with Ctrl-C. That is no
 // failure, and neither is the end of what it follows.
 func (a *app) untilEnd(parent context.Context, follow func(context.Context) error) error {
-	ctx, stop := signal.NotifyContext(parent, stopSignals...)
+	ctx, stop := signal.NotifyContext(parent, daemon.StopSignals...)
 	defer stop()
 	err := follow(ctx)
 	for _, end := range []error{admin.ErrStopped, admin.ErrRemoved} {

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	stopSignals   = []os.Signal{os.Interrupt, windows.SIGTERM}
+	StopSignals   = []os.Signal{os.Interrupt, windows.SIGTERM}
 	reloadSignals []os.Signal // there is no such signal
 )
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package daemon
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	stopSignals   = []os.Signal{unix.SIGINT, unix.SIGTERM}
+	StopSignals   = []os.Signal{unix.SIGINT, unix.SIGTERM}
 	reloadSignals = []os.Signal{unix.SIGHUP}
 )
 

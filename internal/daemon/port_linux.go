@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// portOwner finds the process that listens on a TCP port, as far as this user
+// PortOwner finds the process that listens on a TCP port, as far as this user
 // may see; 0 if it cannot be told.
-func portOwner(port int) int {
+func PortOwner(port int) int {
 	socket := ""
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		if inode := listeningInode(table, port); inode != "" {

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -36,12 +36,13 @@ type fileWatch struct {
 // watchFiles reloads when the configuration files change, until the daemon
 // ends. Where the system has no watches left, reload by hand still works; what
 // can be read only once is not watched.
-func (d *daemon) watchFiles(seen contents) {
-	files := slices.DeleteFunc(slices.Clone(d.opts.files), readOnce)
+func (d *daemon) watchFiles() {
+	seen := maps.Clone(d.parts.found.seen)
+	files := slices.DeleteFunc(slices.Clone(d.parts.found.Files), ReadOnce)
 	maps.DeleteFunc(seen, func(file string, _ [sha256.Size]byte) bool { return !slices.Contains(files, file) })
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.opts.log.Warn("the configuration files are not watched; everline reload takes changes up", "cause", err)
+		d.parts.Log.Warn("the configuration files are not watched; everline reload takes changes up", "cause", err)
 		return
 	}
 	f := fileWatch{
@@ -49,7 +50,7 @@ func (d *daemon) watchFiles(seen contents) {
 		follow: func(folders []string) {
 			for _, folder := range folders {
 				if err := w.Add(folder); err != nil { // adding twice is fine
-					d.opts.log.Warn("a folder of the configuration is not watched; everline reload takes changes up", "folder", folder, "cause", err)
+					d.parts.Log.Warn("a folder of the configuration is not watched; everline reload takes changes up", "folder", folder, "cause", err)
 				}
 			}
 		},
@@ -122,27 +123,20 @@ func (f fileWatch) folders() []string {
 // moment while it is replaced, has none.
 type contents map[string][sha256.Size]byte
 
-// read reads a file and keeps the digest of what that gave.
-func (c contents) read(file string) ([]byte, error) {
-	data, err := config.ReadFile(file)
-	if err == nil {
-		c[file] = sha256.Sum256(data)
-	}
-	return data, err
-}
-
 // contentsOf reads files that are not read once.
 func contentsOf(files []string) contents {
 	c := contents{}
 	for _, file := range files {
-		_, _ = c.read(file) // an error shows as a file without a digest
+		if text, err := config.ReadFile(file); err == nil {
+			c[file] = sha256.Sum256(text)
+		}
 	}
 	return c
 }
 
-// readOnce tells whether a file is a pipe or the like, which gives what it has
+// ReadOnce tells whether a file is a pipe or the like, which gives what it has
 // to one reader.
-func readOnce(file string) bool {
+func ReadOnce(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && !info.Mode().IsRegular()
 }

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"crypto/sha256"
@@ -19,10 +19,10 @@ const maxEnded = 4
 // joinChain adds files to the chain of this process. It is false where they are
 // in it: whoever served them again would start itself as a server without end.
 func joinChain(files []string) bool {
-	if slices.ContainsFunc(files, readOnce) {
+	if slices.ContainsFunc(files, ReadOnce) {
 		return true // the same path, and maybe not the same text
 	}
-	sum := sha256.Sum256([]byte(strings.Join(absolute(files), "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(Absolute(files), "\x00")))
 	own, above := hex.EncodeToString(sum[:8]), strings.Fields(os.Getenv(mcp.ChainVar))
 	ended := 0
 	for _, entry := range above {

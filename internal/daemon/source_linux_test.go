@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"os"
@@ -21,18 +21,17 @@ func TestPipeIsReadOnce(t *testing.T) {
 	go func() { // ends once load has read
 		wrote <- os.WriteFile(pipe, []byte(`{"mcpServers": {"a": {"command": "x"}}}`), 0o600)
 	}()
-	f := serveFlags{configs: []string{pipe}}
-	got, err := f.load(t.TempDir())
+	got, err := Source{StateDir: t.TempDir(), Named: []string{pipe}}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := <-wrote; err != nil {
 		t.Fatal(err)
 	}
-	if len(got.cfg.Servers) != 1 || len(got.seen) != 1 {
-		t.Errorf("%d servers, digests of %d files", len(got.cfg.Servers), len(got.seen))
+	if len(got.Config.Servers) != 1 || len(got.seen) != 1 {
+		t.Errorf("%d servers, digests of %d files", len(got.Config.Servers), len(got.seen))
 	}
-	if _, err := f.reload(t.TempDir(), got.files)(); err == nil || fault.KindOf(err) != fault.Invalid || fault.From("", err).Remedy == "" {
+	if _, err := got.again(); err == nil || fault.KindOf(err) != fault.Invalid || fault.From("", err).Remedy == "" {
 		t.Errorf("a reload: %v", err)
 	}
 }

@@ -1,10 +1,9 @@
-package main
+package daemon
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,26 +13,8 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/mcptest"
 )
-
-func TestFaultU5LinkedGroups(t *testing.T) {
-	t.Parallel()
-	for _, c := range [][3]string{
-		{"http://127.0.0.1:7433/mcp", "", "http://127.0.0.1:7433/mcp"},
-		{"http://127.0.0.1:7433/mcp", "notes", "http://127.0.0.1:7433/groups/notes/mcp"},
-		{"http://127.0.0.1:7433/mcp/", "notes", "http://127.0.0.1:7433/groups/notes/mcp"},
-		{"http://127.0.0.1:7433/mcp/notes", "", "http://127.0.0.1:7433/groups/notes/mcp"},
-		{"https://gw.example/prefix/mcp", "notes", "https://gw.example/prefix/groups/notes/mcp"},
-		{"https://gw.example/prefix/mcp/", "", "https://gw.example/prefix/mcp/"},
-		{"http://127.0.0.1:7433/groups/notes/mcp", "", "http://127.0.0.1:7433/groups/notes/mcp"},
-	} {
-		if got := fileedit.GroupURL(c[0], c[1]); got != c[2] {
-			t.Errorf("the group %q of %s: %s, want %s", c[1], c[0], got, c[2])
-		}
-	}
-}
 
 // A slowTool is a daemon with one server, whose tool "work" takes until the test
 // ends, and its endpoint.
@@ -54,7 +35,7 @@ func slowTool(t *testing.T) (d *daemon, url string, started <-chan struct{}, rel
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err = startDaemon(t.Context(), daemonOptions{config: cfg, stateDir: t.TempDir(), log: slog.New(slog.DiscardHandler)})
+	d, err = start(t.Context(), parts{Options: quiet, found: Loaded{Config: cfg}, stateDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

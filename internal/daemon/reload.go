@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+)
+
+// reload reads the files again and applies what changed; a bad file changes
+// nothing, and status says so. One runs at a time: of two edits in a row the
+// second is read once the first is applied.
+func (d *daemon) reload(ctx context.Context, dryRun bool) (admin.Reload, error) {
+	return d.reloadIf(ctx, dryRun, func(*config.Config) error { return nil })
+}
+
+// reloadIf is reload where the configuration that was read must be accepted. It
+// is read once: what is accepted is what is applied.
+func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.Config) error) (admin.Reload, error) {
+	select {
+	case d.reloading <- struct{}{}:
+		defer func() { <-d.reloading }()
+	case <-ctx.Done():
+		return admin.Reload{}, fault.From("reload", ctx.Err())
+	}
+	cfg, err := d.load()
+	if err == nil {
+		err = accept(cfg)
+	}
+	if err != nil {
+		if !dryRun {
+			d.refused(err)
+		}
+		return admin.Reload{}, err
+	}
+	if f := config.Breaks(d.hub.Config(), cfg); f != nil && dryRun {
+		return admin.Reload{}, f
+	}
+	done := admin.ShapeReload(d.hub.Config(), cfg)
+	restart := d.api.NeedsRestart(cfg)
+	done.Warnings = append(done.Warnings, restart...)
+	if dryRun {
+		return done, nil
+	}
+	logWarnings(d.parts.Log, cfg)
+	for _, text := range restart {
+		d.parts.Log.Warn(text)
+	}
+	if _, err := d.hub.Apply(ctx, cfg); err != nil {
+		d.refused(err)
+		return admin.Reload{}, err
+	}
+	done.Applied = true
+	d.api.ConfigError(nil)
+	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,
+		"restarted", done.Restarted, "adjusted", done.Adjusted, "kept", done.Kept)
+	return done, nil
+}
+
+// refused tells log and status why the files are not applied.
+func (d *daemon) refused(err error) {
+	d.api.ConfigError(err)
+	d.parts.Log.Error("the configuration is not reloaded; the old one stays", "cause", err, "remedy", fault.From("reload", err).Remedy)
+}
+
+// reloadLimit bounds a reload that nobody waits for.
+const reloadLimit = time.Minute
+
+// reloadNow is a reload at the word of a signal.
+func (d *daemon) reloadNow(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
+	defer cancel()
+	_, _ = d.reload(ctx, false) // an error is in the log and in status
+}
+
+// reloadSeen is a reload because a file has changed. A file that has lost all
+// its servers at once is more likely half saved than meant so: it is applied
+// only by somebody's word.
+func (d *daemon) reloadSeen(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
+	defer cancel()
+	_, _ = d.reloadIf(ctx, false, func(cfg *config.Config) error { // an error is in the log and in status
+		if len(cfg.Servers) > 0 || len(d.hub.Config().Servers) == 0 {
+			return nil
+		}
+		f := fault.New(fault.Invalid, "reload", "the configuration has no server any more; it may be half saved")
+		f.Remedy = "if that is meant: everline reload"
+		return f
+	})
+}

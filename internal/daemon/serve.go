@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/gateway"
+)
+
+// An Endpoint is where and how Serve serves clients.
+type Endpoint struct {
+	Address    string // host:port
+	Configured string // Address if the configuration decided it, else ""
+	Hosts      []string
+	Origins    []string
+	Watch      bool             // take up changes of the files
+	Serving    func(url string) // called once clients are served
+}
+
+// Serve runs the gateway until a signal or ctx ends it.
+func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
+	stateDir := found.source.StateDir
+	socket, err := admin.Listen(stateDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = socket.Close() }() // the program ends with it
+	listener, err := listen(ctx, e.Address)
+	if err != nil {
+		return err
+	}
+	joinChain(found.Files) // itself among its servers would not get the address
+	stop, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(stop, StopSignals...)
+	if len(reloadSignals) > 0 {
+		signal.Notify(reload, reloadSignals...)
+	}
+	url := "http://" + listener.Addr().String() + "/mcp"
+	d, err := start(ctx, parts{
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured,
+		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
+	})
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	d.server = d.serve(d.gateway.Listener(listener), d.endpoint())
+	if e.Watch {
+		d.watchFiles()
+	}
+	e.Serving(url)
+	logWarnings(o.Log, found.Config)
+	notifySystemd("READY=1")
+	return d.untilStopped(ctx, stop, reload)
+}
+
+// endpoint is what clients reach: the gateway, and the health of everline.
+func (d *daemon) endpoint() http.Handler {
+	return d.gateway.Handler(
+		gateway.Route{Pattern: "GET /healthz", Serve: d.api.Healthz},
+		gateway.Route{Pattern: "GET /readyz", Serve: d.api.Readyz},
+	)
+}
+
+// A Stdio is what ServeStdio speaks MCP on.
+type Stdio struct {
+	In    io.Reader
+	Out   io.Writer
+	Group string // "" for all servers
+}
+
+// ServeStdio runs a whole gateway for one client, until its input or ctx ends, or
+// a signal comes.
+func ServeStdio(ctx context.Context, found Loaded, o Options, s Stdio) error {
+	if !joinChain(found.Files) {
+		return gateway.ServeLoop(s.In, s.Out)
+	}
+	ctx, end := signal.NotifyContext(ctx, StopSignals...)
+	defer end()
+	// Several clients may each start a gateway of their own on the same folder.
+	// The first one has it, socket and all; the others keep nothing on disk,
+	// because none may depend on another that ends with its client.
+	p := parts{Options: o, found: found}
+	if socket, err := admin.Listen(found.source.StateDir); err == nil {
+		defer func() { _ = socket.Close() }() // the program ends with it
+		p.socket, p.stateDir = socket, found.source.StateDir
+	} else {
+		o.Log.Warn("running without a state folder", "cause", err)
+	}
+	d, err := start(ctx, p)
+	if err != nil {
+		return err
+	}
+	logWarnings(o.Log, found.Config)
+	d.watchFiles()
+	served := serveGroup(ctx, d.gateway, s)
+	force, now := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer now()
+	if err := d.close(force); err != nil && served == nil {
+		o.Log.Warn("not everything ended in order", "cause", err)
+	}
+	return served
+}
+
+// serveGroup serves one client from the whole catalog, or from a group.
+func serveGroup(ctx context.Context, g *gateway.Gateway, s Stdio) error {
+	if s.Group != "" {
+		if g = g.Group(s.Group); g == nil {
+			return &fault.Fault{
+				Kind: fault.NotFound, Op: "serve", Err: fmt.Errorf("the configuration has no group %q", s.Group), Remedy: "everline config shows the groups",
+			}
+		}
+	}
+	return g.ServeStdio(ctx, s.In, s.Out)
+}

@@ -19,7 +19,7 @@ func typing(keys string) (q *asker, shown *strings.Builder, raw *int) {
 }
 
 var (
-	secretInput = config.Input{ID: "api-key", Description: "the API\nkey", Password: true, Origin: config.Origin{File: "mcp.json", Line: 3}}
+	secretInput = config.Input{ID: "api-key", Variable: "EVERLINE_INPUT_API_KEY", Description: "the API\nkey", Password: true, Origin: config.Origin{File: "mcp.json", Line: 3}}
 	choiceInput = config.Input{ID: "region", Options: []string{"eu", "us"}, Default: new("eu"), Origin: config.Origin{File: "mcp.json", Line: 4}}
 )
 

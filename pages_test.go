@@ -1,6 +1,9 @@
 package everline_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -90,4 +93,72 @@ func TestIndexPages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestACallPage compares the walk of a call with the code: each function that
+// the page links to is in the file that the link names, each step of the way
+// down names the next one, and the way is no longer than it has to be.
+func TestACallPage(t *testing.T) {
+	const maxSteps, maxPackages = 16, 7
+	page, err := os.ReadFile("docs/explanation/a-call.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile("\\[`([\\w.]+)`\\]\\(\\.\\./\\.\\./([\\w./]+\\.go)\\)")
+	for _, m := range link.FindAllStringSubmatch(string(page), -1) {
+		if declared(t, m[2], m[1]) == nil {
+			t.Errorf("%s has no %s", m[2], m[1])
+		}
+	}
+	steps := regexp.MustCompile(`(?m)^\| \d+ \| `+link.String()).FindAllStringSubmatch(string(page), -1)
+	packages := map[string]bool{}
+	for i, m := range steps {
+		packages[filepath.Dir(m[2])] = true
+		if i+1 == len(steps) {
+			break
+		}
+		_, next, _ := strings.Cut(steps[i+1][1], ".")
+		if from := declared(t, m[2], m[1]); from != nil && !names(from, next) {
+			t.Errorf("%s does not name %s", m[1], steps[i+1][1])
+		}
+	}
+	if len(steps) < 10 || len(steps) > maxSteps || len(packages) > maxPackages {
+		t.Errorf("the walk has %d steps through %d packages, want at most %d and %d", len(steps), len(packages), maxSteps, maxPackages)
+	}
+}
+
+// declared finds the method Type.Name in a file; nil if it is not there.
+func declared(t *testing.T, file, method string) *ast.FuncDecl {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	receiver, name, _ := strings.Cut(method, ".")
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Name.Name != name || fn.Recv == nil {
+			continue
+		}
+		recv := fn.Recv.List[0].Type
+		if star, ok := recv.(*ast.StarExpr); ok {
+			recv = star.X
+		}
+		if id, ok := recv.(*ast.Ident); ok && id.Name == receiver {
+			return fn
+		}
+	}
+	return nil
+}
+
+// names tells whether a function names another one.
+func names(fn *ast.FuncDecl, name string) bool {
+	found := false
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == name
+		return !found
+	})
+	return found
 }

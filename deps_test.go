@@ -58,16 +58,17 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation"},
+	"internal/daemon": {".", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact"},
 	// The record of what is trusted is a file that is edited as others are.
-	"internal/trust":        {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact"},
-	"internal/fileedit":     {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault"},
-	"internal/conf/tree":    {"fault"},
-	"internal/conf/expand":  {},
-	"internal/conf/redact":  {"internal/conf/tree", "internal/conf/expand"},
-	"internal/conf/edit":    {"internal/conf/tree", "config", "fault"},
-	"internal/conf/clients": {"internal/conf/tree", "fault", "internal/typed", "internal/conf/expand"},
-	"internal/conf/doc":     {"internal/conf/tree", "config", "fault"},
+	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
+	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
+	"internal/conf/tree":     {"fault"},
+	"internal/conf/expand":   {},
+	"internal/conf/redact":   {"internal/conf/tree", "internal/conf/expand"},
+	"internal/conf/edit":     {"internal/conf/tree", "fault", "internal/conf/clients"},
+	"internal/conf/clients":  {"internal/conf/tree", "fault", "internal/typed", "internal/conf/expand"},
+	"internal/conf/settings": {"internal/conf/tree", "internal/conf/expand", "config"},
+	"internal/conf/conftest": {"internal/conf/clients"},
 
 	// What the operating system does for a server's processes. The shim imports
 	// nothing of ours, because a shim must be at work before anything else of
@@ -115,11 +116,10 @@ var mayImportForeign = map[string][]string{
 	"gosdk":                    {"github.com/modelcontextprotocol/go-sdk"},
 	"internal/auth":            {"github.com/zalando/go-keyring", "github.com/go-jose/go-jose/v4", "github.com/modelcontextprotocol/go-sdk/oauthex", "golang.org/x/oauth2", "github.com/fsnotify/fsnotify"},
 	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
-	"internal/conf/edit":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/conf/edit":       {"github.com/tailscale/hujson"},
 	"internal/transport/stdio": {"golang.org/x/sys"},
 	"internal/fileedit":        {"golang.org/x/sys"},
 	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify"},
-	"config":                   {"github.com/tailscale/hujson"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"internal/stray":           {"golang.org/x/sys"},
 	"internal/admin":           {"golang.org/x/sys"},

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/expand"
@@ -139,11 +138,10 @@ func (r *reader) decide(d *draft) *fault.Fault {
 			d.Transport = "auto"
 		}
 	}
-	d.Overlap = d.Transport != "stdio"
+	d.setDefaults()
 	if d.overlap != nil {
 		d.Overlap = *d.overlap
 	}
-	d.Retry.MaxDelay = max(usualMaxDelay(d.Transport), d.Retry.FirstDelay)
 	if d.maxDelay != nil {
 		d.Retry.MaxDelay = *d.maxDelay
 	}
@@ -161,14 +159,6 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	default:
 		return r.decideURL(d, fail)
 	}
-}
-
-// usualMaxDelay is shorter for a URL, which costs this machine nothing to try.
-func usualMaxDelay(transport string) time.Duration {
-	if transport == "stdio" {
-		return 30 * time.Second
-	}
-	return 10 * time.Second
 }
 
 func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
@@ -208,7 +198,7 @@ func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...
 		return fail(`write "url" in place of "command"`, `"command" is the name of a program, and this is a URL`)
 	}
 	words := strings.Fields(d.Command)
-	if len(words) < 2 || r.written {
+	if len(words) < 2 || r.References == AsWritten {
 		return nil
 	}
 	options := slices.ContainsFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "-") })

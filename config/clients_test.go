@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"bytes"
@@ -10,10 +10,31 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/conftest"
 	"github.com/everline/everline/internal/conf/redact"
 )
+
+// parseAs reads a text of a format; env may be nil.
+func parseAs(format, file string, data []byte, env func(string) (string, bool)) (*config.Config, error) {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	return config.Options{Format: format, Env: env}.Parse(file, data)
+}
+
+// clientOptions are for the files of testdata/clients.
+func clientOptions() config.Options {
+	o := config.Options{Workspace: "/home/u/project", Env: clientEnv}
+	return o.WithSideFiles(func(_, path string) (string, error) {
+		if path == "/secrets/token" {
+			return "token-of-a-file", nil
+		}
+		return "", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	})
+}
 
 func clientEnv(name string) (string, bool) {
 	if name == "HOME" {
@@ -25,42 +46,11 @@ func clientEnv(name string) (string, bool) {
 	return testEnv(name)
 }
 
-func clientBuilder() *builder {
-	b := newBuilder(clientEnv)
-	b.workspace = "/home/u/project"
-	b.readFile = func(_, path string) (string, error) {
-		if path == "/secrets/token" {
-			return "token-of-a-file", nil
-		}
-		return "", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
-	}
-	return b
-}
-
-// clientFiles gives every file of testdata/clients with the path that it has
-// where the client keeps it: testdata/clients/CASE stands for /home/u.
-func clientFiles(t testing.TB) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir("testdata/clients", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) == ".golden" {
-			return err
-		}
-		_, inCase, _ := strings.Cut(strings.TrimPrefix(filepath.ToSlash(path), "testdata/clients/"), "/")
-		files[path] = "/home/u/" + inCase
-		return nil
-	})
-	if err != nil || len(files) < len(clients.Formats())-1 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	return files
-}
-
 // TestClientGolden reads a file of each client as it is, and compares the
 // format found, the effective configuration and the warnings.
 func TestClientGolden(t *testing.T) {
 	var seen []string
-	for path, name := range clientFiles(t) {
+	for path, name := range conftest.ClientFiles(t, "testdata/clients") {
 		t.Run(filepath.ToSlash(path), func(t *testing.T) {
 			data, err := os.ReadFile(path)
 			if err != nil {
@@ -75,12 +65,7 @@ func TestClientGolden(t *testing.T) {
 				t.Errorf("read as %s", format)
 			}
 			seen = append(seen, format)
-			b := clientBuilder()
-			var failed error
-			if f := b.add(name, data); f != nil {
-				failed = f
-			}
-			got := append(fmt.Appendf(nil, "format %s\n", format), render(b.cfg, failed)...)
+			got := append(fmt.Appendf(nil, "format %s\n", format), render(clientOptions().Parse(name, data))...)
 			if *rewrite {
 				if err := os.WriteFile(path+".golden", got, 0o644); err != nil {
 					t.Fatal(err)
@@ -131,11 +116,11 @@ func TestShapesAreToldApart(t *testing.T) {
 func TestFormatIsChosen(t *testing.T) {
 	const text = `{"mcpServers": {"a": {"url": "http://h/x", "headers": {"K": "$TOKEN"}}}}`
 	for format, want := range map[string]struct{ transport, header string }{
-		"":                   {"auto", "$TOKEN"},
+		"":             {"auto", "$TOKEN"},
 		clients.Gemini: {"sse", "s3cret-token"},
 		clients.Cursor: {"auto", "$TOKEN"},
 	} {
-		c, err := ParseAs(format, "f.json", []byte(text), testEnv)
+		c, err := parseAs(format, "f.json", []byte(text), testEnv)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +128,7 @@ func TestFormatIsChosen(t *testing.T) {
 			t.Errorf("%q: %+v", format, s)
 		}
 	}
-	if _, err := ParseAs("cursorr", "f.json", []byte(text), nil); err == nil || fault.KindOf(err) != fault.Invalid {
+	if _, err := parseAs("cursorr", "f.json", []byte(text), nil); err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("an unknown format: %v", err)
 	}
 }
@@ -158,7 +143,7 @@ func TestClientSecretsAreHidden(t *testing.T) {
 		clients.Gemini:     `{"mcpServers": {"a": {"command": "x", "args": ["$TOKEN"]}}}`,
 		clients.Opencode:   `{"mcp": {"a": {"type": "local", "command": ["x", "{env:TOKEN}"]}}}`,
 	} {
-		c, err := ParseAs(format, "f.json", []byte(text), testEnv)
+		c, err := parseAs(format, "f.json", []byte(text), testEnv)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +159,7 @@ func TestClientSecretsAreHidden(t *testing.T) {
 // FuzzClients feeds any text to the reader of any client.
 func FuzzClients(f *testing.F) {
 	formats := clients.Formats()
-	for path, name := range clientFiles(f) {
+	for path, name := range conftest.ClientFiles(f, "testdata/clients") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)
@@ -187,15 +172,16 @@ func FuzzClients(f *testing.F) {
 		if ext != "json" && ext != "yaml" && ext != "toml" {
 			return
 		}
-		b := clientBuilder()
-		b.format = formats[int(which)%len(formats)]
-		if err := b.add("/home/u/.cursor/f."+ext, data); err != nil {
-			if err.Kind != fault.Invalid || err.Remedy == "" {
-				t.Fatalf("%+v", err)
+		o := clientOptions()
+		o.Format = formats[int(which)%len(formats)]
+		cfg, err := o.Parse("/home/u/.cursor/f."+ext, data)
+		if f := fault.From("", err); f != nil {
+			if f.Kind != fault.Invalid || f.Remedy == "" {
+				t.Fatalf("%+v", f)
 			}
 			return
 		}
-		for _, s := range b.cfg.Servers {
+		for _, s := range cfg.Servers {
 			if s.Name == "" || s.Origin.Line < 1 || !s.Equal(s) {
 				t.Fatalf("%+v", s)
 			}

@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"errors"
@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 )
 
-func mustParse(t *testing.T, text string) *Config {
+func mustParse(t *testing.T, text string) *config.Config {
 	t.Helper()
-	c, err := Parse("everline.json", []byte(text), testEnv)
+	c, err := config.Parse("everline.json", []byte(text), testEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,15 +36,15 @@ func TestReloadMeaning(t *testing.T) {
 		"b": {"url": "http://h/", "headers": {"H": "2"}},
 		"e": {"command": "new"},
 		"a": {"env": {"L": "2", "K": "1"}, "command": "x", "everline": {"startupTimeout": 60, "lazy": false}}}}`)
-	got := Diff(old, next)
-	want := Plan{Add: []string{"e"}, Remove: []string{"c"}, Change: []string{"d", "b"}, Keep: []string{"a"}}
+	got := config.Diff(old, next)
+	want := config.Plan{Add: []string{"e"}, Remove: []string{"c"}, Change: []string{"d", "b"}, Keep: []string{"a"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Diff = %+v, want %+v", got, want)
 	}
-	if same := Diff(old, old); len(same.Keep) != 4 || len(same.Add)+len(same.Remove)+len(same.Change) != 0 {
+	if same := config.Diff(old, old); len(same.Keep) != 4 || len(same.Add)+len(same.Remove)+len(same.Change) != 0 {
 		t.Errorf("Diff of the same config = %+v", same)
 	}
-	revision := func(c *Config, name string) uint64 {
+	revision := func(c *config.Config, name string) uint64 {
 		s, ok := c.Server(name)
 		if !ok {
 			t.Fatalf("no server %q", name)
@@ -61,16 +62,16 @@ func TestReloadMeaning(t *testing.T) {
 // TestRevision changes each field of a server and expects another revision
 // from those that a running life depends on, and from no other.
 func TestRevision(t *testing.T) {
-	base := NewServer("a")
-	life := map[string]func(*Server){
-		"transport": func(s *Server) { s.Transport = "http" },
-		"command":   func(s *Server) { s.Command = "x" },
-		"args":      func(s *Server) { s.Args = []string{""} },
-		"env":       func(s *Server) { s.Env = map[string]string{"a": ""} },
-		"cwd":       func(s *Server) { s.Cwd = "x" },
-		"url":       func(s *Server) { s.URL = "x" },
-		"headers":   func(s *Server) { s.Headers = map[string]string{"a": ""} },
-		"err":       func(s *Server) { s.Err = fault.New(fault.Invalid, "", "x") },
+	base := config.NewServer("a")
+	life := map[string]func(*config.Server){
+		"transport": func(s *config.Server) { s.Transport = "http" },
+		"command":   func(s *config.Server) { s.Command = "x" },
+		"args":      func(s *config.Server) { s.Args = []string{""} },
+		"env":       func(s *config.Server) { s.Env = map[string]string{"a": ""} },
+		"cwd":       func(s *config.Server) { s.Cwd = "x" },
+		"url":       func(s *config.Server) { s.URL = "x" },
+		"headers":   func(s *config.Server) { s.Headers = map[string]string{"a": ""} },
+		"err":       func(s *config.Server) { s.Err = fault.New(fault.Invalid, "", "x") },
 	}
 	seen := map[uint64]string{base.Revision(): "the base"}
 	for name, change := range life {
@@ -90,14 +91,14 @@ func TestRevision(t *testing.T) {
 		t.Error("a setting changed the revision")
 	}
 	moved := base
-	moved.Origin, moved.Args = Origin{"f", 9}, []string{}
+	moved.Origin, moved.Args = config.Origin{"f", 9}, []string{}
 	if !moved.Equal(base) {
 		t.Error("a server that was only moved is not equal")
 	}
 }
 
 func TestIdentity(t *testing.T) {
-	a := NewServer("a")
+	a := config.NewServer("a")
 	b := a
 	b.Env, b.CallTimeout = map[string]string{"K": "1"}, 1
 	c := a
@@ -146,7 +147,7 @@ func TestLoadFirstWins(t *testing.T) {
 	}
 	write(one, `{"everline": {"listen": "127.0.0.1:1"}, "mcpServers": {"a": {"command": "first"}}}`)
 	write(two, "everline: {listen: '127.0.0.1:2', maxName: 32}\nmcpServers:\n  a: {command: second}\n  b: {command: b}\n")
-	c, err := Load(one, two)
+	c, err := config.Load(one, two)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +160,11 @@ func TestLoadFirstWins(t *testing.T) {
 }
 
 func TestLoadMissing(t *testing.T) {
-	_, err := Load(filepath.Join(t.TempDir(), "none.json"))
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.json"))
 	if err == nil || fault.KindOf(err) != fault.Invalid || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := Load(); err == nil || fault.KindOf(err) != fault.Invalid {
+	if _, err := config.Load(); err == nil || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("no paths: err = %v", err)
 	}
 }
@@ -179,15 +180,15 @@ func FuzzParse(f *testing.F) {
 		if ext != "json" && ext != "yaml" && ext != "toml" {
 			return
 		}
-		b := newBuilder(testEnv)
-		b.readFile = func(string, string) (string, error) { return "", errors.New("no files here") }
-		if err := b.add("f."+ext, data); err != nil {
-			if err.Kind != fault.Invalid || err.Remedy == "" {
-				t.Fatalf("%+v", err)
+		o := config.Options{Env: testEnv}.WithSideFiles(func(string, string) (string, error) { return "", errors.New("no files here") })
+		cfg, err := o.Parse("f."+ext, data)
+		if f := fault.From("", err); f != nil {
+			if f.Kind != fault.Invalid || f.Remedy == "" {
+				t.Fatalf("%+v", f)
 			}
 			return
 		}
-		for _, s := range b.cfg.Servers {
+		for _, s := range cfg.Servers {
 			if s.Name == "" && s.Err == nil || s.Origin.Line < 1 || !s.Equal(s) || s.Revision() != s.Revision() { //nolint:staticcheck // the same each time
 				t.Fatalf("%+v", s)
 			}
@@ -195,7 +196,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("usable, but how? %+v", s)
 			}
 		}
-		if p := Diff(b.cfg, b.cfg); len(p.Keep) != len(b.cfg.Servers) {
+		if p := config.Diff(cfg, cfg); len(p.Keep) != len(cfg.Servers) {
 			t.Fatalf("%+v", p)
 		}
 	})

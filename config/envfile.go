@@ -14,11 +14,11 @@ import (
 // configuration. What "env" says itself counts more.
 func (d *draft) envFile(r *reader, n *tree.Node) *fault.Fault {
 	var path string
-	if err := d.interpolated(&path)(r, n); err != nil || path == "" || r.written {
+	if err := d.interpolated(&path)(r, n); err != nil || path == "" || r.References == AsWritten {
 		return err
 	}
-	if r.keeping {
-		r.envFiles[d.Name] = seenFrom(filepath.Dir(r.file), path)
+	if r.References == Kept {
+		d.EnvFile = seenFrom(filepath.Dir(r.file), path)
 		return nil
 	}
 	fail := func(err error) *fault.Fault {

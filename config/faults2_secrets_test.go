@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"encoding/base64"
@@ -11,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/clients"
 	"github.com/everline/everline/internal/conf/redact"
+	"github.com/everline/everline/internal/conf/settings"
 )
 
 // TestFaultV13 has secrets in every place of an entry, and looks for them in
@@ -49,7 +51,7 @@ func TestFaultV13(t *testing.T) {
 		if s.Err != nil {
 			t.Errorf("%s: %v", name, s.Err)
 		}
-		shown := string(cfg.Effective(true)) + fmt.Sprint(s.Redacted())
+		shown := string(settings.Effective(cfg, true)) + fmt.Sprint(s.Redacted())
 		for _, secret := range c.secrets {
 			if len(secret) > 3 && strings.Contains(shown, secret) || strings.Contains(strings.Join(s.Redacted().Args, " "), secret) {
 				t.Errorf("%s: %q is shown in\n%s", name, secret, shown)
@@ -118,7 +120,7 @@ func TestFaultU10(t *testing.T) {
 		`"command": "npx", "args": ["-y", "@scope/pkg"], "env": {"NODE_ENV": "production"}`:          "",
 	} {
 		text := []byte(`{"mcpServers": {"git.hub": {` + entry + `}}}`)
-		all, warnings, err := Import(clients.Cursor, "/p/mcp.json", text, "", testEnv)
+		all, warnings, err := settings.Import(config.Options{Format: clients.Cursor, Env: testEnv}, "/p/mcp.json", text)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%s: %v %v %v", entry, all, warnings, err)
 		}
@@ -138,8 +140,15 @@ func TestFaultU10(t *testing.T) {
 			}
 		}
 	}
-	if w, ok := PlainWarning("everline.json", []byte(`{"mcpServers": {"a": {"url": "http://h/?key=${KEY}"}, "b": {"command": "x", "env": {"API_KEY": "abc"}}}}`), "a"); ok {
+	cfg, err := config.Options{References: config.AsWritten}.Parse("everline.json", []byte(`{"mcpServers": {"a": {"url": "http://h/?key=${KEY}"}, "b": {"command": "x", "env": {"API_KEY": "abc"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, ok := cfg.Servers[0].PlainWarning("it is told"); ok {
 		t.Errorf("%v", w)
+	}
+	if _, ok := cfg.Servers[1].PlainWarning("it is told"); !ok {
+		t.Error("nothing is said of a secret in plain text")
 	}
 }
 

@@ -1,7 +1,6 @@
-package config
+package config_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -11,52 +10,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/conftest"
+	"github.com/everline/everline/internal/conf/settings"
 	"github.com/everline/everline/internal/conf/tree"
 )
-
-// strangeNames are keys that some client takes for a server's name.
-var strangeNames = []string{
-	"github.com/acme/notes-mcp", "@scope/pkg@1.2", "a.b", ".", "..", "a b", " lead", "trail ", "日本語", "a:b", "-x", "--help", "_x", "x-ray", "$ref",
-	"//", "a\tb", "a\nb", "a\x01b", "a\u007fb", "true", "null", "~", "12", "1.5", "a\"b", `a\b`, "a'b", "[a]", "{a}", "#a", "a#b", "a?b", "a%2Fb", "a: b",
-	"everline", "mcpServers", strings.Repeat("n", 500),
-}
 
 // envOf knows the variables of a map.
 func envOf(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
-// oneServerFiles have one server "NAME", as each format writes it.
-var oneServerFiles = map[string]string{
-	clients.Everline:      `everline.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.ClaudeDesktop: `claude_desktop_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.ClaudeCode:    `.mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.Cursor:        `.cursor/mcp.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.VSCode:        `.vscode/mcp.json {"servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.Windsurf:      `mcp_config.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.Zed:           `settings.json {"context_servers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.Gemini:        `.gemini/settings.json {"mcpServers": {%s: {"command": "x"}, "good": {"command": "x"}}}`,
-	clients.Opencode:      `opencode.json {"mcp": {%s: {"type": "local", "command": ["x"]}, "good": {"type": "local", "command": ["x"]}}}`,
-	clients.Codex:         "config.toml [mcp_servers]\n[mcp_servers.%s]\ncommand = \"x\"\n[mcp_servers.good]\ncommand = \"x\"\n",
-	clients.Goose:         "config.yaml extensions:\n  %s:\n    type: stdio\n    cmd: x\n  good:\n    type: stdio\n    cmd: x\n",
-}
-
 // TestFaultS6 has every name in every format, and an entry that is none.
 func TestFaultS6(t *testing.T) {
-	if len(oneServerFiles) != len(clients.Formats()) {
-		t.Fatalf("%d of %d formats", len(oneServerFiles), len(clients.Formats()))
+	if len(conftest.OneServerFiles) != len(clients.Formats()) {
+		t.Fatalf("%d of %d formats", len(conftest.OneServerFiles), len(clients.Formats()))
 	}
-	for format, file := range oneServerFiles {
+	for format, file := range conftest.OneServerFiles {
 		path, text, _ := strings.Cut(file, " ")
-		for _, name := range strangeNames {
+		for _, name := range conftest.StrangeNames {
 			key := tree.Quoted(name)
 			if format == clients.Codex {
-				key = tomlKey(name)
+				key = strings.ReplaceAll(tree.Quoted(name), "\x7f", `\u007f`)
 			}
 			data := []byte(fmt.Sprintf(text, key))
-			c, err := ParseAs(format, path, data, testEnv)
+			c, err := parseAs(format, path, data, testEnv)
 			if err != nil {
 				t.Errorf("%s, %q: the file is refused: %v", format, name, err)
 				continue
@@ -65,13 +45,13 @@ func TestFaultS6(t *testing.T) {
 			if !ok || s.Err != nil || s.Command != "x" || len(c.Servers) != 2 {
 				t.Errorf("%s, %q: %+v, of %d", format, name, s, len(c.Servers))
 			}
-			all, _, err := Import(format, path, data, "", testEnv)
+			all, _, err := settings.Import(config.Options{Format: format, Env: testEnv}, path, data)
 			if err != nil || len(all) != 2 || all[0].Name != name {
 				t.Errorf("%s, %q: imported %+v, %v", format, name, all, err)
 			}
 		}
-		for _, bad := range []string{"", "  ", strings.Repeat("n", maxServerName+1)} {
-			c, err := ParseAs(format, path, []byte(fmt.Sprintf(text, tree.Quoted(bad))), testEnv)
+		for _, bad := range []string{"", "  ", strings.Repeat("n", config.MaxServerName+1)} {
+			c, err := parseAs(format, path, []byte(fmt.Sprintf(text, tree.Quoted(bad))), testEnv)
 			if err != nil {
 				t.Errorf("%s: %.20q refuses the file: %v", format, bad, err)
 				continue
@@ -92,42 +72,9 @@ func TestFaultS6Comments(t *testing.T) {
 	}
 }
 
-// TestFaultS6Edit puts every name into a file of each syntax and takes it out.
-func TestFaultS6Edit(t *testing.T) {
-	for _, format := range []string{clients.Everline, clients.Codex, clients.Goose, clients.Zed} {
-		path, text, _ := strings.Cut(oneServerFiles[format], " ")
-		was := []byte(fmt.Sprintf(text, "other"))
-		if tree.SyntaxOf(path) == tree.JSON {
-			was = []byte(fmt.Sprintf(text, `"other"`))
-		}
-		entry := tree.Pairs("command", "y", "args", []string{"z"})
-		if format == clients.Goose {
-			entry = tree.Pairs("type", "stdio", "cmd", "y")
-		}
-		for _, name := range strangeNames {
-			with, err := SetServer(format, path, was, name, entry)
-			if err != nil {
-				t.Errorf("%s: %q cannot be written: %v", format, name, err)
-				continue
-			}
-			if c, err := ParseAs(format, path, with, testEnv); err != nil || len(c.Servers) != 3 || !HasServer(format, path, with, name) {
-				t.Errorf("%s: %q was written, and is not there: %v\n%s", format, name, err, with)
-			}
-			again, err := SetServer(format, path, with, name, entry)
-			if err != nil || !bytes.Equal(again, with) {
-				t.Errorf("%s: %q is written twice: %v\n%s", format, name, err, again)
-			}
-			without, err := RemoveServer(format, path, with, name)
-			if err != nil || !bytes.Equal(without, was) {
-				t.Errorf("%s: %q stays: %v\n%s", format, name, err, without)
-			}
-		}
-	}
-}
-
 // TestFaultS6Groups has groups of servers with such names.
 func TestFaultS6Groups(t *testing.T) {
-	for _, name := range strangeNames {
+	for _, name := range conftest.StrangeNames {
 		c := mustParse(t, `{"everline": {"groups": {"g": [`+tree.Quoted(name)+`]}}, "mcpServers": {`+tree.Quoted(name)+`: {"command": "x"}}}`)
 		if g, ok := c.Group("g"); !ok || !slices.Equal(g.Servers, []string{name}) || len(c.Warnings) != 0 {
 			t.Errorf("%q: %+v %v", name, g, c.Warnings)
@@ -167,9 +114,9 @@ func TestFaultS10(t *testing.T) {
 		}
 	}
 	env := envOf(map[string]string{"BOM": "\ufefftok", "LF": "tok\n", "CRLF": "tok\r\n", "BELL": "to\ak", "DEL": "to\u007fk", "LINES": "a\nb", "NUL": "a\x00b"})
-	parse := func(entry string) (*Config, Server) {
+	parse := func(entry string) (*config.Config, config.Server) {
 		t.Helper()
-		c, err := Parse(filepath.Join(dir, "everline.json"), []byte("{\"mcpServers\": {\n\"a\": {\n"+entry+"}}}"), env)
+		c, err := config.Parse(filepath.Join(dir, "everline.json"), []byte("{\"mcpServers\": {\n\"a\": {\n"+entry+"}}}"), env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +145,7 @@ func TestFaultS10(t *testing.T) {
 	if c, s := parse(`"url": "http://h/", "headers": {"X": "a\tb", "Y": "  padded\n", "Z": "ünïcode"}`); s.Err != nil || s.Headers["Y"] != "padded" || len(c.Warnings) != 0 {
 		t.Errorf("%v %v", s.Headers, s.Err)
 	}
-	c, err := ParseAs(clients.Codex, "config.toml", []byte("[mcp_servers.a]\nurl = \"http://h/\"\nbearer_token_env_var = \"CRLF\"\n[mcp_servers.b]\nurl = \"http://h/\"\nbearer_token_env_var = \"BELL\"\n"), env)
+	c, err := parseAs(clients.Codex, "config.toml", []byte("[mcp_servers.a]\nurl = \"http://h/\"\nbearer_token_env_var = \"CRLF\"\n[mcp_servers.b]\nurl = \"http://h/\"\nbearer_token_env_var = \"BELL\"\n"), env)
 	if err != nil || c.Servers[0].Headers["Authorization"] != "Bearer tok" || c.Servers[1].Err == nil {
 		t.Errorf("Codex: %+v %v", c, err)
 	}
@@ -210,9 +157,9 @@ func TestFaultS13(t *testing.T) {
 		"SPACE": "a b", "HASH": "a#b", "AMP": "a&b=c", "PERCENT": "a%41b", "PLUS": "a+b/c==", "QUOTE": `a"<b>`, "UMLAUT": "ä", "PASSWORD": "p@s/s:w#", "BOTH": "me:p@ss", "LINES": "a\nb",
 		"BASE": "https://h:8443/base", "HOST": "h:8443", "PARAMS": "a=1&b=2%203", "TENANT": "a b/c?d",
 	}
-	get := func(format, text string) Server {
+	get := func(format, text string) config.Server {
 		t.Helper()
-		c, err := ParseAs(format, "mcp.json", []byte(`{"mcpServers": {"a": {"url": `+tree.Quoted(text)+`}}}`), envOf(values))
+		c, err := parseAs(format, "mcp.json", []byte(`{"mcpServers": {"a": {"url": `+tree.Quoted(text)+`}}}`), envOf(values))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +207,7 @@ func TestFaultS13(t *testing.T) {
 	if got := c.Servers[0].MessageURL; got != "/m?k=s3cret-token%20x" {
 		t.Errorf("messageUrl %s", got)
 	}
-	all, _, err := Import(clients.Cursor, "mcp.json", []byte(`{"mcpServers": {"a": {"url": "http://h/mcp?key=${env:HASH}"}}}`), "", testEnv)
+	all, _, err := settings.Import(config.Options{Format: clients.Cursor, Env: testEnv}, "mcp.json", []byte(`{"mcpServers": {"a": {"url": "http://h/mcp?key=${env:HASH}"}}}`))
 	if err != nil || all[0].Entry[0].Value != "http://h/mcp?key=${HASH}" {
 		t.Errorf("imported %+v %v", all, err)
 	}
@@ -272,9 +219,9 @@ func TestFaultS15(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "vars"), []byte("A=b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	get := func(entry string, vars map[string]string) (*Config, Server) {
+	get := func(entry string, vars map[string]string) (*config.Config, config.Server) {
 		t.Helper()
-		c, err := Parse(filepath.Join("etc", "everline.json"), []byte(`{"mcpServers": {"a": {`+entry+`}}}`), envOf(vars))
+		c, err := config.Parse(filepath.Join("etc", "everline.json"), []byte(`{"mcpServers": {"a": {`+entry+`}}}`), envOf(vars))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,11 +251,11 @@ func TestFaultS15(t *testing.T) {
 	if c, s := get(`"command": "x", "args": ["--dir", "~/notes"]`, vars); s.Args[1] != "~/notes" || len(c.Warnings) != 1 {
 		t.Errorf("args %q, warnings %v", s.Args, c.Warnings)
 	}
-	all, _, err := Import(clients.Cursor, "/p/.cursor/mcp.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w", "envFile": "~/v", "env": {"A": "x"}}}}`), "", envOf(vars))
+	all, _, err := settings.Import(config.Options{Format: clients.Cursor, Env: envOf(vars)}, "/p/.cursor/mcp.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w", "envFile": "~/v", "env": {"A": "x"}}}}`))
 	if text, _ := json.Marshal(all); err != nil || !strings.Contains(string(text), `"~/bin/srv"`) || !strings.Contains(string(text), `"~/w"`) || !strings.Contains(string(text), `"~/v"`) {
 		t.Errorf("imported %s %v", text, err)
 	}
-	c, err := Written("/p/everline.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w"}}}`))
+	c, err := config.Options{References: config.AsWritten}.Parse("/p/everline.json", []byte(`{"mcpServers": {"a": {"command": "~/bin/srv", "cwd": "~/w"}}}`))
 	if err != nil || c.Servers[0].Command != "~/bin/srv" || c.Servers[0].Cwd != "~/w" {
 		t.Errorf("written: %+v %v", c, err)
 	}
@@ -326,7 +273,7 @@ func TestFaultU8(t *testing.T) {
 		clients.Windsurf: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
 		clients.Everline: `{"mcpServers": {"a": {"command": "x", "env": {"K": "${file:~/x}"}}}}`,
 	} {
-		c, err := ParseAs(format, filepath.Join(t.TempDir(), "f.json"), []byte(text), envOf(map[string]string{"HOME": home}))
+		c, err := parseAs(format, filepath.Join(t.TempDir(), "f.json"), []byte(text), envOf(map[string]string{"HOME": home}))
 		if err != nil || c.Servers[0].Env["K"] != "tok" {
 			t.Errorf("%s: %v %v", format, c.Servers, err)
 			continue
@@ -334,7 +281,7 @@ func TestFaultU8(t *testing.T) {
 		if side := c.SideFiles(); len(side) != 1 || side[0].Named != filepath.Join(home, "x") {
 			t.Errorf("%s: %v", format, side)
 		}
-		all, _, err := Import(format, "/p/f.json", []byte(text), "", envOf(map[string]string{"HOME": home}))
+		all, _, err := settings.Import(config.Options{Format: format, Env: envOf(map[string]string{"HOME": home})}, "/p/f.json", []byte(text))
 		if out, _ := json.Marshal(all); err != nil || !strings.Contains(string(out), "${file:~/x}") {
 			t.Errorf("%s imported: %s %v", format, out, err)
 		}
@@ -344,13 +291,13 @@ func TestFaultU8(t *testing.T) {
 // TestFaultU17 has settings that cannot work, whatever runs.
 func TestFaultU17(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1", "localhost", "", ":", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:http", "http://127.0.0.1:7433", "[::1]", "a b:1"} {
-		_, err := Parse("everline.json", []byte(`{"everline": {"listen": "`+listen+`"}, "mcpServers": {}}`), nil)
+		_, err := config.Parse("everline.json", []byte(`{"everline": {"listen": "`+listen+`"}, "mcpServers": {}}`), nil)
 		if f := fault.From("", err); err == nil || f.Kind != fault.Invalid || f.Remedy == "" || !strings.Contains(f.Error(), "everline.json:1:") || !strings.Contains(f.Error(), "listen") {
 			t.Errorf("listen %q: %v", listen, err)
 		}
 	}
 	for _, listen := range []string{"127.0.0.1:7433", "127.0.0.1:0", ":7433", "[::1]:7433", "localhost:1"} {
-		if _, err := Parse("everline.json", []byte(`{"everline": {"listen": "`+listen+`"}, "mcpServers": {}}`), nil); err != nil {
+		if _, err := config.Parse("everline.json", []byte(`{"everline": {"listen": "`+listen+`"}, "mcpServers": {}}`), nil); err != nil {
 			t.Errorf("listen %q: %v", listen, err)
 		}
 	}
@@ -376,23 +323,6 @@ func TestFaultU17(t *testing.T) {
 	for entry, warnings := range map[string]int{`"command": "My Server"`: 1, `"command": "/opt/My Server/bin"`: 0, `"command": "/usr/bin/npx -y pkg"`: 1, `"url": "http://h:65535/"`: 0, `"url": "http://h:/"`: 0} {
 		if c := mustParse(t, `{"mcpServers": {"a": {`+entry+`}}}`); c.Servers[0].Err != nil || len(c.Warnings) != warnings {
 			t.Errorf("%s: %v %v", entry, c.Servers[0].Err, c.Warnings)
-		}
-	}
-}
-
-// TestFaultS6Quotes edits names that are written in other quotes.
-func TestFaultS6Quotes(t *testing.T) {
-	for file, text := range map[string]string{
-		"config.yaml": "extensions:\n  good:\n    type: stdio\n    cmd: x\n  'acme/it''s':\n    type: stdio\n    cmd: x\n",
-		"config.toml": "[mcp_servers.good]\ncommand = \"x\"\n[mcp_servers.'acme/it']\ncommand = \"x\"\n[mcp_servers.'acme/it'.env]\nA = \"b\"\n",
-	} {
-		format, name := clients.Goose, "acme/it's"
-		if tree.SyntaxOf(file) == tree.TOML {
-			format, name = clients.Codex, "acme/it"
-		}
-		out, err := RemoveServer(format, file, []byte(text), name)
-		if err != nil || strings.Contains(string(out), "acme") || !HasServer(format, file, out, "good") {
-			t.Errorf("%s: %v\n%s", file, err, out)
 		}
 	}
 }

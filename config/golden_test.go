@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 )
 
@@ -39,7 +40,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := render(Parse(filepath.ToSlash(file), data, testEnv))
+			got := render(config.Parse(filepath.ToSlash(file), data, testEnv))
 			if *rewrite {
 				if err := os.WriteFile(file+".golden", got, 0o644); err != nil {
 					t.Fatal(err)
@@ -56,7 +57,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func render(c *Config, err error) []byte {
+func render(c *config.Config, err error) []byte {
 	var b bytes.Buffer
 	if err != nil {
 		var f *fault.Fault
@@ -73,15 +74,15 @@ func render(c *Config, err error) []byte {
 	bare := *c
 	bare.Servers, bare.Warnings = nil, nil
 	fmt.Fprintf(&b, "config\n")
-	differences(&b, reflect.ValueOf(bare), reflect.ValueOf(*New()), "")
+	differences(&b, reflect.ValueOf(bare), reflect.ValueOf(*config.New()), "")
 	for _, s := range c.Servers {
 		fmt.Fprintf(&b, "server %q at %s\n", s.Name, s.Origin)
 		if s.Err != nil {
 			fmt.Fprintf(&b, "  error %s: %v\n  remedy: %s\n", s.Err.Kind, s.Err, s.Err.Remedy)
 		}
-		s.Origin, s.Err = Origin{}, nil
-		usual := NewServer(s.Name)
-		usual.Retry.MaxDelay = usualMaxDelay(s.Transport)
+		s.Origin, s.Err = config.Origin{}, nil
+		usual := config.NewServer(s.Name)
+		usual.Retry.MaxDelay = config.Server{Transport: s.Transport}.Defaults().Retry.MaxDelay
 		differences(&b, reflect.ValueOf(s), reflect.ValueOf(usual), "")
 	}
 	return b.Bytes()

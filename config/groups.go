@@ -7,7 +7,6 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/tree"
-	"github.com/everline/everline/internal/typed"
 )
 
 // path takes a file name, relative to the folder of the file that names it.
@@ -73,29 +72,4 @@ func groupName(s string) bool {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		return !letter && (c < '0' || c > '9') && c != '_' && c != '-'
 	}) < 0
-}
-
-// settle decides what depends on all files together.
-func (b *builder) settle(first string) {
-	c := b.cfg
-	if c.Pins != PinsOff && c.PinsFile == "" {
-		c.PinsFile = filepath.Join(filepath.Dir(first), "everline.lock.json")
-	}
-	hide := c.Hider()
-	for i := range c.Warnings {
-		c.Warnings[i].Text = hide(c.Warnings[i].Text)
-	}
-	var known []string
-	for _, s := range c.Servers {
-		known = append(known, s.Name)
-	}
-	for _, g := range c.Groups {
-		for _, name := range g.Servers {
-			if !slices.Contains(known, name) {
-				c.Warnings = append(c.Warnings, Warning{
-					Origin: b.settings["groups"], Text: "the group " + g.Name + " names the server " + name + ", which is not configured" + typed.Meant(name, known),
-				})
-			}
-		}
-	}
 }

@@ -1,8 +1,11 @@
-package config
+package config_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/settings"
 )
 
 // TestURLSecretsAreHidden has what lets somebody in by a URL alone.
@@ -20,7 +23,7 @@ func TestURLSecretsAreHidden(t *testing.T) {
 		if got := c.Redacted().Servers[0].URL; got != want {
 			t.Errorf("%s is shown as %s, want %s", raw, got, want)
 		}
-		if strings.Contains(string(c.Effective(true)), "secret") {
+		if strings.Contains(string(settings.Effective(c, true)), "secret") {
 			t.Errorf("%s: the effective configuration shows it", raw)
 		}
 		told := c.Hider()("Get \"" + raw + "\": refused, sk-secret")
@@ -40,7 +43,7 @@ func TestBrokenTextIsNotRepeated(t *testing.T) {
 		"e.yaml": "mcpServers:\n  a:\n    env:\n      K: \"sk-secret\n",
 		"f.yaml": "mcpServers:\n  a:\n    env:\n      K: sk-secret: x\n",
 	} {
-		c, err := Parse(file, []byte(text), nil)
+		c, err := config.Parse(file, []byte(text), nil)
 		if err == nil && len(c.Servers) > 0 && c.Servers[0].Err != nil {
 			err = c.Servers[0].Err
 		}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/everline/everline/internal/conf/expand"
 )
 
 // ofHome gives what stands behind "~" and a separator at the start of a path.
@@ -20,7 +22,7 @@ func ofHome(path string) (rest string, ok bool) {
 // atHome puts the user's folder in place of "~" at the start of a path, as a
 // shell would. Where references are kept, so is "~".
 func (r *reader) atHome(path string) (string, error) {
-	if r.keeping || r.written || !strings.HasPrefix(path, "~") {
+	if r.References != Resolved || !strings.HasPrefix(path, "~") {
 		return path, nil
 	}
 	rest, ok := ofHome(path)
@@ -39,14 +41,19 @@ func (r *reader) atHome(path string) (string, error) {
 
 // home is the user's folder, as the environment says.
 func (r *reader) home() (string, error) {
-	env := r.builder.env
-	if r.keeping {
-		env = r.realEnv
-	}
 	for _, name := range []string{"HOME", "USERPROFILE"} {
-		if v, ok := env(name); ok && v != "" {
+		if v, ok := r.Env(name); ok && v != "" {
 			return v, nil
 		}
 	}
 	return "", fmt.Errorf("neither HOME nor USERPROFILE is set")
+}
+
+// seenFrom makes a path absolute that counts from a folder. What begins with a
+// kept reference or "~" stays: only the reader of the result knows what it is.
+func seenFrom(folder, path string) string {
+	if _, home := ofHome(path); home || filepath.IsAbs(path) || strings.HasPrefix(path, expand.KeepOpen) {
+		return path
+	}
+	return filepath.Join(folder, path)
 }

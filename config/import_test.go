@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"os"
@@ -6,25 +6,29 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/conftest"
+	"github.com/everline/everline/internal/conf/edit"
+	"github.com/everline/everline/internal/conf/settings"
 )
 
 // TestImportKeepsReferences copies every golden file of a client into our own
 // format, and reads both: the servers are the same, and no secret was written.
 func TestImportKeepsReferences(t *testing.T) {
-	for path, name := range clientFiles(t) {
+	for path, name := range conftest.ClientFiles(t, "testdata/clients") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		servers, _, err := Import("", name, data, "/home/u/project", clientEnv)
+		servers, _, err := settings.Import(config.Options{Workspace: "/home/u/project", Env: clientEnv}, name, data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		var text []byte
 		for _, s := range servers {
-			if text, err = SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
+			if text, err = edit.SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -39,19 +43,20 @@ func TestImportKeepsReferences(t *testing.T) {
 
 func compareImport(t *testing.T, name string, data, text []byte) {
 	t.Helper()
-	original, copied := clientBuilder(), clientBuilder()
-	if err := original.add(name, data); err != nil {
+	original, err := clientOptions().Parse(name, data)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := copied.add("/home/u/everline.json", text); err != nil {
+	copied, err := clientOptions().Parse("/home/u/everline.json", text)
+	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, text)
 	}
-	for _, want := range original.cfg.Servers {
-		lost := slices.ContainsFunc(original.cfg.Warnings, func(w Warning) bool { return w.Server == want.Name })
+	for _, want := range original.Servers {
+		lost := slices.ContainsFunc(original.Warnings, func(w config.Warning) bool { return w.Server == want.Name })
 		if want.Err != nil || lost { // with a variable that is not set, which both tell in their own way
 			continue
 		}
-		if got, _ := copied.cfg.Server(want.Name); !got.Equal(want) {
+		if got, _ := copied.Server(want.Name); !got.Equal(want) {
 			t.Errorf("%s: %s is\n%+v, was\n%+v\n%s", name, want.Name, got, want, text)
 		}
 	}
@@ -92,14 +97,14 @@ func TestImportLosesNothing(t *testing.T) {
 			"a URL that varies", "/home/u/.cursor/mcp.json", `{"mcpServers": {"a": {"url": "${env:URL}"}}}`, `"url": "${URL}"`, "",
 		},
 	} {
-		servers, warnings, err := Import("", c.file, []byte(c.text), "", clientEnv)
+		servers, warnings, err := settings.Import(config.Options{Env: clientEnv}, c.file, []byte(c.text))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		var text []byte
 		for _, s := range servers {
-			if text, err = SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
+			if text, err = edit.SetServer(clients.Everline, "/home/u/everline.json", text, s.Name, s.Entry); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		}

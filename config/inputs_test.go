@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"os"
@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/settings"
 )
 
 const inputsFile = `{
@@ -24,18 +26,18 @@ const inputsFile = `{
 }`
 
 // loadInputs reads the file with an ask, and gives what was asked.
-func loadInputs(t *testing.T, answers map[string]string) (*Config, []Input) {
+func loadInputs(t *testing.T, answers map[string]string) (*config.Config, []config.Input) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	if err := os.WriteFile(path, []byte(inputsFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var asked []Input
-	cfg, err := LoadAsking(func(i Input) (string, bool) {
+	var asked []config.Input
+	cfg, err := config.Options{Format: clients.VSCode, Ask: func(i config.Input) (string, bool) {
 		asked = append(asked, i)
 		v, ok := answers[i.ID]
 		return v, ok
-	}, clients.VSCode, path)
+	}}.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestInputsAreAsked(t *testing.T) {
 	if text := cfg.Hider()("it says s3cret-key"); text != "it says ***" {
 		t.Errorf("the answer is no secret: %s", text)
 	}
-	if text := string(cfg.Effective(true)); strings.Contains(text, "s3cret-key") {
+	if text := string(settings.Effective(cfg, true)); strings.Contains(text, "s3cret-key") {
 		t.Error("the effective configuration has the answer in it")
 	}
 }

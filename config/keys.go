@@ -145,7 +145,7 @@ func (d *draft) expand(r *reader, n *tree.Node, put func(string) string) (string
 // expand replaces the references in a scalar by the rules of the file's format.
 func (r *reader) expand(n *tree.Node, put func(string) string) (string, error) {
 	switch {
-	case n.Literal, r.written:
+	case n.Literal, r.References == AsWritten:
 		return n.Text, nil
 	case r.client != nil:
 		return r.client.Expand(n, put)
@@ -174,7 +174,7 @@ func (d *draft) interpolatedPath(to *string) setter {
 // something else than itself.
 func (d *draft) interpolatedURL(to *string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
-		if r.keeping || r.written {
+		if r.References != Resolved {
 			return d.interpolated(to)(r, n)
 		}
 		put := func(v string) string { return expand.AsData(d.secret(v)) }

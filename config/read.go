@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,126 +18,171 @@ import (
 )
 
 // Load reads the files into one Config, variables from the environment. A
-// server or a setting that is there twice is told in a warning, and the first
-// one counts. A file that cannot be read, broken text, a wrong type in a
+// server or a setting that is there twice is reported in a warning, and the
+// first one counts. A file that cannot be read, broken text, a wrong type in a
 // top-level setting and an unusable server name are errors of kind
 // fault.Invalid that name the place; a bad server is not: it has Err set.
-func Load(paths ...string) (*Config, error) { return LoadAs("", paths...) }
+func Load(paths ...string) (*Config, error) { return Options{}.Load(paths...) }
 
-// LoadAs is Load where all files have one format, whatever they look like; ""
-// finds out each. An unknown format is an error of kind fault.Invalid.
-func LoadAs(format string, paths ...string) (*Config, error) {
-	return LoadAsking(nil, format, paths...)
-}
-
-// LoadAsking is LoadAs where the inputs of VS Code files that no variable
-// answers are asked for; a nil ask answers none.
-func LoadAsking(ask Ask, format string, paths ...string) (*Config, error) {
-	return LoadFrom(ReadFile, ask, format, paths...)
-}
-
-// LoadFrom is LoadAsking where read gives the text of each file, once.
-func LoadFrom(read func(path string) ([]byte, error), ask Ask, format string, paths ...string) (*Config, error) {
-	if len(paths) == 0 {
-		return nil, &fault.Fault{Kind: fault.Invalid, Op: tree.OpRead, Err: errors.New("no file was named"), Remedy: "name a file with --config"}
+// Parse reads one text as if it were the content of file, whose name says the
+// syntax: YAML for .yaml and .yml, TOML for .toml, and JSON with comments for
+// every other. env looks variables up; nil knows none. ${file:path} is read
+// from the disk, relative to the folder of file.
+func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
 	}
-	b := newBuilder(os.LookupEnv)
-	b.ask = ask
-	if err := b.choose(format); err != nil {
+	return Options{Env: env}.Parse(file, data)
+}
+
+// Options say how files are read. The zero value is how Load reads.
+type Options struct {
+	// Format is that of all files, our own ("everline") or that of a client, like
+	// "cursor"; "": what each file looks like. An unknown one is an error of kind
+	// fault.Invalid.
+	Format string
+
+	ReadFile  func(path string) ([]byte, error)         // gives the text of a configuration file, once for each; nil: from the disk
+	Env       func(name string) (value string, ok bool) // looks variables up; nil: in the environment
+	Workspace string                                    // the project whose servers count in a user's file of a client; "": for Load the current folder, else none
+	Ask       Ask                                       // nil answers none
+
+	References References
+
+	readSide func(folder, path string) (string, error) // a file that a configuration names; nil: from the disk
+}
+
+// References says what becomes of ${VAR} and the like in the texts of servers.
+type References uint8
+
+const (
+	// Resolved references are replaced by what they refer to.
+	Resolved References = iota
+	// AsWritten leaves every text as it stands, for people who judge what a file
+	// starts: no other file is read and no variable looked up.
+	AsWritten
+	// Kept references stay, in the words of our own format whatever the file's: the
+	// texts of a server are then such as our own file would have, and what it has
+	// of an envFile is the path.
+	Kept
+)
+
+// Load reads the files into one Config, as the package's Load does.
+func (o Options) Load(paths ...string) (*Config, error) {
+	if len(paths) == 0 {
+		return nil, refused(errors.New("no file was named"), "name a file with --config")
+	}
+	if o.Workspace == "" {
+		o.Workspace, _ = os.Getwd() // without one, no project counts
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = tree.ReadFile
+	}
+	b, err := o.builder()
+	if err != nil {
 		return nil, err
 	}
-	if dir, err := os.Getwd(); err == nil {
-		b.workspace = dir
-	}
 	for _, path := range paths {
-		data, err := read(path)
+		data, err := o.ReadFile(path)
 		if err != nil {
-			return nil, &fault.Fault{
-				Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent,
-				Err: err, Remedy: "check the path, or name another file with --config",
-			}
+			return nil, refused(err, "check the path, or name another file with --config")
 		}
 		if f := b.add(path, data); f != nil {
 			return nil, f
 		}
 	}
-	b.settle(paths[0])
-	return b.cfg, nil
+	return b.done(paths[0]), nil
 }
 
-func (b *builder) choose(format string) error {
-	if format != "" && !slices.Contains(clients.Formats(), format) {
-		return &fault.Fault{
-			Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent,
-			Err:    fmt.Errorf("unknown format %q%s", format, typed.Meant(format, clients.Formats())),
-			Remedy: "write one of " + strings.Join(clients.Formats(), ", "),
-		}
-	}
-	b.format = format
-	return nil
-}
-
-// Parse reads one text as if it were the content of file, whose name says the
-// format: YAML for .yaml and .yml, TOML for .toml, and JSON with comments for
-// every other. env looks variables up; nil knows none. ${file:path} is read
-// from the disk, relative to the folder of file.
-func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	return ParseAs("", file, data, env)
-}
-
-// ParseAs is Parse for a text of a known format; "" finds out which it is.
-func ParseAs(format, file string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	b := newBuilder(env)
-	if err := b.choose(format); err != nil {
+// Parse reads one text, as the package's Parse does.
+func (o Options) Parse(file string, data []byte) (*Config, error) {
+	b, err := o.builder()
+	if err != nil {
 		return nil, err
 	}
 	if f := b.add(file, data); f != nil {
 		return nil, f
 	}
-	b.settle(file)
-	return b.cfg, nil
+	return b.done(file), nil
 }
 
-// ReadFile reads a file as Load does. Of one that is too large it reads only as
-// much as tells that.
-func ReadFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
+func refused(err error, remedy string) error {
+	return &fault.Fault{Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent, Err: err, Remedy: remedy}
 }
 
 // A builder adds files to one Config.
 type builder struct {
+	Options
 	cfg      *Config
-	env      func(string) (string, bool)
-	readFile func(folder, path string) (string, error)
 	settings map[string]Origin // top-level settings that are decided
 	servers  map[string]Origin // servers that are known
-
-	format    string // of all files; "": what each file looks like
-	workspace string // the project whose servers of a user's file count; "": none
-
-	// keeping tells that references are kept in place of their values; realEnv
-	// is then where variables that say where we are come from.
-	keeping  bool
-	realEnv  func(string) (string, bool)
-	envFiles map[string]string // where keeping: the path of each server's envFile, which is not read
-
-	ask Ask // answers the inputs of VS Code files; nil answers none
-
-	written bool // references stay as they are written, and nothing is read for them
 }
 
-func newBuilder(env func(string) (string, bool)) *builder {
-	if env == nil {
-		env = func(string) (string, bool) { return "", false }
+func (o Options) builder() (*builder, error) {
+	if o.Format != "" && !slices.Contains(clients.Formats(), o.Format) {
+		return nil, refused(fmt.Errorf("unknown format %q%s", o.Format, typed.Meant(o.Format, clients.Formats())), "write one of "+strings.Join(clients.Formats(), ", "))
 	}
-	return &builder{
-		cfg: New(), env: env, readFile: expand.ReadFile,
-		settings: map[string]Origin{}, servers: map[string]Origin{},
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	switch {
+	case o.References == Kept:
+		o.readSide = func(folder, path string) (string, error) { return expand.Keep("file:" + seenFrom(folder, path)), nil }
+	case o.readSide == nil:
+		o.readSide = expand.ReadFile
+	}
+	return &builder{Options: o, cfg: New(), settings: map[string]Origin{}, servers: map[string]Origin{}}, nil
+}
+
+// done decides what depends on all files together, and gives the Config.
+func (b *builder) done(first string) *Config {
+	c := b.cfg
+	switch b.References {
+	case AsWritten:
+		return c
+	case Kept:
+		for i := range c.Servers {
+			c.Servers[i].writeOut()
+		}
+		return c
+	case Resolved:
+	}
+	if c.Pins != PinsOff && c.PinsFile == "" {
+		c.PinsFile = filepath.Join(filepath.Dir(first), "everline.lock.json")
+	}
+	hide := c.Hider()
+	for i := range c.Warnings {
+		c.Warnings[i].Text = hide(c.Warnings[i].Text)
+	}
+	var known []string
+	for _, s := range c.Servers {
+		known = append(known, s.Name)
+	}
+	for _, g := range c.Groups {
+		for _, name := range g.Servers {
+			if !slices.Contains(known, name) {
+				c.Warnings = append(c.Warnings, Warning{
+					Origin: b.settings["groups"], Text: "the group " + g.Name + " names the server " + name + ", which is not configured" + typed.Meant(name, known),
+				})
+			}
+		}
+	}
+	return c
+}
+
+// writeOut gives the texts of a server with kept references the form that they
+// have in a file.
+func (s *Server) writeOut() {
+	for _, text := range []*string{&s.Command, &s.Cwd, &s.URL, &s.MessageURL, &s.EnvFile} {
+		*text = expand.EscapeReferences(*text)
+	}
+	for i := range s.Args {
+		s.Args[i] = expand.EscapeReferences(s.Args[i])
+	}
+	for _, m := range []map[string]string{s.Env, s.Headers} {
+		for k := range m {
+			m[k] = expand.EscapeReferences(m[k])
+		}
 	}
 }
 
@@ -150,8 +194,12 @@ type reader struct {
 	client *clients.File // nil for our own format
 }
 
+// env is the value of a variable; where references are kept, the reference.
 func (r *reader) env(name string) (string, bool) {
-	v, ok := r.builder.env(name)
+	if r.References == Kept {
+		return expand.Keep(name), true
+	}
+	v, ok := r.Env(name)
 	return expand.Cleaned(v), ok
 }
 
@@ -160,7 +208,7 @@ func (r *reader) readFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := r.builder.readFile(filepath.Dir(r.file), path)
+	text, err := r.readSide(filepath.Dir(r.file), path)
 	if err == nil {
 		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Server: r.server, Digest: sha256.Sum256([]byte(text))})
 	}
@@ -188,7 +236,7 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	if root.Kind != tree.Object {
 		return r.wrongKind(root, "an object")
 	}
-	format := b.format
+	format := b.Format
 	if format == "" {
 		format = clients.FormatOf(file, root)
 	}
@@ -231,12 +279,12 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 // clientFile is the file as one of a client; nil for our own format.
 func (r *reader) clientFile(format string) *clients.File {
 	f := clients.File{
-		Path: r.file, Workspace: r.workspace, Keep: r.keeping,
+		Path: r.file, Workspace: r.Workspace, Keep: r.References == Kept,
 		Env: r.env, ReadFile: r.readFile, Home: r.home, Warn: r.warn,
 	}
-	if r.ask != nil {
+	if r.Ask != nil {
 		f.Ask = func(i clients.Question) (string, bool) {
-			return r.ask(Input{ID: i.ID, Description: i.Description, Password: i.Password, Options: i.Options, Default: i.Default, Variable: i.Variable(), Origin: Origin{r.file, i.Pos.Line}})
+			return r.Ask(Input{ID: i.ID, Description: i.Description, Password: i.Password, Options: i.Options, Default: i.Default, Variable: i.Variable(), Origin: Origin{r.file, i.Pos.Line}})
 		}
 	}
 	return f.Open(format)

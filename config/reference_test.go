@@ -1,4 +1,4 @@
-package config
+package config_test
 
 import (
 	"bytes"
@@ -12,31 +12,29 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/tailscale/hujson"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/settings"
 )
 
 // TestEverySettingIsDescribed compares the keys that the reader knows with the
 // table behind the reference, both ways.
 func TestEverySettingIsDescribed(t *testing.T) {
-	var d draft
-	sections := map[string][]key{
-		SectionTop: settings(New()), SectionStandard: standard(&d), SectionServer: ours(&d),
-		SectionLimits: limits(&d.Limits), SectionRetry: retry(&d), SectionTools: tools(&d.Tools),
-	}
 	described := map[string][]string{}
-	for _, s := range Settings() {
+	for _, s := range settings.Settings() {
 		described[s.Section] = append(described[s.Section], s.Key)
 		if s.Doc == "" || !strings.HasSuffix(s.Doc, ".") {
 			t.Errorf("%s.%s: %q is no sentence", s.Section, s.Key, s.Doc)
 		}
 	}
-	for section, keys := range sections {
-		for _, k := range keys {
-			if !slices.Contains(described[section], k.name) {
-				t.Errorf("%s.%s is not in Settings", section, k.name)
+	for section, keys := range config.Keys() {
+		for _, name := range keys {
+			if !slices.Contains(described[section], name) {
+				t.Errorf("%s.%s is not in Settings", section, name)
 			}
 		}
 		for _, name := range described[section] {
-			if find(keys, name) == nil {
+			if !slices.Contains(keys, name) {
 				t.Errorf("%s.%s is in Settings, and no key", section, name)
 			}
 		}
@@ -64,13 +62,13 @@ func goldenFile(t *testing.T, path string, got []byte) {
 }
 
 func TestSchemaIsPublished(t *testing.T) {
-	goldenFile(t, "../docs/reference/everline.schema.json", Schema())
+	goldenFile(t, "../docs/reference/everline.schema.json", settings.Schema())
 }
 
 // TestSchemaAgreesWithTheReader asks both about every golden file.
 func TestSchemaAgreesWithTheReader(t *testing.T) {
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(Schema(), &schema); err != nil {
+	if err := json.Unmarshal(settings.Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
 	schema.ID = "" // it is not fetched
@@ -85,7 +83,7 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, readErr := Parse(file, data, testEnv)
+		c, readErr := config.Parse(file, data, testEnv)
 		plain, err := hujson.Standardize(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 		var doc any
 		if err != nil || json.Unmarshal(plain, &doc) != nil {
@@ -93,7 +91,7 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 		}
 		verdict := resolved.Validate(doc)
 		switch {
-		case readErr == nil && !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Err != nil }):
+		case readErr == nil && !slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Err != nil }):
 			good++
 			if verdict != nil {
 				t.Errorf("%s is fine, and the schema says %v", file, verdict)
@@ -122,13 +120,13 @@ func TestEffectiveReadsBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Parse(filepath.ToSlash(file), data, testEnv)
+		c, err := config.Parse(filepath.ToSlash(file), data, testEnv)
 		if err != nil {
 			continue
 		}
 		for _, all := range []bool{false, true} {
-			text := c.Effective(all)
-			again, err := Parse("again.json", text, nil)
+			text := settings.Effective(c, all)
+			again, err := config.Parse("again.json", text, nil)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", file, err, text)
 				continue
@@ -155,18 +153,18 @@ func TestReferencePage(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
 	titles := map[string]string{
-		SectionTop: "Settings of everline itself", SectionGroup: "A group", SectionStandard: "A server: what every client knows",
-		SectionServer: "A server: what is everline's own", SectionLimits: "Limits of a server", SectionRetry: "Retries of a server",
-		SectionTools: "Tools of a server",
+		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group", settings.SectionStandard: "A server: what every client knows",
+		settings.SectionServer: "A server: what is everline's own", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
+		settings.SectionTools: "Tools of a server",
 	}
-	for _, section := range Sections() {
+	for _, section := range settings.Sections() {
 		fmt.Fprintf(&b, "\n## %s\n\nUnder `%s`:\n\n| key | value | default | meaning |\n|---|---|---|---|\n", titles[section], section)
-		for _, s := range Settings() {
+		for _, s := range settings.Settings() {
 			if s.Section != section {
 				continue
 			}
 			what := s.Type
-			if s.Type == TypeWord {
+			if s.Type == settings.TypeWord {
 				what = "`" + strings.Join(s.Words, "`, `") + "`"
 			}
 			standard := s.Default()
@@ -186,7 +184,7 @@ superset of the ` + "`mcpServers`" + ` that every client knows, so a snippet fro
 is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is told in a warning, with
 its place, and changes nothing. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
 
-With ` + "`\"$schema\": \"" + SchemaID + "\"`" + `
+With ` + "`\"$schema\": \"" + settings.SchemaID + "\"`" + `
 editors complete the keys ([the schema](everline.schema.json)).
 
 In ` + "`command`, `args`, `env`, `cwd`, `url` and `headers`" + ` these references are replaced: ` + "`${VAR}`, `${VAR:-default}`, `${VAR:?message}`," + `

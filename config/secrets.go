@@ -63,22 +63,24 @@ func (s Server) PlainSecrets() []string {
 		values map[string]string
 	}{{"env", s.Env}, {"headers", s.Headers}} {
 		for _, name := range slices.Sorted(maps.Keys(m.values)) {
-			if v := m.values[name]; v != "" && !refers(v) && (redact.IsSecretName(name) || redact.LooksSecret(v) || len(redact.Inside(v)) > 0) {
+			if v := m.values[name]; v != "" && !redact.IsReference(v) && (redact.IsSecretName(name) || redact.LooksSecret(v) || len(redact.Inside(v)) > 0) {
 				all = append(all, m.key+" "+name)
 			}
 		}
 	}
-	all = append(all, s.argSecrets(func(v string) bool { return !refers(v) })...)
+	all = append(all, s.argSecrets(func(v string) bool { return !redact.IsReference(v) })...)
 	for _, u := range []struct{ key, raw string }{{"url", s.URL}, {"messageUrl", s.MessageURL}} {
-		if slices.ContainsFunc(redact.InURL(u.raw), func(v string) bool { return v != "" && !refers(v) }) {
+		if slices.ContainsFunc(redact.InURL(u.raw), func(v string) bool { return v != "" && !redact.IsReference(v) }) {
 			all = append(all, u.key)
 		}
 	}
 	return all
 }
 
-// plainWarning is what there is to say of secrets in an entry, and the way out.
-func (s Server) plainWarning(what string) (Warning, bool) {
+// PlainWarning is about the secrets that an entry has in plain text, with the
+// way out; ok is false if there are none. what says why that is bad. The
+// references of the server are as they are written, or kept.
+func (s Server) PlainWarning(what string) (w Warning, ok bool) {
 	places := s.PlainSecrets()
 	if len(places) == 0 {
 		return Warning{}, false
@@ -110,20 +112,6 @@ func (s Server) variableFor(place string) string {
 	return name + "_TOKEN"
 }
 
-// PlainWarning tells of the secrets that an entry of a file of ours has in
-// plain text, by what is written there; ok is false if there are none.
-func PlainWarning(file string, data []byte, server string) (w Warning, ok bool) {
-	cfg, err := asItStands(file, data)
-	if err != nil {
-		return Warning{}, false
-	}
-	s, ok := cfg.Server(server)
-	if !ok {
-		return Warning{}, false
-	}
-	return s.plainWarning("whoever reads the file has it")
-}
-
 // ExposedArgs names the arguments that hold a secret, wherever it came from:
 // every user of the machine can see the arguments of a process.
 func (s Server) ExposedArgs() []string {
@@ -147,5 +135,3 @@ func (s Server) argSecrets(counts func(string) bool) []string {
 	}
 	return all
 }
-
-func refers(v string) bool { return redact.IsReference(expand.Kept.Replace(v)) }

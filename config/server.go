@@ -17,17 +17,17 @@ import (
 	"github.com/everline/everline/internal/conf/tree"
 )
 
-// Revision identifies what a running life depends on: how the server is
+// Revision identifies what a running generation depends on: how the server is
 // reached, and with which command, environment, URL and headers. Two servers
-// with the same revision can share a life; every other setting applies
+// with the same revision can share a generation; every other setting applies
 // without a restart. Where the text stands and how it is ordered is left out.
 func (s Server) Revision() uint64 {
 	h := fnv.New64a()
-	s.hashLife(h)
+	s.hashGeneration(h)
 	return h.Sum64()
 }
 
-func (s Server) hashLife(h hash.Hash) {
+func (s Server) hashGeneration(h hash.Hash) {
 	hashStrings(h, s.Transport, s.Command, s.Cwd, s.URL, s.MessageURL)
 	hashStrings(h, s.Args...)
 	hashMap(h, s.Env)

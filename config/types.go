@@ -84,6 +84,7 @@ type Server struct {
 	Command   string
 	Args      []string
 	Env       map[string]string
+	EnvFile   string // the path of a file of further variables, where references are Kept; they are in Env else
 	Cwd       string
 	URL       string
 	Headers   map[string]string
@@ -180,6 +181,26 @@ func NewServer(name string) Server {
 			MaxStarts:   60,
 		},
 	}
+}
+
+// Defaults returns a server with this one's name, transport and first delay, and
+// every other setting at its default.
+func (s Server) Defaults() Server {
+	d := NewServer(s.Name)
+	d.Transport, d.Retry.FirstDelay = s.Transport, s.Retry.FirstDelay
+	d.setDefaults()
+	d.Retry.FirstDelay = NewServer("").Retry.FirstDelay
+	return d
+}
+
+// setDefaults sets what depends on how the server is reached. A URL costs this
+// machine nothing to try.
+func (s *Server) setDefaults() {
+	longest := 30 * time.Second
+	if s.Transport != "stdio" {
+		longest = 10 * time.Second
+	}
+	s.Overlap, s.Retry.MaxDelay = s.Transport != "stdio", max(longest, s.Retry.FirstDelay)
 }
 
 // Replay says which calls whose outcome is unknown are sent again.

@@ -1,10 +1,12 @@
-package config
+package config_test
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/everline/everline/config"
 )
 
 // TestWritten shows the files of clients with their references, in the words of
@@ -23,11 +25,11 @@ func TestWritten(t *testing.T) {
 		{"opencode.json", `{"mcp": {"s": {"type": "local", "command": ["c", "{file:side}"]}}}`, "{file:side}", []string{"side"}},
 	} {
 		file := filepath.Join(dir, c.name)
-		written, err := Written(file, []byte(c.text))
+		written, err := config.Options{References: config.AsWritten}.Parse(file, []byte(c.text))
 		if err != nil || len(written.Servers) != 1 || !slices.Equal(written.Servers[0].Args, []string{c.arg}) || len(written.SideFiles()) != 0 {
 			t.Errorf("%s: %+v, %v", c.name, written, err)
 		}
-		cfg, err := Parse(file, []byte(c.text), nil)
+		cfg, err := config.Parse(file, []byte(c.text), nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/conf/settings"
 	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/visible"
 )
@@ -99,5 +100,5 @@ func reportConfig(w io.Writer, files []string, cfg *config.Config, err error) {
 	for _, warning := range cfg.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	_, _ = w.Write(visible.JSON(cfg.Effective(false))) // a reader that is gone is told by the next write
+	_, _ = w.Write(visible.JSON(settings.Effective(cfg, false))) // a reader that is gone is told by the next write
 }

@@ -65,7 +65,7 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 		return err
 	}
 	texts := trust.Texts{}
-	if o.Config, err = config.LoadFrom(texts.Read, nil, f.format, o.Files...); err == nil {
+	if o.Config, err = (config.Options{Format: f.format, ReadFile: texts.Read}).Load(o.Files...); err == nil {
 		err = trust.Owned(o.Files, o.Config)
 	}
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/edit"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/trust"
@@ -74,7 +74,7 @@ func holder(files, servers []string) (string, error) {
 	var found []string
 	for _, file := range files {
 		data, err := fileedit.Read(file)
-		has := func(name string) bool { return config.HasServer(clients.Everline, file, data, name) }
+		has := func(name string) bool { return edit.HasServer(clients.Everline, file, data, name) }
 		if err == nil && len(servers) > 0 && !slices.ContainsFunc(servers, func(name string) bool { return !has(name) }) {
 			found = append(found, file)
 		}

@@ -102,7 +102,7 @@ func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 		return nil, nil //nolint:nilerr // there is none yet: the bridge looks for the user's own
 	}
 	texts := trust.Texts{}
-	cfg, err := config.LoadFrom(texts.Read, nil, "", files...)
+	cfg, err := config.Options{ReadFile: texts.Read}.Load(files...)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
 	listen := config.New().Listen
 	if files, err := trust.Files(nil); err == nil {
 		texts := trust.Texts{}
-		cfg, err := config.LoadFrom(texts.Read, nil, "", files...)
+		cfg, err := config.Options{ReadFile: texts.Read}.Load(files...)
 		if err == nil && !fileedit.IsLoopback(hostOf(cfg.Listen)) { // clients are sent to other machines by the user alone
 			err = trust.Check(a.stateDir, nil, files, texts.Read, cfg)
 		}

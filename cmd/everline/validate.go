@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/settings"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/trust"
 	"github.com/everline/everline/internal/visible"
@@ -62,7 +63,7 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 	if err := trust.Owned(files, nil); err != nil {
 		return err
 	}
-	cfg, err := config.LoadFrom(texts.Read, a.newAsker().ask, format, files...)
+	cfg, err := config.Options{Format: format, ReadFile: texts.Read, Ask: a.newAsker().ask}.Load(files...)
 	if err == nil {
 		err = trust.Owned(files, cfg)
 	}
@@ -147,7 +148,7 @@ func newConfig(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
 			if schema {
-				_, err := a.out.Write(config.Schema())
+				_, err := a.out.Write(settings.Schema())
 				return err
 			}
 			return a.config(cmd.Context(), files, format, all)
@@ -166,7 +167,7 @@ func (a *app) config(ctx context.Context, named []string, format string, all boo
 	if err != nil {
 		return err
 	}
-	cfg, err := config.LoadAs(format, files...)
+	cfg, err := config.Options{Format: format}.Load(files...)
 	if err != nil {
 		return err
 	}
@@ -178,6 +179,6 @@ func (a *app) config(ctx context.Context, named []string, format string, all boo
 			fmt.Fprintf(a.err, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
 		}
 	}
-	_, err = a.out.Write(visible.JSON(cfg.Effective(all)))
+	_, err = a.out.Write(visible.JSON(settings.Effective(cfg, all)))
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/conf/tree"
 )
 
 // settleTime is how long files must be left alone before they are read: an
@@ -127,7 +127,7 @@ type contents map[string][sha256.Size]byte
 func contentsOf(files []string) contents {
 	c := contents{}
 	for _, file := range files {
-		if text, err := config.ReadFile(file); err == nil {
+		if text, err := tree.ReadFile(file); err == nil {
 			c[file] = sha256.Sum256(text)
 		}
 	}

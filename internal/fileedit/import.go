@@ -11,6 +11,8 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/edit"
+	"github.com/everline/everline/internal/conf/settings"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -128,7 +130,7 @@ func readClient(linked links, p clients.Place) (all []Found, warnings []string, 
 		return nil, nil, err
 	}
 	project, _ := os.Getwd() // "" reads no project's servers of a user's file
-	servers, noted, err := config.Import(p.Format, p.Path, data, project, os.LookupEnv)
+	servers, noted, err := settings.Import(config.Options{Format: p.Format, Workspace: project}, p.Path, data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,10 +151,10 @@ func readClient(linked links, p clients.Place) (all []Found, warnings []string, 
 
 // isUs tells whether a server is everline itself, which would be its own server:
 // an entry that link wrote, or one that starts everline for its client.
-func isUs(linked links, format, path string, text []byte, s config.Imported) bool {
+func isUs(linked links, format, path string, text []byte, s settings.Imported) bool {
 	if key, err := linkKey(path); err == nil {
 		if w, ok := linked.find(key, s.Name); ok {
-			if found, _ := w.isIn(config.Members(format, path, text, s.Name)); found {
+			if found, _ := w.isIn(edit.Members(format, path, text, s.Name)); found {
 				return true
 			}
 		}
@@ -183,11 +185,11 @@ func Copy(stateDir, to string, all []Found, dryRun bool, copied *int) Edit {
 		}
 		text, count := was, 0
 		for _, f := range all {
-			if f.State == FoundTwice || config.HasServer(clients.Everline, to, text, f.Server) {
+			if f.State == FoundTwice || edit.HasServer(clients.Everline, to, text, f.Server) {
 				continue
 			}
 			var err error
-			if text, err = config.SetServer(clients.Everline, to, text, f.Server, f.entry); err != nil {
+			if text, err = edit.SetServer(clients.Everline, to, text, f.Server, f.entry); err != nil {
 				return nil, err
 			}
 			count++

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/edit"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/owned"
 )
@@ -24,7 +24,7 @@ const linksName = "links.json"
 
 // A written is an entry that link made.
 type written struct {
-	Members map[string]string `json:"members"` // as config.Members has them
+	Members map[string]string `json:"members"` // as edit.Members has them
 	// Created says that there was no file before, and Folders which folders were
 	// made for it, the outermost first.
 	Created bool     `json:"created,omitempty"`
@@ -157,7 +157,7 @@ func (l *Link) Take(dryRun bool) Edit {
 }
 
 func (l *Link) members(text []byte) map[string]string {
-	return config.Members(l.format, l.path, text, l.name)
+	return edit.Members(l.format, l.path, text, l.name)
 }
 
 // refuse says that an entry stays as it is because link did not write it so.
@@ -169,8 +169,8 @@ func (l *Link) refuse(command, remedy string) error {
 }
 
 func (l *Link) put(was []byte, entry tree.Entry) ([]byte, error) {
-	text, err := config.SetServer(l.format, l.path, was, l.name, entry)
-	if err != nil || bytes.Equal(was, text) || !config.HasServer(l.format, l.path, was, l.name) {
+	text, err := edit.SetServer(l.format, l.path, was, l.name, entry)
+	if err != nil || bytes.Equal(was, text) || !edit.HasServer(l.format, l.path, was, l.name) {
 		return text, err
 	}
 	if w, ok := l.known.find(l.key, l.name); ok {
@@ -206,21 +206,21 @@ func (l *Link) createdBy() (bool, []string) {
 // backup is where the file is kept as it was before it had our entry; "" if it
 // has been kept already.
 func (l *Link) backup(was []byte) string {
-	if config.HasServer(l.format, l.path, was, l.name) {
+	if edit.HasServer(l.format, l.path, was, l.name) {
 		return ""
 	}
 	return BackupPath(l.stateDir, l.path)
 }
 
 func (l *Link) take(was []byte) ([]byte, error) {
-	if len(was) == 0 || !config.HasServer(l.format, l.path, was, l.name) {
+	if len(was) == 0 || !edit.HasServer(l.format, l.path, was, l.name) {
 		return was, nil
 	}
 	w, ok := l.known.find(l.key, l.name)
 	if found, _ := w.isIn(l.members(was)); !ok || !found {
 		return nil, l.refuse("unlink", "take it out by hand, if it is to go")
 	}
-	text, err := config.RemoveServer(l.format, l.path, was, l.name)
+	text, err := edit.RemoveServer(l.format, l.path, was, l.name)
 	if err == nil && w.Created && l.isEmpty(text) {
 		return nil, nil
 	}
@@ -230,11 +230,11 @@ func (l *Link) take(was []byte) ([]byte, error) {
 // isEmpty tells whether a text is what is left of a new file once our entry is
 // taken out, however a client has laid it out since.
 func (l *Link) isEmpty(text []byte) bool {
-	full, err := config.SetServer(l.format, l.path, nil, l.name, clients.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
+	full, err := edit.SetServer(l.format, l.path, nil, l.name, clients.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
 	if err != nil {
 		return false
 	}
-	empty, err := config.RemoveServer(l.format, l.path, full, l.name)
+	empty, err := edit.RemoveServer(l.format, l.path, full, l.name)
 	return err == nil && strings.Join(strings.Fields(string(empty)), "") == strings.Join(strings.Fields(string(text)), "")
 }
 

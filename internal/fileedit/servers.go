@@ -7,6 +7,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/edit"
 	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/typed"
 )
@@ -18,22 +19,32 @@ func AddServer(path string, was []byte, name string, entry tree.Entry, force boo
 	if err := editable(path, was); err != nil {
 		return nil, "", err
 	}
-	if config.HasServer(clients.Everline, path, was, name) && !force {
+	if edit.HasServer(clients.Everline, path, was, name) && !force {
 		return nil, "", &fault.Fault{
 			Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
 			Remedy: "everline add --force replaces it",
 		}
 	}
-	if text, err = config.SetServer(clients.Everline, path, was, name, entry); err != nil {
+	if text, err = edit.SetServer(clients.Everline, path, was, name, entry); err != nil {
 		return nil, "", err
 	}
 	if err := stillGood(path, text, name); err != nil {
 		return nil, "", err
 	}
-	if w, plain := config.PlainWarning(path, text, name); plain {
-		warning = w.String()
+	return text, plainWarning(path, text, name), nil
+}
+
+// plainWarning is about secrets that an entry has in plain text; "" for none.
+func plainWarning(path string, text []byte, name string) string {
+	written, err := config.Options{References: config.AsWritten}.Parse(path, text)
+	if err != nil {
+		return ""
 	}
-	return text, warning, nil
+	s, _ := written.Server(name)
+	if w, plain := s.PlainWarning("whoever reads the file has it"); plain {
+		return w.String()
+	}
+	return ""
 }
 
 // RemoveServers takes servers out of the text of a configuration file.
@@ -49,7 +60,7 @@ func RemoveServers(path string, was []byte, names []string) (text []byte, err er
 	}
 	text = was
 	for _, name := range names {
-		if text, err = config.RemoveServer(clients.Everline, path, text, name); err != nil {
+		if text, err = edit.RemoveServer(clients.Everline, path, text, name); err != nil {
 			return nil, suggestServer(err, path, was, name)
 		}
 	}

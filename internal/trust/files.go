@@ -59,7 +59,7 @@ func (t Texts) Read(path string) ([]byte, error) {
 	if text, ok := t[path]; ok {
 		return text, nil
 	}
-	text, err := config.ReadFile(path)
+	text, err := tree.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func Load(stateDir string, named, files []string, texts Texts, ask config.Ask, f
 	if err := Check(stateDir, named, files, texts.Read, nil); err != nil { // before what it names is read
 		return nil, err
 	}
-	cfg, err := config.LoadFrom(texts.Read, ask, format, files...)
+	cfg, err := config.Options{Format: format, ReadFile: texts.Read, Ask: ask}.Load(files...)
 	if err != nil {
 		return nil, err
 	}

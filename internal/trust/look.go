@@ -2,10 +2,12 @@ package trust
 
 import (
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/redact"
+	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/fileedit"
 )
 
@@ -41,7 +43,7 @@ func Look(path string) (l Looked, err error) {
 	if err := Owned([]string{path}, nil); err != nil {
 		return l, err
 	}
-	data, err := config.ReadFile(path)
+	data, err := tree.ReadFile(path)
 	if err != nil {
 		return l, fileedit.Fault("read", path, err)
 	}
@@ -69,7 +71,8 @@ func NothingSeen(path string) Looked {
 // reaches shows commands and URLs as they are written: a hidden part of them
 // could be what matters. What is in variables stays there.
 func reaches(path string, data []byte, cfg *config.Config) ([]Reached, error) {
-	written, err := config.Written(path, data)
+	folder, _ := os.Getwd() // "" reads no project's servers of a user's file
+	written, err := config.Options{References: config.AsWritten, Workspace: folder}.Parse(path, data)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +80,8 @@ func reaches(path string, data []byte, cfg *config.Config) ([]Reached, error) {
 	for _, s := range written.Servers {
 		r, gets := Reached{Name: s.Name, Command: []string{}, Values: map[string]string{}}, maps.Clone(s.Headers)
 		if s.URL != "" {
-			r.URL = &s.URL
+			shown := redact.URL(s.URL)
+			r.URL = &shown
 		} else {
 			r.Command, gets = append([]string{s.Command}, s.Args...), map[string]string{}
 			if read, ok := cfg.Server(s.Name); ok {
@@ -100,5 +104,5 @@ func reaches(path string, data []byte, cfg *config.Config) ([]Reached, error) {
 
 // parsed reads a text as serve would read the file.
 func parsed(path string, text []byte) (*config.Config, error) {
-	return config.LoadFrom(func(string) ([]byte, error) { return text, nil }, nil, "", path)
+	return config.Options{ReadFile: func(string) ([]byte, error) { return text, nil }}.Load(path)
 }

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/everline/everline/internal/conf/tree"
 )
@@ -91,4 +92,48 @@ func LinkEntry(format, endpoint, program string, args ...string) tree.Entry {
 	default: // Cursor, Zed, Codex
 		return tree.Pairs("url", endpoint)
 	}
+}
+
+// ServersPath is where a format keeps its servers.
+func ServersPath(format string, root *tree.Node) []string {
+	switch format {
+	case VSCode:
+		return []string{"servers"}
+	case Zed:
+		return []string{"context_servers"}
+	case Codex:
+		return []string{"mcp_servers"}
+	case Goose:
+		return []string{"extensions"}
+	case Opencode:
+		if inner := root.Descend([]string{"mcp", "servers"}); inner != nil && inner.Kind == tree.Object {
+			return []string{"mcp", "servers"}
+		}
+		return []string{"mcp"}
+	case Everline:
+		if root.Get("mcpServers") == nil && root.Get("servers") != nil {
+			return []string{"servers"}
+		}
+		if BareServers(root) {
+			return nil
+		}
+	}
+	return []string{"mcpServers"}
+}
+
+// BareServers tells whether the file is a map of servers without the key above it.
+func BareServers(root *tree.Node) bool {
+	servers := 0
+	for _, f := range root.Fields {
+		if slices.Contains([]string{"everline", "mcpServers", "servers"}, f.Name) {
+			return false
+		}
+		for _, member := range []string{"command", "url"} {
+			if c := f.Value.Get(member); c != nil && c.Kind == tree.String {
+				servers++
+				break
+			}
+		}
+	}
+	return servers > 0 && servers == len(root.Fields)
 }

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
@@ -196,4 +198,15 @@ func (l *lines) at(offset int) Pos {
 	offset = min(max(offset, 0), len(l.data))
 	i := sort.SearchInts(l.starts, offset+1) - 1
 	return Pos{i + 1, 1 + utf8.RuneCount(l.data[l.starts[i]:offset])}
+}
+
+// ReadFile reads a configuration file. Of one that is too large it reads only as
+// much as tells that.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }

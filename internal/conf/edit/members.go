@@ -1,4 +1,4 @@
-package config
+package edit
 
 import (
 	"github.com/everline/everline/internal/conf/clients"

@@ -1,4 +1,4 @@
-package config
+package edit_test
 
 import (
 	"path/filepath"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/edit"
 )
 
 // jsonTexts are files as clients and people leave them; K is the key of the
@@ -88,16 +89,16 @@ func TestSetAndRemove(t *testing.T) {
 
 func setAndRemove(t *testing.T, format, file, text string) {
 	t.Helper()
-	set, err := SetServer(format, file, []byte(text), clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+	set, err := edit.SetServer(format, file, []byte(text), clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 	if err != nil {
 		t.Errorf("%s: %v\n%q", format, err, text)
 		return
 	}
-	if !HasServer(format, file, set, clients.LinkName) {
+	if !edit.HasServer(format, file, set, clients.LinkName) {
 		t.Errorf("%s: not there: %q", format, set)
 		return
 	}
-	back, err := RemoveServer(format, file, set, clients.LinkName)
+	back, err := edit.RemoveServer(format, file, set, clients.LinkName)
 	if err != nil || string(back) != text {
 		t.Errorf("%s %s: %v\nwas  %q\nset  %q\nback %q", format, filepath.Ext(file), err, text, set, back)
 	}

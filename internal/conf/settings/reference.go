@@ -1,9 +1,10 @@
-package config
+package settings
 
 import (
 	"reflect"
 	"strings"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -62,20 +63,20 @@ func Settings() []Setting {
 		{SectionTop, "maxName", TypeNumber, nil, "The longest name that clients see; at least 16. Longer ones are cut, with a hash.", "MaxName"},
 		{SectionTop, "drainTimeout", TypeTime, nil, "How long a stop waits for the calls in flight.", "DrainTimeout"},
 		{SectionTop, "maxStarting", TypeNumber, nil, "How many processes may be starting at the same time.", "MaxStarting"},
-		{SectionTop, "outage", TypeWord, []string{OutageKeep, OutageHide}, "What becomes of the tools of a server that is away: kept in the list with a mark, or hidden after hideAfter.", "Outage"},
+		{SectionTop, "outage", TypeWord, []string{config.OutageKeep, config.OutageHide}, "What becomes of the tools of a server that is away: kept in the list with a mark, or hidden after hideAfter.", "Outage"},
 		{SectionTop, "hideAfter", TypeTime, nil, "With outage hide: how long a server must be away before its tools are not listed.", "HideAfter"},
-		{SectionTop, "pins", TypeWord, []string{PinsOff, PinsWarn, PinsEnforce}, "What happens when a tool's definition changes after it was approved.", "Pins"},
+		{SectionTop, "pins", TypeWord, []string{config.PinsOff, config.PinsWarn, config.PinsEnforce}, "What happens when a tool's definition changes after it was approved.", "Pins"},
 		{SectionTop, "pinsFile", TypeText, nil, "Where approved definitions are kept; everline.lock.json beside the configuration by default.", "PinsFile"},
-		{SectionTop, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
+		{SectionTop, "expose", TypeWord, []string{config.ExposeAll, config.ExposeFind}, "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
 		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
-		{SectionGroup, "expose", TypeWord, []string{ExposeAll, ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
+		{SectionGroup, "expose", TypeWord, []string{config.ExposeAll, config.ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
 
 		{SectionStandard, "type", TypeWord, []string{"stdio", "http", "sse"}, "How the server is reached; found out where it is left out.", ""},
 		{SectionStandard, "command", TypeText, nil, "The program to start, without arguments; ~/ is your own folder.", "Command"},
 		{SectionStandard, "args", TypeTexts, nil, "Its arguments.", "Args"},
 		{SectionStandard, "env", TypeTextMap, nil, "Variables of its environment, besides a small base set.", "Env"},
-		{SectionStandard, "envFile", TypeText, nil, "A file of NAME=value lines that goes under env.", ""},
+		{SectionStandard, "envFile", TypeText, nil, "A file of NAME=value lines that goes under env.", "EnvFile"},
 		{SectionStandard, "cwd", TypeText, nil, "The folder to start in, relative to the file.", "Cwd"},
 		{SectionStandard, "url", TypeText, nil, "The address of a server that runs elsewhere.", "URL"},
 		{SectionStandard, "headers", TypeTextMap, nil, "Headers of every request to that address. Those that say how a message is framed and coded are everline's own.", "Headers"},
@@ -101,7 +102,7 @@ func Settings() []Setting {
 		{SectionServer, "maxConcurrent", TypeNumber, nil, "How many calls it gets at a time; 0: no limit.", "MaxConcurrent"},
 		{SectionServer, "maxWaiting", TypeNumber, nil, "How many calls may wait for it.", "MaxWaiting"},
 		{SectionServer, "maxMessage", TypeSize, nil, "The largest message.", "MaxMessage"},
-		{SectionServer, "isolation", TypeWord, []string{IsolationShared, IsolationSession}, "Whether all clients share one life of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
+		{SectionServer, "isolation", TypeWord, []string{config.IsolationShared, config.IsolationSession}, "Whether all clients share one life of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
 		{SectionServer, "maxSessions", TypeNumber, nil, "With isolation session: how many clients may have a life of their own at a time; one more is refused.", "MaxSessions"},
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "With isolation session: a life of one client ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
@@ -141,11 +142,11 @@ func (s Setting) Default() string {
 	var from reflect.Value
 	switch s.Section {
 	case SectionTop:
-		from = reflect.ValueOf(*New())
+		from = reflect.ValueOf(*config.New())
 	case SectionGroup:
-		from = reflect.ValueOf(Group{Expose: ExposeAll})
+		from = reflect.ValueOf(config.Group{Expose: config.ExposeAll})
 	default:
-		from = reflect.ValueOf(NewServer(""))
+		from = reflect.ValueOf(config.NewServer(""))
 	}
 	v := value(fieldOf(from, s.field), s.Type)
 	if v == nil || v == "" {

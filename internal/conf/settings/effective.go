@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/conf/expand"
 	"github.com/everline/everline/internal/conf/tree"
 )
@@ -16,38 +17,35 @@ import (
 // Effective returns the configuration as one everline.json: what the files
 // came to, with secrets replaced by "***". Where all is true it has every
 // setting, else those that are not the default.
-func (c *Config) Effective(all bool) []byte {
+func Effective(c *config.Config, all bool) []byte {
 	shown := c.Redacted()
 	var servers tree.Entry
 	for _, s := range shown.Servers {
-		servers = append(servers, tree.Member{Key: s.Name, Value: s.entry(all)})
+		servers = append(servers, tree.Member{Key: s.Name, Value: serverEntry(s, all, escaped)})
 	}
 	var file tree.Entry
-	if top := sectionEntry(SectionTop, reflect.ValueOf(*shown), reflect.ValueOf(*New()), all); len(top) > 0 {
+	if top := sectionEntry(SectionTop, reflect.ValueOf(*shown), reflect.ValueOf(*config.New()), all, escaped); len(top) > 0 {
 		file = append(file, tree.Member{Key: "everline", Value: top})
 	}
 	file = append(file, tree.Member{Key: "mcpServers", Value: servers})
 	return []byte(file.Text("", "  ") + "\n")
 }
 
-// Entry returns the server as it would be written into our own file, with
+// ServerEntry returns the server as it would be written into our own file, with
 // every setting that is not the default, and its secrets in plain.
-func (s Server) Entry() tree.Entry { return s.entry(false) }
+func ServerEntry(s config.Server) tree.Entry { return serverEntry(s, false, escaped) }
 
-func (s Server) entry(all bool) tree.Entry {
-	v := reflect.ValueOf(s)
-	standard := NewServer(s.Name)
-	standard.Overlap = s.Transport != "stdio"
-	standard.Retry.MaxDelay = max(usualMaxDelay(s.Transport), s.Retry.FirstDelay)
-	plain := reflect.ValueOf(standard)
+// serverEntry writes texts in which there may be a reference by write.
+func serverEntry(s config.Server, all bool, write func(any) any) tree.Entry {
+	v, plain := reflect.ValueOf(s), reflect.ValueOf(s.Defaults())
 	var e tree.Entry
 	if s.Transport != "auto" && (all || s.Transport != "stdio") {
 		e = append(e, tree.Member{Key: "type", Value: s.Transport})
 	}
-	e = append(e, sectionEntry(SectionStandard, v, plain, false)...)
-	own := sectionEntry(SectionServer, v, plain, all)
+	e = append(e, sectionEntry(SectionStandard, v, plain, false, write)...)
+	own := sectionEntry(SectionServer, v, plain, all, write)
 	for _, inner := range []struct{ key, section string }{{"limits", SectionLimits}, {"retry", SectionRetry}, {"tools", SectionTools}} {
-		if part := sectionEntry(inner.section, v, plain, all && inner.section == SectionRetry); len(part) > 0 {
+		if part := sectionEntry(inner.section, v, plain, all && inner.section == SectionRetry, write); len(part) > 0 {
 			own = append(own, tree.Member{Key: inner.key, Value: part})
 		}
 	}
@@ -59,7 +57,7 @@ func (s Server) entry(all bool) tree.Entry {
 
 // sectionEntry writes the settings of one section that differ from the
 // standard, or all of them.
-func sectionEntry(section string, v, standard reflect.Value, all bool) tree.Entry {
+func sectionEntry(section string, v, standard reflect.Value, all bool, write func(any) any) tree.Entry {
 	var e tree.Entry
 	for _, s := range Settings() {
 		if s.Section != section || s.field == "" {
@@ -71,7 +69,7 @@ func sectionEntry(section string, v, standard reflect.Value, all bool) tree.Entr
 		}
 		written := value(is, s.Type)
 		if section == SectionStandard || s.Key == "messageUrl" {
-			written = escaped(written)
+			written = write(written)
 		}
 		if written != nil {
 			e = append(e, tree.Member{Key: s.Key, Value: written})
@@ -94,13 +92,13 @@ func value(v reflect.Value, kind string) any {
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return shortTime(x)
-	case Replay:
+	case config.Replay:
 		return x.String()
 	case map[string]string:
 		return mapEntry(x, func(s string) any { return s })
-	case map[string]Replay:
-		return mapEntry(x, func(r Replay) any { return r.String() })
-	case []Group:
+	case map[string]config.Replay:
+		return mapEntry(x, func(r config.Replay) any { return r.String() })
+	case []config.Group:
 		return groupEntry(x)
 	case []string, string, bool, int, float64:
 		return x
@@ -119,7 +117,7 @@ func mapEntry[V any](m map[string]V, form func(V) any) tree.Entry {
 	return e
 }
 
-func groupEntry(groups []Group) tree.Entry {
+func groupEntry(groups []config.Group) tree.Entry {
 	var e tree.Entry
 	for _, g := range groups {
 		servers := g.Servers
@@ -145,9 +143,9 @@ func shortTime(d time.Duration) string {
 
 // sizeText writes a number of bytes with the largest unit that fits.
 func sizeText(n int64) any {
-	for i := len(units) - 1; i >= 0; i-- {
-		if u := units[i]; n > 0 && n%u.factor == 0 && strings.HasSuffix(u.suffix, "iB") {
-			return strconv.FormatInt(n/u.factor, 10) + u.suffix
+	for i, suffix := range []string{"GiB", "MiB", "KiB"} {
+		if factor := int64(1) << (30 - 10*i); n > 0 && n%factor == 0 {
+			return strconv.FormatInt(n/factor, 10) + suffix
 		}
 	}
 	return int(n)

@@ -1,4 +1,4 @@
-package config
+package edit_test
 
 import (
 	"os"
@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/conf/conftest"
+	"github.com/everline/everline/internal/conf/edit"
 	"github.com/everline/everline/internal/conf/tree"
 )
 
@@ -17,7 +20,7 @@ const linkURL = "http://127.0.0.1:7433/mcp"
 // and into each golden file of it, and reads the result by that client's rules.
 func TestLinkIsReadByTheClient(t *testing.T) {
 	texts := map[string]map[string][]byte{} // by format, by name
-	for path, name := range clientFiles(t) {
+	for path, name := range conftest.ClientFiles(t, "../../../config/testdata/clients") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -30,22 +33,22 @@ func TestLinkIsReadByTheClient(t *testing.T) {
 	}
 	for format, files := range texts {
 		for name, data := range files {
-			linked, err := SetServer(format, name, data, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+			linked, err := edit.SetServer(format, name, data, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
 			checkLinked(t, format, name, linked)
-			again, err := SetServer(format, name, linked, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
+			again, err := edit.SetServer(format, name, linked, clients.LinkName, clients.LinkEntry(format, linkURL, "/bin/everline", "stdio"))
 			if err != nil || string(again) != string(linked) {
 				t.Errorf("%s: linking twice: %v\n%s", name, err, again)
 			}
-			back, err := RemoveServer(format, name, linked, clients.LinkName)
+			back, err := edit.RemoveServer(format, name, linked, clients.LinkName)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			if HasServer(format, name, back, clients.LinkName) {
+			if edit.HasServer(format, name, back, clients.LinkName) {
 				t.Errorf("%s: still there:\n%s", name, back)
 			}
 		}
@@ -54,13 +57,14 @@ func TestLinkIsReadByTheClient(t *testing.T) {
 
 func checkLinked(t *testing.T, format, name string, text []byte) {
 	t.Helper()
-	b := clientBuilder()
-	b.format = format
-	if err := b.add(name, text); err != nil {
+	o := config.Options{Workspace: "/home/u/project"}
+	o.Format = format
+	cfg, err := o.Parse(name, text)
+	if err != nil {
 		t.Errorf("%s: %v\n%s", name, err, text)
 		return
 	}
-	s, ok := b.cfg.Server(clients.LinkName)
+	s, ok := cfg.Server(clients.LinkName)
 	want := s.URL == linkURL && (s.Transport == "http" || s.Transport == "auto")
 	if format == clients.ClaudeDesktop {
 		want = s.Command == "/bin/everline" && len(s.Args) == 1
@@ -105,7 +109,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 			"[mcpServers.a]\ncommand = \"y\" # mine\n\n[mcpServers.n]\ncommand = \"x\"\nargs = [\"-y\", \"a b\"]\n",
 		},
 	} {
-		got, err := SetServer(clients.Everline, c.file, []byte(c.before), "n", entry)
+		got, err := edit.SetServer(clients.Everline, c.file, []byte(c.before), "n", entry)
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
 		}
@@ -121,18 +125,18 @@ func TestEditRefusesWhatItCannotKeep(t *testing.T) {
 		{"e.toml", `mcpServers = {a = {command = "y"}}`},
 		{"e.yaml", "mcpServers: {a: {command: y}}\n"},
 	} {
-		if got, err := SetServer(clients.Everline, c.file, []byte(c.text), "n", entry); err == nil || fault.KindOf(err) != fault.Invalid {
+		if got, err := edit.SetServer(clients.Everline, c.file, []byte(c.text), "n", entry); err == nil || fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s became\n%s\n%v", c.text, got, err)
 		}
 	}
-	if _, err := RemoveServer(clients.Everline, "e.json", []byte(`{"mcpServers": {}}`), "n"); err == nil || fault.KindOf(err) != fault.NotFound {
+	if _, err := edit.RemoveServer(clients.Everline, "e.json", []byte(`{"mcpServers": {}}`), "n"); err == nil || fault.KindOf(err) != fault.NotFound {
 		t.Errorf("removing what is not there: %v", err)
 	}
 }
 
 // FuzzEdit puts a server into any text, and takes it out again.
 func FuzzEdit(f *testing.F) {
-	for path, name := range clientFiles(f) {
+	for path, name := range conftest.ClientFiles(f, "../../../config/testdata/clients") {
 		if data, err := os.ReadFile(path); err == nil {
 			f.Add(strings.TrimPrefix(filepath.Ext(name), "."), data)
 		}
@@ -142,24 +146,24 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		file := "f." + ext
-		set, err := SetServer(clients.Everline, file, data, "new-one", tree.Pairs("command", "x"))
+		set, err := edit.SetServer(clients.Everline, file, data, "new-one", tree.Pairs("command", "x"))
 		if err != nil {
 			return
 		}
-		if !HasServer(clients.Everline, file, set, "new-one") {
+		if !edit.HasServer(clients.Everline, file, set, "new-one") {
 			t.Fatalf("not there:\n%s", set)
 		}
-		back, err := RemoveServer(clients.Everline, file, set, "new-one")
+		back, err := edit.RemoveServer(clients.Everline, file, set, "new-one")
 		if err != nil {
 			return
 		}
-		if HasServer(clients.Everline, file, back, "new-one") {
+		if edit.HasServer(clients.Everline, file, back, "new-one") {
 			t.Fatalf("still there:\n%s", back)
 		}
-		if set, err = SetServer(clients.Everline, file, back, "new-one", tree.Pairs("command", "x")); err != nil {
+		if set, err = edit.SetServer(clients.Everline, file, back, "new-one", tree.Pairs("command", "x")); err != nil {
 			return
 		}
-		if again, err := RemoveServer(clients.Everline, file, set, "new-one"); err != nil || string(again) != string(back) {
+		if again, err := edit.RemoveServer(clients.Everline, file, set, "new-one"); err != nil || string(again) != string(back) {
 			t.Fatalf("%v:\nbefore %q\nset    %q\nafter  %q", err, back, set, again)
 		}
 	})
@@ -195,7 +199,7 @@ func TestLinkAndUnlinkKeepComments(t *testing.T) {
 		{"toml", clients.Codex, "c.toml", "# mine\r\nmodel = \"x\"\r\n", "# mine\r\nmodel = \"x\"\r\n"},
 		{"goose", clients.Goose, "c.yaml", "extensions: {}\n# end\n", "extensions: {}\n# end\n"},
 	} {
-		linked, err := SetServer(c.format, c.file, []byte(c.before), clients.LinkName, clients.LinkEntry(c.format, linkURL, "/bin/everline", "stdio"))
+		linked, err := edit.SetServer(c.format, c.file, []byte(c.before), clients.LinkName, clients.LinkEntry(c.format, linkURL, "/bin/everline", "stdio"))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -203,7 +207,7 @@ func TestLinkAndUnlinkKeepComments(t *testing.T) {
 		if strings.Contains(c.before, "\r\n") && strings.Count(string(linked), "\n") != strings.Count(string(linked), "\r\n") {
 			t.Errorf("%s: two kinds of line ends:\n%q", c.name, linked)
 		}
-		back, err := RemoveServer(c.format, c.file, linked, clients.LinkName)
+		back, err := edit.RemoveServer(c.format, c.file, linked, clients.LinkName)
 		if err != nil || string(back) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s\nlinked:\n%s", c.name, err, back, c.after, linked)
 		}
@@ -239,7 +243,7 @@ func TestRemoveKeepsCommentsAround(t *testing.T) {
 			"json, twice", "c.json", `{"mcpServers": {"n": {"command": "x"}, "n": {"url": "x"}}}`, `{"mcpServers": {}}`,
 		},
 	} {
-		got, err := RemoveServer(clients.Everline, c.file, []byte(c.before), "n")
+		got, err := edit.RemoveServer(clients.Everline, c.file, []byte(c.before), "n")
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s: %v, got:\n%s\nwant:\n%s", c.name, err, got, c.after)
 		}
@@ -249,11 +253,11 @@ func TestRemoveKeepsCommentsAround(t *testing.T) {
 // TestSameServerIsNoEdit links anew what is written with other white space.
 func TestSameServerIsNoEdit(t *testing.T) {
 	const was = "{\n\t\"mcpServers\": {\n\t\t\"everline\": {\n\t\t\t\"url\": \"" + linkURL + "\"\n\t\t}\n\t}\n}\n"
-	got, err := SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, linkURL, ""))
+	got, err := edit.SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, linkURL, ""))
 	if err != nil || string(got) != was {
 		t.Errorf("%v:\n%s", err, got)
 	}
-	other, err := SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, "http://127.0.0.1:1/mcp", ""))
+	other, err := edit.SetServer(clients.Cursor, "m.json", []byte(was), clients.LinkName, clients.LinkEntry(clients.Cursor, "http://127.0.0.1:1/mcp", ""))
 	if want := strings.Replace(was, linkURL, "http://127.0.0.1:1/mcp", 1); err != nil || string(other) != want {
 		t.Errorf("%v:\n%s", err, other)
 	}

@@ -22,11 +22,11 @@ var mayImport = map[string][]string{
 	"config":             {"internal/typed", "internal/conf/tree", "internal/conf/expand", "fault", "internal/conf/redact", "internal/conf/clients"},
 	"event":              {"fault"},
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
-	"internal/transport": {"internal/mcp", "internal/evidence", "internal/program", "internal/wire", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/transport": {"internal/wire", "fault"},
 	"internal/evidence":  {"fault"},
-	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/cgroup", "internal/wire", "internal/catalog", "config", "fault"},
+	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp"},
-	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/evidence", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault", "internal/mcp"},
+	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/stray", "internal/mcp"},
 	"internal/gateway":   {"internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp"},
@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
-	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "config", "fault"},
+	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "fault"},
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
 
 	// What outlives everline of a client's session.
@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 
 	// The scripted servers and the built-in servers of the demo: peers of
 	// everline on the wire, and no part of a request's path.
-	"internal/mcptest": {"internal/mcp", "internal/wire"},
+	"internal/mcptest": {"internal/mcp", "internal/wire", "internal/transport", "fault"},
 	"internal/systest": {},
 	"internal/demo":    {"internal/mcp", ".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
@@ -121,6 +121,7 @@ var mayImportForeign = map[string][]string{
 	"internal/fileedit":        {"golang.org/x/sys"},
 	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify"},
 	"internal/transport":       {"golang.org/x/sys"},
+	"config":                   {"github.com/tailscale/hujson"},
 	"internal/stray":           {"golang.org/x/sys"},
 	"internal/admin":           {"golang.org/x/sys"},
 	"internal/statelock":       {"golang.org/x/sys"},

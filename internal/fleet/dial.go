@@ -59,7 +59,7 @@ func (f *Fleet) upstreamOptions(m *member, s config.Server, gen uint64, h slot.H
 		Name:    f.opts.Name,
 		Version: f.opts.Version,
 		Era:     m.known(),
-		Spares:  f.spares,
+		Open:    f.opener(&s),
 		Faults:  h.Faults,
 		Changed: h.Changed,
 		Stderr:  h.Stderr,

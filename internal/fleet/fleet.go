@@ -18,7 +18,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
-	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/transport/stdio"
 	"github.com/everline/everline/internal/upstream"
 	"github.com/everline/everline/internal/watch"
 )
@@ -45,8 +45,8 @@ type Fleet struct {
 	opts    Options
 	started time.Time
 	store   *catalog.Store
-	ledger  *stray.Ledger     // of server processes; nil without a state folder
-	spares  *transport.Spares // of the processes that guard servers
+	ledger  *stray.Ledger // of server processes; nil without a state folder
+	spares  *stdio.Spares // of the processes that guard servers
 	wishes  wishes
 	owns    owns  // the slots of single sessions
 	touched names // members that have published since the last merge
@@ -121,7 +121,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		leaving:  map[string]chan struct{}{},
 		retired:  map[*member]struct{}{},
 		gens:     map[string]uint64{},
-		spares:   transport.NewSpares(),
+		spares:   stdio.NewSpares(),
 	}
 	f.hard, f.give = context.WithCancel(context.Background())
 	f.wishes.init()

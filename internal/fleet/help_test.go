@@ -64,7 +64,7 @@ func (p *park) start(ctx context.Context, o upstream.Options) (slot.Upstream, er
 		return nil, fault.New(fault.Dial, "dial", "nobody is there")
 	}
 	o.Open = func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-		return transport.OpenMemory(srv.ServeFrames, o), nil
+		return mcptest.OpenMemory(srv.ServeFrames, o), nil
 	}
 	return opened(upstream.Start(ctx, o))
 }

@@ -49,7 +49,7 @@ func (m *motel) start(ctx context.Context, o upstream.Options) (slot.Upstream, e
 	m.lives = append(m.lives, srv)
 	m.mu.Unlock()
 	o.Open = func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-		return transport.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
+		return mcptest.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
 			defer m.over(srv)
 			srv.ServeFrames(ctx, in, out)
 		}, o), nil

@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/transport/stdio"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -137,7 +138,7 @@ func TestFaultD5_E7_MissingCommandIsPickedUp(t *testing.T) {
 }
 
 func missing(ctx context.Context, path string) error {
-	conn, err := transport.OpenStdio(ctx, transport.StdioSpec{Command: path}, transport.Options{Inbound: func(transport.Inbound) {}})
+	conn, err := stdio.Open(ctx, stdio.Spec{Command: path}, transport.Options{Inbound: func(transport.Inbound) {}})
 	if err == nil {
 		_ = conn.Close(ctx)
 	}

@@ -10,7 +10,7 @@
 //
 // In memory (works in testing/synctest bubbles), and over a pair of streams:
 //
-//	conn := transport.OpenMemory(s.ServeFrames, options)
+//	conn := mcptest.OpenMemory(s.ServeFrames, options)
 //	go s.Serve(in, out)                            // returns when in ends, or after s.Close
 //
 // As a child process, which is the test binary itself:

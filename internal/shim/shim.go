@@ -6,7 +6,7 @@
 // It is this same program, started again. What the package imports, and
 // whatever comes before it in the order of initialization then, runs before a
 // shim gets to work; so it does without strings and bytes, which need the
-// tables of unicode. The side of everline is in internal/transport.
+// tables of unicode. The side of everline is in internal/transport/stdio.
 package shim
 
 import (

@@ -128,9 +128,9 @@ func (s *Slot) pingBy(ctx context.Context, method string) error {
 // watchRecovery waits until the server answers. One that does not do so within
 // limit by itself, such as one whose next attempt is minutes away, is woken as
 // by an operator: a drill leaves nothing broken behind.
-func (s *Slot) watchRecovery(ctx context.Context, t *transport.Trouble, r *Drilled, over time.Time, limit time.Duration) {
+func (s *Slot) watchRecovery(ctx context.Context, t *transport.Injection, r *Drilled, over time.Time, limit time.Duration) {
 	felt, cancel := context.WithTimeout(ctx, drillPing)
-	t.Felt(felt) // what is broken may answer until then
+	t.Observed(felt) // what is broken may answer until then
 	cancel()
 	r.Recovered = s.pingUntil(ctx, limit)
 	if !r.Recovered && ctx.Err() == nil {
@@ -163,7 +163,7 @@ func (s *Slot) pingUntil(ctx context.Context, limit time.Duration) bool {
 
 // restore ends the fault, whatever the drill came to, and leaves no long wait
 // behind that the drill has caused.
-func (s *Slot) restore(trouble *transport.Trouble) {
+func (s *Slot) restore(trouble *transport.Injection) {
 	trouble.End()
 	s.inbox.post(&operation{op: (*loop).wakeAfterDrill, done: make(chan struct{})}) // nobody waits for it
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
 
 // starting runs a slot whose server, in memory, is served by serve.
-func starting(t *testing.T, serve transport.ServeFunc, story func(s *Slot)) {
+func starting(t *testing.T, serve mcptest.ServeFunc, story func(s *Slot)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		dial := func(ctx context.Context, spec config.Server, gen uint64, h Hooks) (Upstream, error) {
 			u, err := upstream.Start(ctx, upstream.Options{
 				Server: spec, Gen: gen, Name: "everline", Version: "test", Linked: h.Linked,
 				Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-					return transport.OpenMemory(serve, o), nil
+					return mcptest.OpenMemory(serve, o), nil
 				},
 			})
 			if err != nil {

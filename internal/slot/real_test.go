@@ -9,6 +9,8 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/transport/http"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -20,8 +22,11 @@ func TestFaultA1OverHTTP(t *testing.T) {
 	site := mcptest.Web(t, srv)
 	spec := config.NewServer("web")
 	spec.Transport, spec.URL = "http", site.URL+"/mcp"
+	open := func(ctx context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
+		return http.Open(ctx, http.Spec{URL: spec.URL}, o)
+	}
 	s := New(Options{Server: spec, Dial: func(ctx context.Context, s config.Server, gen uint64, h Hooks) (Upstream, error) {
-		return upstream.Start(ctx, upstream.Options{Server: s, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed})
+		return upstream.Start(ctx, upstream.Options{Server: s, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Open: open})
 	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

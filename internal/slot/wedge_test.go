@@ -24,7 +24,7 @@ func whole(t *testing.T, story func(srv *mcptest.Server, s *Slot, t0 time.Time))
 			u, err := upstream.Start(ctx, upstream.Options{
 				Server: spec, Gen: gen, Name: "everline", Version: "test", Changed: h.Changed, Stderr: h.Stderr,
 				Open: func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
-					return transport.OpenMemory(srv.ServeFrames, o), nil
+					return mcptest.OpenMemory(srv.ServeFrames, o), nil
 				},
 			})
 			if err != nil {

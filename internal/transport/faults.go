@@ -58,38 +58,38 @@ func (b Breakage) Lasts() bool { return b == BreakHang || b == BreakSlow || b ==
 // a nil Faults is off for ever, and all methods may be called by many
 // goroutines at once.
 type Faults struct {
-	on atomic.Pointer[Trouble] // what lasts; nil: off
+	on atomic.Pointer[Injection] // what lasts; nil: off
 
-	mu    sync.Mutex // guards links, and Trouble.limit; nothing waits under it
-	links map[breakable]struct{}
+	mu    sync.Mutex // guards links, and Injection.limit; nothing waits under it
+	links map[Breakable]struct{}
 }
 
-// A breakable is a link that the layer can reach.
-type breakable interface {
-	// fits says why a breakage cannot be made here; nil if it can.
-	fits(Breakage) error
-	// strike makes one that does not last. It is false where there was nothing
-	// to strike. felt, if not nil, is closed once the link has met it.
-	strike(Breakage) (felt <-chan struct{}, hit bool)
+// A Breakable is a link that the layer can reach.
+type Breakable interface {
+	// Fits says why a breakage cannot be made here; nil if it can.
+	Fits(Breakage) error
+	// Inject makes one that does not last. It is false where there was nothing
+	// to strike. observed, if not nil, is closed once the link has met it.
+	Inject(Breakage) (observed <-chan struct{}, hit bool)
 }
 
-// A Trouble is a breakage that was begun.
-type Trouble struct {
-	kind  Breakage
-	delay time.Duration // BreakSlow
-	owner *Faults
-	once  sync.Once
-	limit *time.Timer   // ends it whatever who began it does
-	over  chan struct{} // closed when it is over
-	felt  []<-chan struct{}
+// A Injection is a breakage that was begun.
+type Injection struct {
+	Kind     Breakage
+	Delay    time.Duration // BreakSlow
+	owner    *Faults
+	once     sync.Once
+	limit    *time.Timer   // ends it whatever who began it does
+	over     chan struct{} // closed when it is over
+	observed []<-chan struct{}
 }
 
-// Felt returns once the links that a breakage has struck have met it, which is
+// Observed returns once the links that a breakage has struck have met it, which is
 // later than the strike where that is a signal to a process; or when ctx ends.
-func (t *Trouble) Felt(ctx context.Context) {
-	for _, felt := range t.felt {
+func (t *Injection) Observed(ctx context.Context) {
+	for _, observed := range t.observed {
 		select {
-		case <-felt:
+		case <-observed:
 		case <-ctx.Done():
 			return
 		}
@@ -97,10 +97,10 @@ func (t *Trouble) Felt(ctx context.Context) {
 }
 
 // Over is closed when the breakage is off again.
-func (t *Trouble) Over() <-chan struct{} { return t.over }
+func (t *Injection) Over() <-chan struct{} { return t.over }
 
 // End turns it off. It is idempotent.
-func (t *Trouble) End() {
+func (t *Injection) End() {
 	t.once.Do(func() {
 		t.owner.mu.Lock()
 		limit := t.limit
@@ -118,17 +118,17 @@ func (t *Trouble) End() {
 // nothing was broken then: Invalid where the breakage does not fit the link,
 // with what does; Conflict where no link is alive, none of them has what is to
 // be broken, or another breakage is on.
-func (f *Faults) Begin(kind Breakage, delay, limit time.Duration) (*Trouble, error) {
+func (f *Faults) Begin(kind Breakage, delay, limit time.Duration) (*Injection, error) {
 	links := f.alive()
 	if len(links) == 0 {
 		return nil, conflict("there is no connection to break")
 	}
 	for _, l := range links {
-		if err := l.fits(kind); err != nil {
+		if err := l.Fits(kind); err != nil {
 			return nil, misfit(l, kind, err)
 		}
 	}
-	t := &Trouble{kind: kind, delay: delay, owner: f, over: make(chan struct{})}
+	t := &Injection{Kind: kind, Delay: delay, owner: f, over: make(chan struct{})}
 	if kind.Lasts() {
 		if !f.on.CompareAndSwap(nil, t) {
 			return nil, conflict("it is broken on purpose already")
@@ -140,10 +140,10 @@ func (f *Faults) Begin(kind Breakage, delay, limit time.Duration) (*Trouble, err
 	}
 	hit := false
 	for _, l := range links {
-		felt, struck := l.strike(kind)
+		observed, struck := l.Inject(kind)
 		hit = hit || struck
-		if felt != nil {
-			t.felt = append(t.felt, felt)
+		if observed != nil {
+			t.observed = append(t.observed, observed)
 		}
 	}
 	if !hit {
@@ -160,10 +160,10 @@ func conflict(text string) *fault.Fault {
 }
 
 // misfit says what does not fit, why, and what does.
-func misfit(l breakable, kind Breakage, err error) *fault.Fault {
+func misfit(l Breakable, kind Breakage, err error) *fault.Fault {
 	var fit []string
 	for i, word := range breakages {
-		if l.fits(Breakage(i)) == nil {
+		if l.Fits(Breakage(i)) == nil {
 			fit = append(fit, word)
 		}
 	}
@@ -174,38 +174,38 @@ func misfit(l breakable, kind Breakage, err error) *fault.Fault {
 }
 
 // Active tells whether something lasts now.
-func (f *Faults) Active() bool { return f.now() != nil }
+func (f *Faults) Active() bool { return f.Now() != nil }
 
-// now is what lasts now; nil if nothing does.
-func (f *Faults) now() *Trouble {
+// Now is what lasts now; nil if nothing does.
+func (f *Faults) Now() *Injection {
 	if f == nil {
 		return nil
 	}
 	return f.on.Load()
 }
 
-// lasting is now for one kind.
-func (f *Faults) lasting(kind Breakage) *Trouble {
-	if t := f.now(); t != nil && t.kind == kind {
+// Lasting is Now for one kind.
+func (f *Faults) Lasting(kind Breakage) *Injection {
+	if t := f.Now(); t != nil && t.Kind == kind {
 		return t
 	}
 	return nil
 }
 
-// join makes a link reachable until leave.
-func (f *Faults) join(l breakable) {
+// Join makes a link reachable until Leave.
+func (f *Faults) Join(l Breakable) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.links == nil {
-		f.links = map[breakable]struct{}{}
+		f.links = map[Breakable]struct{}{}
 	}
 	f.links[l] = struct{}{}
 }
 
-func (f *Faults) leave(l breakable) {
+func (f *Faults) Leave(l Breakable) {
 	if f == nil {
 		return
 	}
@@ -214,10 +214,10 @@ func (f *Faults) leave(l breakable) {
 	delete(f.links, l)
 }
 
-func (f *Faults) alive() []breakable {
+func (f *Faults) alive() []Breakable {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	links := make([]breakable, 0, len(f.links))
+	links := make([]Breakable, 0, len(f.links))
 	for l := range f.links {
 		links = append(links, l)
 	}
@@ -225,9 +225,7 @@ func (f *Faults) alive() []breakable {
 }
 
 // garbage is what a server that prints where it must not might print.
-const garbage = "<<< this is no message: a drill put it here >>>"
+const Garbage = "<<< this is no message: a drill put it here >>>"
 
-var (
-	errNoSessions = errors.New("404 is what an HTTP server answers that has forgotten the session")
-	errForeign    = errors.New("the connections to this server are not everline's own")
-)
+// ErrNoSessions is why a server cannot be made to forget a session.
+var ErrNoSessions = errors.New("404 is what an HTTP server answers that has forgotten the session")

@@ -1,7 +1,7 @@
-// Package transport moves frames to and from one life of one server: a child
-// process, a URL, or a pipe in memory. It owns the operating system's process
-// and the HTTP session, and tells what can be proved about a request that got
-// no answer. It does not know what the methods mean.
+// Package transport says what a link to one generation of one server is: the
+// Conn that moves frames, what can be proved about a request that got no answer,
+// and how a link is broken on purpose. It opens none: stdio and http below it do,
+// and internal/mcptest does for tests. It does not know what the methods mean.
 package transport
 
 import (
@@ -39,6 +39,9 @@ type Request struct {
 	// its silence is no failure.
 	Stream bool
 }
+
+// DefaultMaxMessage is Options.MaxMessage where that is 0.
+const DefaultMaxMessage = 64 << 20
 
 // An Inbound is a message from the server that answers no waiting Call: a
 // notification, a request, or the late answer to a Call that was given up.

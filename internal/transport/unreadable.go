@@ -13,16 +13,17 @@ import (
 // comes, and its outcome is unknown, because the request has reached the
 // server. It says nothing about the link.
 
-// errNoContent: an answer that answers nothing.
-var errNoContent = errors.New("the answer has neither a result nor an error")
+// ErrNoContent: an answer that answers nothing.
+var ErrNoContent = errors.New("the answer has neither a result nor an error")
 
-// unreadable is the fault of a request whose answer came and cannot be used.
-// err is what wire.Parse said, or errNoContent.
-func unreadable(op string, err error) *fault.Fault {
-	return &fault.Fault{Kind: fault.Protocol, Op: op, Outcome: fault.Unknown, Err: unreadableText(err)}
+// Unreadable is the fault of a request whose answer came and cannot be used.
+// err is what wire.Parse said, or ErrNoContent.
+func Unreadable(op string, err error) *fault.Fault {
+	return &fault.Fault{Kind: fault.Protocol, Op: op, Outcome: fault.Unknown, Err: UnreadableText(err)}
 }
 
-func unreadableText(err error) error {
+// UnreadableText says what is wrong with it.
+func UnreadableText(err error) error {
 	var syntax *wire.SyntaxError
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("the answer is %w", err)
@@ -30,10 +31,10 @@ func unreadableText(err error) error {
 	return err
 }
 
-// emptyAnswer tells whether a message that is neither a request nor an answer
+// EmptyAnswer tells whether a message that is neither a request nor an answer
 // was meant as one: it has an id, and says that it is JSON-RPC, which lines of
 // logs do not.
-func emptyAnswer(frame []byte, msg wire.Message) (id int64, ok bool) {
+func EmptyAnswer(frame []byte, msg wire.Message) (id int64, ok bool) {
 	if msg.Method != "" || !wire.Has(frame, "jsonrpc") {
 		return 0, false
 	}

@@ -95,7 +95,7 @@ func TestFaultW4SlowStarts(t *testing.T) {
 					o.Modern = func() { late++ }
 					o.Open = func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
 						starts++
-						return transport.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
+						return mcptest.OpenMemory(func(ctx context.Context, in <-chan []byte, out func([]byte)) {
 							if c.first != "" {
 								out([]byte(c.first))
 							}

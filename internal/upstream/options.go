@@ -33,12 +33,10 @@ type Options struct {
 	// nil for nothing.
 	Capabilities []byte
 
-	// Spares has a process that guards a server ready; may be nil.
-	Spares *transport.Spares
 	// Faults can break the server's links on purpose; may be nil.
 	Faults *transport.Faults
 
-	// Open opens the transport; nil opens the one that Server names.
+	// Open opens a transport to Server. Required.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)
 }
 

@@ -272,12 +272,8 @@ func (h *handshake) openLegacy(ctx context.Context, k transport.Kind) *fault.Fau
 
 // dial opens one transport and makes it the upstream's link.
 func (h *handshake) dial(ctx context.Context, k transport.Kind) *fault.Fault {
-	open := h.opts.Open
-	if open == nil {
-		open = h.openTransport
-	}
 	l, began := &link{ready: make(chan struct{})}, time.Now()
-	conn, err := open(ctx, k, transport.Options{
+	conn, err := h.opts.Open(ctx, k, transport.Options{
 		Inbound:    func(in transport.Inbound) { h.inbound(l, in) },
 		Stderr:     h.opts.Stderr,
 		Spawned:    h.opts.Spawned,

@@ -12,6 +12,8 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/transport/http"
+	"github.com/everline/everline/internal/transport/stdio"
 )
 
 // heard collects what an upstream tells.
@@ -75,11 +77,26 @@ func options(s config.Server) (Options, *heard) {
 		s.StartupTimeout = time.Minute
 	}
 	return Options{
-		Server: s, Gen: 7, Name: "everline", Version: "1.2.3",
+		Server: s, Gen: 7, Name: "everline", Version: "1.2.3", Open: opener(s),
 		Changed: func(k catalog.Kind) { h.note(func() { h.changed = append(h.changed, k) }) },
 		Updated: func(uri string, _ []byte) { h.note(func() { h.updated = append(h.updated, uri) }) },
 		Log:     func(p []byte) { h.note(func() { h.logs = append(h.logs, string(p)) }) },
 	}, h
+}
+
+// opener opens the transports that s names, as the fleet does.
+func opener(s config.Server) func(context.Context, transport.Kind, transport.Options) (transport.Conn, error) {
+	return func(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
+		site := http.Spec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
+		switch k {
+		case transport.Stdio:
+			return stdio.Open(ctx, stdio.Spec{Command: s.Command, Args: s.Args, Env: stdio.BaseEnv(s.Env), Dir: s.Cwd, StopGrace: s.StopGrace}, o)
+		case transport.SSE:
+			return http.OpenSSE(ctx, site, o)
+		default:
+			return http.Open(ctx, site, o)
+		}
+	}
 }
 
 // overWeb serves s over HTTP and returns the configuration to reach it.
@@ -151,7 +168,7 @@ func memory(servers ...*mcptest.Server) func(context.Context, transport.Kind, tr
 	return func(_ context.Context, _ transport.Kind, o transport.Options) (transport.Conn, error) {
 		s := servers[min(n, len(servers)-1)]
 		n++
-		return transport.OpenMemory(s.ServeFrames, o), nil
+		return mcptest.OpenMemory(s.ServeFrames, o), nil
 	}
 }
 

@@ -1,0 +1,44 @@
+package fleet
+
+import (
+	"context"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/transport/http"
+	"github.com/everline/everline/internal/transport/stdio"
+)
+
+// opener opens the transports of a server. An upstream says which.
+func (f *Fleet) opener(s *config.Server) func(context.Context, transport.Kind, transport.Options) (transport.Conn, error) {
+	return func(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
+		switch k {
+		case transport.Stdio:
+			return stdio.Open(ctx, f.stdioSpec(s), o)
+		case transport.HTTP:
+			return http.Open(ctx, httpSpec(s), o)
+		case transport.SSE:
+			return http.OpenSSE(ctx, httpSpec(s), o)
+		default:
+			return nil, fault.New(fault.Invalid, "start", "the server has neither a command nor a URL")
+		}
+	}
+}
+
+func (f *Fleet) stdioSpec(s *config.Server) stdio.Spec {
+	return stdio.Spec{
+		Command:   s.Command,
+		Args:      s.Args,
+		Env:       stdio.BaseEnv(s.Env),
+		Dir:       s.Cwd,
+		StopGrace: s.StopGrace,
+		Limits:    cgroup.Limits(s.Limits),
+		Spares:    f.spares,
+	}
+}
+
+func httpSpec(s *config.Server) http.Spec {
+	return http.Spec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
+}

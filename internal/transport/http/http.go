@@ -1,0 +1,435 @@
+// Package http reaches servers at URLs: over Streamable HTTP of both eras, and over
+// the HTTP+SSE of 2024-11-05. It owns the session and its streams. It knows
+// nothing of the eras' handshakes: Agree tells it what was found.
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/transport"
+	"github.com/everline/everline/internal/wire"
+)
+
+// settleWait is how long an answered call waits for the end of its stream, so
+// that the connection can be used again.
+const settleWait = 10 * time.Millisecond
+
+// conn is a link over Streamable HTTP, of either era (specification
+// 2025-11-25 basic/transports, 2026-07-28 basic/transports/streamable-http).
+// It has one long-lived goroutine, the standing GET, and that only toward
+// legacy servers; calls run on the goroutines of their callers.
+type conn struct {
+	*core
+	bare     http.Header // of a POST before anything was agreed; never changed
+	state    atomic.Pointer[state]
+	leftOpen atomic.Int32 // answered streams in a row that the server left open
+}
+
+// state is what the handshake found. It is replaced, never changed.
+type state struct {
+	agreed  bool
+	modern  bool
+	version string
+	session string      // "" in the modern era, where the server gave none, and after it was lost
+	lost    bool        // the session was lost: nothing more is sent
+	post    http.Header // of a POST
+}
+
+// Open makes a link over Streamable HTTP. It dials nothing: the first
+// request does. The error is a *fault.Fault of kind Invalid. ctx is not kept.
+func Open(_ context.Context, spec Spec, opts transport.Options) (transport.Conn, error) {
+	core, f := newCore(&spec, opts)
+	if f != nil {
+		return nil, f
+	}
+	c := &conn{core: core, bare: postHeader(core.header)}
+	c.state.Store(&state{post: c.bare})
+	c.link = c
+	opts.Faults.Join(c)
+	return c, nil
+}
+
+// Info implements Conn.
+func (c *conn) Info() transport.Info {
+	return transport.Info{
+		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(),
+		CancelByClose: c.state.Load().modern,
+	}
+}
+
+// Agree implements Conn.
+func (c *conn) Agree(version string, modern bool) {
+	first := false
+	c.update(func(s *state) {
+		first = !s.agreed
+		s.agreed, s.modern, s.version = true, modern, version
+		if modern {
+			s.session = ""
+		}
+	})
+	if !first || modern {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.wg.Add(1)
+		go c.stand() // ended by life, waited for by close
+	}
+}
+
+// update replaces the state by a changed copy.
+func (c *conn) update(change func(*state)) {
+	for {
+		old := c.state.Load()
+		s := *old
+		change(&s)
+		s.post = c.legacyHeader(c.bare, &s)
+		if c.state.CompareAndSwap(old, &s) {
+			return
+		}
+	}
+}
+
+// legacyHeader returns h with the session and the version; h itself is not changed.
+func (c *conn) legacyHeader(h http.Header, s *state) http.Header {
+	h = h.Clone()
+	if s.session != "" {
+		h[mcp.HeaderSession] = []string{s.session}
+	}
+	if s.version != "" {
+		h[mcp.HeaderVersion] = []string{s.version}
+	}
+	return h
+}
+
+// Call implements Conn.
+func (c *conn) Call(ctx context.Context, r *transport.Request) (wire.Message, error) {
+	msg, f := c.call(ctx, r)
+	if f != nil {
+		c.learn(f)
+		return wire.Message{}, f
+	}
+	return msg, nil
+}
+
+// learn ends the link when its session is gone. The id is dropped first: it is
+// never sent again.
+func (c *conn) learn(f *fault.Fault) {
+	if evidence.Of(evidence.Call, f) == evidence.Session {
+		c.update(func(s *state) { s.session, s.lost = "", true })
+		c.finish(f)
+	}
+}
+
+// Lost ends the link because its session, or the server of its era, turned
+// out to be gone; f, of kind SessionLost, says how. The session's id is not
+// sent again, not even to delete it. Calls in flight may still be answered.
+func (c *conn) Lost(f *fault.Fault) { c.learn(f) }
+
+func (c *conn) call(ctx context.Context, r *transport.Request) (wire.Message, *fault.Fault) {
+	p := post{op: r.Method, id: r.ID, frame: r.Frame, state: c.state.Load()}
+	p.modern = p.state.modern || !p.state.agreed && r.Method == mcp.ServerDiscover
+	p.session = p.state.session != "" && !p.modern && r.Method != mcp.Initialize
+	header, f := c.headerOf(r, &p)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	fl, f := c.send(ctx, header, &p)
+	if f != nil {
+		return wire.Message{}, f
+	}
+	defer c.end(fl)
+	if r.Method == mcp.Initialize && p.resp.StatusCode/100 == 2 {
+		// At once: whatever becomes of the answer, there is a session to be ended.
+		if id := p.resp.Header.Get(mcp.HeaderSession); id != "" {
+			c.update(func(s *state) { s.session = id })
+		}
+	}
+	return c.answer(fl, &p)
+}
+
+// post is one POST and what its answer is judged by.
+type post struct {
+	op      string
+	id      int64 // 0: no answer is due
+	frame   []byte
+	state   *state
+	modern  bool
+	session bool // a session id goes with it
+	resp    *http.Response
+}
+
+func (p *post) reply(resp *http.Response, body []byte) *reply {
+	return &reply{
+		op: p.op, id: p.id, status: resp.StatusCode, header: resp.Header, body: body,
+		session: p.session, modern: p.modern, now: time.Now(),
+	}
+}
+
+// headerOf is the header of a request. A handshake starts from nothing, so it
+// carries neither a session nor a version.
+func (c *conn) headerOf(r *transport.Request, p *post) (http.Header, *fault.Fault) {
+	switch {
+	case p.state.lost: // a moment before the link is finished
+		return nil, &fault.Fault{
+			Kind: fault.SessionLost, Op: r.Method, Outcome: fault.NotSent,
+			Err: errors.New("the session was lost a moment ago"),
+		}
+	case p.modern:
+		return modernHeader(c.bare, r, p.state.version)
+	case r.Method == mcp.Initialize:
+		return c.ours(c.bare), nil
+	default:
+		return c.ours(p.state.post), nil
+	}
+}
+
+// ours is h as it may be given away: a round tripper of the caller's might
+// change it.
+func (c *core) ours(h http.Header) http.Header {
+	if c.own == nil {
+		return h.Clone()
+	}
+	return h
+}
+
+// send writes a POST and waits for the head of its answer, in p.resp. On
+// success the flight must be ended by the caller.
+func (c *core) send(ctx context.Context, header http.Header, p *post) (*flight, *fault.Fault) {
+	return c.sendTo(ctx, c.url, header, p)
+}
+
+// sendTo is send to another URL than the link's.
+func (c *core) sendTo(ctx context.Context, to *url.URL, header http.Header, p *post) (*flight, *fault.Fault) {
+	if int64(len(p.frame)) > c.max {
+		return nil, &fault.Fault{
+			Kind: fault.TooLarge, Op: p.op, Outcome: fault.NotSent,
+			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max),
+		}
+	}
+	fl, f := c.begin(ctx, p.op)
+	if f != nil {
+		return nil, f
+	}
+	if ctx.Err() != nil {
+		fl.phase.Store(flightSeeking) // nothing was written, for certain
+		defer c.end(fl)
+		return nil, c.lost(fl, ctx.Err())
+	}
+	req := c.request(fl.ctx, http.MethodPost, to, header)
+	fl.load(req, p.frame)
+	resp, _, err := c.do(req, fl) //nolint:bodyclose // whoever has the post closes it
+	if err != nil {
+		defer c.end(fl)
+		return nil, c.lost(fl, err)
+	}
+	p.resp = resp
+	return fl, nil
+}
+
+// answer reads the answer of a POST, in any of its forms. The response is
+// closed when it returns.
+func (c *conn) answer(fl *flight, p *post) (wire.Message, *fault.Fault) {
+	defer fl.shut(p.resp)
+	media := mediaType(p.resp.Header)
+	switch {
+	case codingOf(p.resp.Header) != "":
+		return c.refused(fl, p)
+	case p.resp.StatusCode/100 == 2 && media == mcp.TypeEvents:
+		return c.stream(fl, p)
+	case p.resp.StatusCode == http.StatusOK && (media == mcp.TypeJSON || media == ""):
+		return c.whole(fl, p)
+	default:
+		return c.refused(fl, p)
+	}
+}
+
+// shut ends a response. The request is canceled first: closing the body of a
+// stream that the server leaves open may wait for the server otherwise.
+func (fl *flight) shut(resp *http.Response) {
+	fl.cancel()
+	_ = resp.Body.Close()
+}
+
+// whole reads an answer of content type application/json.
+func (c *conn) whole(fl *flight, p *post) (wire.Message, *fault.Fault) {
+	body, err := readAll(p.resp, c.max)
+	if errors.Is(err, mcp.ErrTooLong) {
+		return wire.Message{}, c.tooLarge(p.op)
+	}
+	if err != nil {
+		return wire.Message{}, c.lost(fl, err)
+	}
+	msg, whose, err := c.take(body, p.id)
+	if whose == isOurs {
+		return msg, nil
+	}
+	reply := p.reply(p.resp, body)
+	if len(bytes.TrimSpace(body)) > 0 {
+		reply.broken = err
+	}
+	return reply.classify()
+}
+
+func (c *core) tooLarge(op string) *fault.Fault {
+	return &fault.Fault{
+		Kind: fault.TooLarge, Op: op, Outcome: fault.Answered,
+		Err: fmt.Errorf("the answer is over the limit of %d bytes", c.max),
+	}
+}
+
+// refused judges everything that is no answer by its form.
+func (c *core) refused(fl *flight, p *post) (wire.Message, *fault.Fault) {
+	patience := time.AfterFunc(errBodyWait, fl.cancel)
+	body, _ := io.ReadAll(io.LimitReader(p.resp.Body, maxErrBody)) // what came is judged
+	patience.Stop()
+	return p.reply(p.resp, body).classify()
+}
+
+// Whose a message is that came on the stream of a request.
+const (
+	isNobodys = iota // of no request: handed on, or noise
+	isOrphan         // an error without an id, or with one that we never gave
+	isSpoiled        // the answer to our request, and it cannot be read
+	isOurs           // the answer to our request
+)
+
+// take hands the messages of a frame on, in order, and returns the one that
+// answers request id. The standing stream passes 0. err says what is wrong with
+// a frame that is no message, or with the answer where that is spoiled.
+func (c *core) take(frame []byte, id int64) (answer wire.Message, whose int, err error) {
+	msg, err := wire.Parse(frame)
+	if err == nil {
+		return c.takeOne(frame, msg, id)
+	}
+	parts, ok := wire.Batch(frame) // revision 2025-03-26
+	if !ok {
+		return c.takeBroken(frame, id, err)
+	}
+	err = nil
+	for part := range parts {
+		m, w, bad := wire.Message{}, isNobodys, error(nil)
+		if msg, bad = wire.Parse(part); bad == nil {
+			m, w, bad = c.takeOne(part, msg, id)
+		} else {
+			m, w, bad = c.takeBroken(part, id, bad)
+		}
+		if w > whose {
+			answer, whose, err = m, w, bad
+		}
+	}
+	return answer, whose, err
+}
+
+// takeBroken is take for what is not JSON: what is a message by itself, in a
+// batch, is taken.
+func (c *core) takeBroken(frame []byte, id int64, err error) (answer wire.Message, whose int, _ error) {
+	c.noise.Add(1)
+	for part := range wire.Remnants(frame) {
+		if msg, bad := wire.Parse(part.Raw); bad == nil && wire.IsBatch(frame) {
+			if m, w, _ := c.takeOne(part.Raw, msg, id); w > whose {
+				answer, whose = m, w
+			}
+		} else if id != 0 && part.Answer && part.ID == id {
+			whose = max(whose, isSpoiled)
+		}
+	}
+	return answer, whose, err
+}
+
+func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, int, error) {
+	if !msg.IsResponse() {
+		if msg.Method != "" {
+			c.opts.Inbound(transport.Inbound{Msg: msg, Of: id})
+			return wire.Message{}, isNobodys, nil
+		}
+		c.noise.Add(1)
+		if of, ok := transport.EmptyAnswer(frame, msg); ok && id != 0 && of == id {
+			return wire.Message{}, isSpoiled, transport.ErrNoContent
+		}
+		return wire.Message{}, isNobodys, nil
+	}
+	n, numeric := wire.ParseID(msg.ID)
+	switch {
+	case id != 0 && numeric && n == id:
+		return msg, isOurs, nil
+	case id != 0 && !numeric && msg.Error != nil:
+		return msg, isOrphan, nil
+	default:
+		c.noise.Add(1)
+		return wire.Message{}, isNobodys, nil
+	}
+}
+
+// Send implements Conn.
+func (c *conn) Send(ctx context.Context, frame []byte) error {
+	p := post{op: "notify", frame: frame, state: c.state.Load()}
+	p.modern = p.state.modern
+	p.session = p.state.session != ""
+	r := transport.Request{Frame: frame}
+	if method, ok := wire.Text(wire.Get(frame, "method")); ok {
+		p.op, r.Method = method, method
+	}
+	header, f := c.headerOf(&r, &p)
+	if f == nil {
+		f = c.push(ctx, header, &p)
+	}
+	if f != nil {
+		return f // and nothing is learned from it: see package evidence
+	}
+	return nil
+}
+
+// push sends a message that gets no answer but a status.
+func (c *core) push(ctx context.Context, header http.Header, p *post) *fault.Fault {
+	fl, f := c.send(ctx, header, p)
+	if f != nil {
+		return f
+	}
+	defer c.end(fl)
+	defer fl.shut(p.resp)
+	if p.resp.StatusCode/100 != 2 {
+		_, f := c.refused(fl, p)
+		return f
+	}
+	fl.drain(p.resp)
+	return nil
+}
+
+// drain reads a body that means nothing, for a moment, so that its connection
+// can be used again.
+func (fl *flight) drain(resp *http.Response) {
+	if resp.ContentLength == 0 {
+		return
+	}
+	patience := time.AfterFunc(settleWait, fl.cancel)
+	_, _ = io.CopyN(io.Discard, resp.Body, maxErrBody)
+	patience.Stop()
+}
+
+// Close implements Conn. A legacy session is deleted; what the server says to
+// that does not matter.
+func (c *conn) Close(ctx context.Context) error {
+	return c.close(ctx, func(ctx context.Context) {
+		s := c.state.Load()
+		if s.session == "" || s.modern {
+			return
+		}
+		req := c.request(ctx, http.MethodDelete, c.url, c.legacyHeader(c.header, s))
+		if resp, _, err := c.do(req, nil); err == nil {
+			_ = resp.Body.Close()
+		}
+	})
+}

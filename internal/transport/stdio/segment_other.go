@@ -1,0 +1,5 @@
+//go:build !linux
+
+package stdio
+
+func newSegment() *segment { return &segment{bytes: make([]byte, segmentSize)} }

@@ -13,12 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -46,32 +44,6 @@ func newCall(a *app) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time; 0: the server's callTimeout")
 	return cmd
-}
-
-func jsonProblem(err error) string {
-	if err == nil {
-		return "null"
-	}
-	return err.Error()
-}
-
-// called marks the error of a call, of which people are told whether it may
-// have been executed.
-type called struct{ err error }
-
-func (e called) Error() string { return e.err.Error() }
-func (e called) Unwrap() error { return e.err }
-
-// outcomeText is what is known about a call that failed on the way.
-func outcomeText(f *fault.Fault) string {
-	switch {
-	case f.Kind == fault.NotFound || f.Kind == fault.Invalid || f.Outcome == fault.Answered || errors.Is(f, admin.ErrNotRunning):
-		return ""
-	case f.Outcome == fault.NotSent:
-		return "  not sent: nothing was executed\n"
-	default:
-		return "  outcome unknown: it may have been executed\n"
-	}
 }
 
 // answerGrace is how much longer than the call the answer may take that says
@@ -161,133 +133,6 @@ func waitingFor(ctx context.Context, c *admin.Client, target string) string {
 		}
 	}
 	return target
-}
-
-// firstWait is how long a call waits for the first catalog of its server.
-const firstWait = 30 * time.Second
-
-func resolveWithin(ctx context.Context, c *admin.Client, target string, timeout time.Duration) (admin.CallRequest, error) {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	return resolve(ctx, c, target)
-}
-
-// resolve finds the tool that was meant, and waits where its server is still
-// coming up and has never said what it offers.
-func resolve(ctx context.Context, c *admin.Client, target string) (admin.CallRequest, error) {
-	tick := time.NewTicker(statusPoll)
-	defer tick.Stop()
-	late := time.NewTimer(firstWait)
-	defer late.Stop()
-	var away *admin.Server
-	for {
-		req, now, err := lookUp(ctx, c, target)
-		if err != nil && ctx.Err() != nil && away != nil {
-			return req, lateFault(ctx, *away)
-		}
-		if err != nil || now == nil {
-			return req, err
-		}
-		away = now
-		if away.State != event.StateConnecting && away.State != event.StateReconnecting {
-			return req, awayFault(*away)
-		}
-		select {
-		case <-tick.C:
-		case <-late.C:
-			return req, awayFault(*away)
-		case <-ctx.Done():
-			return req, lateFault(ctx, *away)
-		}
-	}
-}
-
-// lateFault says that nobody waits any longer for a server that is away.
-func lateFault(ctx context.Context, away admin.Server) *fault.Fault {
-	f := awayFault(away)
-	f.Kind = fault.KindOf(ctx.Err())
-	return f
-}
-
-// serverOf is the server that a target names, the one with the longest name
-// that fits, since names may have dots. It has no name if none does.
-func serverOf(target string, servers []admin.Server) (server admin.Server) {
-	for _, s := range servers {
-		if strings.HasPrefix(target, s.Name+".") && len(s.Name) > len(server.Name) {
-			server = s
-		}
-	}
-	return server
-}
-
-// lookUp reads the target as server.tool or as an exposed name. away is the server
-// where nothing is published of it that could have the tool.
-func lookUp(ctx context.Context, c *admin.Client, target string) (req admin.CallRequest, away *admin.Server, err error) {
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return req, nil, err
-	}
-	st, err := c.Status(ctx)
-	if err != nil {
-		return req, nil, err
-	}
-	server := serverOf(target, st.Servers)
-	own := strings.TrimPrefix(target, server.Name+".")
-	var names []string
-	for _, t := range tools {
-		switch {
-		case server.Name == "" && t.Name == target:
-			return admin.CallRequest{Tool: target}, nil, nil
-		case server.Name != "" && t.Server == server.Name && t.Tool == own:
-			return admin.CallRequest{Server: t.Server, Tool: own}, nil, nil
-		}
-		names = append(names, t.Server+"."+t.Tool)
-	}
-	if server.Name != "" && (server.CatalogAt == nil || server.State != event.StateConnected && server.State != event.StateIdle) {
-		return req, &server, nil
-	}
-	return req, nil, noTool(target, server.Name, st.Servers, names)
-}
-
-// awayFault says why a server that has nothing published cannot be called.
-func awayFault(s admin.Server) *fault.Fault {
-	f := &fault.Fault{
-		Kind: fault.Unavailable, Op: "call", Server: s.Name, Outcome: fault.NotSent, Stderr: s.Stderr,
-		Remedy: "everline status " + typed.Argument(s.Name),
-	}
-	text := "the server is " + string(s.State)
-	if s.Cause != nil {
-		text += ": " + *s.Cause
-	}
-	f.Err = errors.New(text)
-	if s.Remedy != nil {
-		f.Remedy = *s.Remedy
-	}
-	if s.NextAttempt != nil {
-		f.RetryAfter = max(time.Until(*s.NextAttempt), 0)
-	}
-	switch s.State {
-	case event.StateDisabled, event.StateDisabling:
-		f.Kind = fault.Disabled
-	case event.StateAuthRequired:
-		f.Kind = fault.Unauthorized
-	}
-	return f
-}
-
-func noTool(target, server string, servers []admin.Server, names []string) error {
-	if prefix, _, dotted := strings.Cut(target, "."); dotted && server == "" {
-		return noServer(prefix, servers)
-	}
-	f := fault.New(fault.NotFound, "call", "no tool is called "+target)
-	f.Remedy = "everline tools"
-	if near := typed.Nearest(target, names); near != "" {
-		f.Remedy = "did you mean " + near + "?"
-	}
-	return f
 }
 
 // A result is what people see of a tool's result.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -173,13 +170,4 @@ func (a *app) demoReport(r demo.Report) error {
 `, r.Seconds, r.Restarts, verdict, r.Calls, r.Answered, r.Failed, r.ExecutedTwice, r.OutcomeUnknown, r.Lists, r.ShortLists,
 		r.RecoveryMsP50, r.RecoveryMsMax, r.StartMsP50, r.StartMsMax)
 	return err
-}
-
-// selfPath is how this program was started, so that a child is the same
-// program under the same name.
-func selfPath() (string, error) {
-	if p, err := exec.LookPath(os.Args[0]); err == nil {
-		return filepath.Abs(p)
-	}
-	return os.Executable()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/show"
 )
 
 const (
@@ -98,4 +99,24 @@ func serverText(ctx context.Context, c *admin.Client, name string) string {
 		}
 	}
 	return name
+}
+
+// waitingLine shows, on a terminal and after a second, what is waited for; ""
+// takes the line away.
+func (a *app) waitingLine() func(text string) {
+	began, shown := time.Now(), false
+	terminal := isTerminal(a.err)
+	return func(text string) {
+		switch took := time.Since(began); {
+		case text == "" && shown:
+			fmt.Fprint(a.live(), "\r\x1b[K")
+		case text != "" && terminal && took > time.Second:
+			line := fmt.Sprintf("%s: %s", span(took), printable(text))
+			if width := terminalWidth(a.err); width > 0 {
+				line = show.Cut(line, width-1)
+			}
+			fmt.Fprintf(a.live(), "\r%s\x1b[K", line)
+			shown = true
+		}
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,45 +35,6 @@ func newToolsShow(a *app) *cobra.Command {
 			return err
 		}),
 	}
-}
-
-// toolNamed finds a tool as call does.
-func (a *app) toolNamed(ctx context.Context, target string) (admin.Tool, error) {
-	c := a.client()
-	req, err := resolve(ctx, c, target)
-	if err != nil {
-		return admin.Tool{}, err
-	}
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return admin.Tool{}, err
-	}
-	if i := slices.IndexFunc(tools, func(t admin.Tool) bool { return isTool(t, req) }); i >= 0 {
-		return tools[i], nil
-	}
-	return admin.Tool{}, noTool(target, req.Server, nil, nil) // it has gone just now
-}
-
-// A definition is what people see of a tool's.
-type definition struct {
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	Input       json.RawMessage `json:"inputSchema"`
-	Output      json.RawMessage `json:"outputSchema"`
-	Annotations struct {
-		Title       string `json:"title"`
-		ReadOnly    *bool  `json:"readOnlyHint"`
-		Destructive *bool  `json:"destructiveHint"`
-		Idempotent  *bool  `json:"idempotentHint"`
-		OpenWorld   *bool  `json:"openWorldHint"`
-	} `json:"annotations"`
-}
-
-// definitionOf reads a definition. What is strange in it is left out.
-func definitionOf(t admin.Tool) definition {
-	var d definition
-	_ = json.Unmarshal(t.Definition, &d)
-	return d
 }
 
 // hints are those that the server gave, in words.

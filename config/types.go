@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -201,6 +202,35 @@ func (s *Server) setDefaults() {
 		longest = 10 * time.Second
 	}
 	s.Overlap, s.Retry.MaxDelay = s.Transport != "stdio", max(longest, s.Retry.FirstDelay)
+}
+
+// WithDefaults returns s with the default in each place where it has 0 and 0
+// means nothing, as in a server that was made by hand.
+func (s Server) WithDefaults() Server {
+	d := NewServer(s.Name)
+	if s.URL != "" {
+		d.Transport = "auto"
+	}
+	d.setDefaults()
+	s.StartupTimeout = cmp.Or(s.StartupTimeout, d.StartupTimeout)
+	s.CallTimeout = cmp.Or(s.CallTimeout, d.CallTimeout)
+	s.ParkFor = cmp.Or(s.ParkFor, d.ParkFor)
+	s.DrainTimeout = cmp.Or(s.DrainTimeout, d.DrainTimeout)
+	s.PingAfter = cmp.Or(s.PingAfter, d.PingAfter)
+	s.StopGrace = cmp.Or(s.StopGrace, d.StopGrace)
+	s.PingMisses = cmp.Or(s.PingMisses, d.PingMisses)
+	s.MaxWaiting = cmp.Or(s.MaxWaiting, d.MaxWaiting)
+	s.MaxMessage = cmp.Or(s.MaxMessage, d.MaxMessage)
+	r := &s.Retry
+	r.FastFor = cmp.Or(r.FastFor, d.Retry.FastFor)
+	r.FirstDelay = cmp.Or(r.FirstDelay, d.Retry.FirstDelay)
+	r.MaxDelay = cmp.Or(r.MaxDelay, d.Retry.MaxDelay)
+	r.SlowProbe = cmp.Or(r.SlowProbe, d.Retry.SlowProbe)
+	r.WakeEvery = cmp.Or(r.WakeEvery, d.Retry.WakeEvery)
+	r.StableAfter = cmp.Or(r.StableAfter, d.Retry.StableAfter)
+	r.Strikes = cmp.Or(r.Strikes, d.Retry.Strikes)
+	r.MaxStarts = cmp.Or(r.MaxStarts, d.Retry.MaxStarts)
+	return s
 }
 
 // Replay says which calls whose outcome is unknown are sent again.

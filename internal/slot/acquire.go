@@ -10,12 +10,6 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// maxWaiting and parkFor apply where a Server made by hand says nothing.
-const (
-	maxWaiting = 1024
-	parkFor    = 30 * time.Second
-)
-
 // Acquire takes a lease on the serving generation. If none serves it waits as the
 // supervisor gives reason to (see mayWait), and for its turn where calls at a
 // time are limited. All who wait for a generation are woken together when it serves;
@@ -36,18 +30,14 @@ func (s *Slot) acquire(ctx context.Context, after uint64) (Lease, error) {
 
 func (s *Slot) acquireSlow(ctx context.Context, after uint64) (Lease, error) {
 	v := s.view.Load()
-	most := v.Server.MaxWaiting
-	if most <= 0 {
-		most = maxWaiting
-	}
 	defer s.waiting.Add(-1)
-	if s.waiting.Add(1) > int64(most) {
+	if s.waiting.Add(1) > int64(v.Server.MaxWaiting) {
 		return Lease{}, &fault.Fault{
 			Kind: fault.Overloaded, Op: "call", Server: s.name, Outcome: fault.NotSent,
-			Err: fmt.Errorf("%d calls wait for the server already", most),
+			Err: fmt.Errorf("%d calls wait for the server already", v.Server.MaxWaiting),
 		}
 	}
-	w := &waiter{slot: s, after: after, limit: time.Now().Add(orElse(v.Server.ParkFor, parkFor))}
+	w := &waiter{slot: s, after: after, limit: time.Now().Add(v.Server.ParkFor)}
 	w.deadline, _ = ctx.Deadline()
 	lease, err := w.wait(ctx)
 	if err != nil && w.ticket != nil {

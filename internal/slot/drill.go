@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -207,7 +208,7 @@ func (d *Drill) check() (transport.Breakage, *fault.Fault) {
 		f.Remedy, f.Outcome = "--fault "+strings.Join(DrillFaults(), "|"), fault.NotSent
 		return 0, f
 	}
-	d.For, d.Delay, d.Recovery = orElse(d.For, drillFor), orElse(d.Delay, drillDelay), orElse(d.Recovery, drillRecovery)
+	d.For, d.Delay, d.Recovery = cmp.Or(max(d.For, 0), drillFor), cmp.Or(max(d.Delay, 0), drillDelay), cmp.Or(max(d.Recovery, 0), drillRecovery)
 	if max(d.For, d.Delay, d.Recovery) > drillLongest {
 		f := fault.New(fault.Invalid, "drill", "a drill has at most 10 minutes for each of its parts")
 		f.Outcome = fault.NotSent

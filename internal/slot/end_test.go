@@ -286,7 +286,10 @@ func TestFaultC7(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	got := policyOf(config.Server{Retry: config.Retry{Restart: "never", FastFor: 2 * time.Minute, SlowProbe: time.Hour}})
+	if got, want := policyOf(config.NewServer("a")), lifecycle.DefaultPolicy(); got != want {
+		t.Errorf("the defaults of the configuration are %+v, and of the lifecycle %+v", got, want)
+	}
+	got := policyOf(config.Server{Retry: config.Retry{Restart: "never", FastFor: 2 * time.Minute, SlowProbe: time.Hour}}.WithDefaults())
 	want := lifecycle.DefaultPolicy()
 	want.Restart, want.FastFor, want.SlowProbe = lifecycle.Never, 2*time.Minute, time.Hour
 	if got != want {

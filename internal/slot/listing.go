@@ -37,7 +37,7 @@ func (listed) note() {}
 
 // relist is the worker that lists a generation anew.
 func relist(g *generation, old *catalog.Catalog, ks kinds) note {
-	ctx, cancel := context.WithTimeout(g.ctx, orElse(g.spec.StartupTimeout, defaultWait))
+	ctx, cancel := context.WithTimeout(g.ctx, g.spec.StartupTimeout)
 	defer cancel()
 	cat, err := g.up.List(ctx, old, ks.list()...)
 	if err == nil && emptied(old, cat) && pauseFor(ctx, g.up.Done(), secondLook) {

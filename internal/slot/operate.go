@@ -103,6 +103,7 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 
 // adopt takes a configuration; want makes the lifecycle follow it.
 func (lp *loop) adopt(server config.Server) {
+	server = server.WithDefaults()
 	lp.spec = server
 	lp.policy = policyOf(server)
 	lp.slot.gate.set(server.MaxConcurrent)

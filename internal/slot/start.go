@@ -16,11 +16,10 @@ import (
 )
 
 const (
-	firstTries  = 3                      // first listings tried on one generation
-	firstPause  = 250 * time.Millisecond // before the second try; doubled for each further one
-	secondLook  = time.Second            // before an empty list that was not empty is believed
-	closeLimit  = 10 * time.Second       // for ending a generation, beyond the configured grace
-	defaultWait = time.Minute            // startupTimeout and drainTimeout of a Server made by hand
+	firstTries = 3                      // first listings tried on one generation
+	firstPause = 250 * time.Millisecond // before the second try; doubled for each further one
+	secondLook = time.Second            // before an empty list that was not empty is believed
+	closeLimit = 10 * time.Second       // for ending a generation, beyond the configured grace
 )
 
 type (
@@ -68,7 +67,7 @@ func (st *starter) open(g *generation, old *catalog.Catalog) error {
 		return err
 	}
 	defer giveBack()
-	limit := orElse(g.spec.StartupTimeout, defaultWait)
+	limit := g.spec.StartupTimeout
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
 	up, err := st.dial(ctx, g.spec, g.gen, g.hooks(st.faults))
@@ -198,11 +197,4 @@ func pauseFor(ctx context.Context, gone <-chan struct{}, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func orElse(d, other time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return other
 }

@@ -37,7 +37,7 @@ func (c *closer) end(g *generation, drain bool) note {
 
 // drain waits for the leases that are out, up to the drain deadline.
 func (c *closer) drain(g *generation) {
-	t := time.NewTimer(orElse(g.spec.DrainTimeout, defaultWait))
+	t := time.NewTimer(g.spec.DrainTimeout)
 	defer t.Stop()
 	select {
 	case <-g.drained:

@@ -9,20 +9,12 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// policyOf is the lifecycle's numbers as configured; what is 0 is as usual.
+// policyOf is the lifecycle's numbers as configured.
 func policyOf(server config.Server) lifecycle.Policy {
 	p, r := lifecycle.DefaultPolicy(), server.Retry
-	if server.URL != "" {
-		p.MaxDelay = 10 * time.Second
-	}
-	set(&p.Strikes, r.Strikes)
-	set(&p.FastFor, r.FastFor)
-	set(&p.FirstDelay, r.FirstDelay)
-	set(&p.MaxDelay, r.MaxDelay)
-	set(&p.SlowProbe, r.SlowProbe)
-	set(&p.WakeEvery, r.WakeEvery)
-	set(&p.StableAfter, r.StableAfter)
-	set(&p.MaxStarts, r.MaxStarts)
+	p.Strikes, p.MaxStarts = r.Strikes, r.MaxStarts
+	p.FastFor, p.SlowProbe, p.WakeEvery, p.StableAfter = r.FastFor, r.SlowProbe, r.WakeEvery, r.StableAfter
+	p.FirstDelay, p.MaxDelay = r.FirstDelay, r.MaxDelay
 	switch r.Restart {
 	case "on-failure":
 		p.Restart = lifecycle.OnFailure
@@ -30,12 +22,6 @@ func policyOf(server config.Server) lifecycle.Policy {
 		p.Restart = lifecycle.Never
 	}
 	return p
-}
-
-func set[T int | time.Duration](to *T, value T) {
-	if value > 0 {
-		*to = value
-	}
 }
 
 // verdictOf says what the end of a generation or of an attempt means for the next.

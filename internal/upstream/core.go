@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -51,18 +50,8 @@ type link struct {
 	ready chan struct{} // closed once conn is set
 }
 
-// Numbers that hold where the configuration says nothing (zero).
-const (
-	defaultCallTimeout = 10 * time.Minute
-	defaultPingAfter   = 30 * time.Second
-	defaultPingMisses  = 3
-)
-
 func newCore(opts Options) *core {
-	s := &opts.Server
-	s.CallTimeout = cmp.Or(s.CallTimeout, defaultCallTimeout)
-	s.PingAfter = cmp.Or(s.PingAfter, defaultPingAfter)
-	s.PingMisses = cmp.Or(s.PingMisses, defaultPingMisses)
+	opts.Server = opts.Server.WithDefaults()
 	c := &core{opts: opts, done: make(chan struct{}), born: time.Now()}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c

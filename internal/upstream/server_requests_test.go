@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -99,7 +100,8 @@ func TestRequestsWhoseOwnerIsNotCertainAreRefusedWithTheRemedy(t *testing.T) {
 
 // The server may still work on a call that was given up, and ask for it.
 func TestRequestsOfACallThatWasGivenUpReachNobodyElse(t *testing.T) {
-	for _, after := range []time.Duration{defaultCallTimeout - time.Second, defaultCallTimeout + time.Second} {
+	callTimeout := config.NewServer("a").CallTimeout
+	for _, after := range []time.Duration{callTimeout - time.Second, callTimeout + time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s := questioner(t, mcptest.Config{})
 			s.On("ping", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Hang: true} }) // busy: it has not read the cancel
@@ -112,7 +114,7 @@ func TestRequestsOfACallThatWasGivenUpReachNobodyElse(t *testing.T) {
 			}
 			time.Sleep(after)
 			_, err := u.Call(t.Context(), asking(ann, "ask"))
-			if err != nil || (len(ann.asked) == 1) != (after > defaultCallTimeout) || len(bob.asked) != 0 {
+			if err != nil || (len(ann.asked) == 1) != (after > callTimeout) || len(bob.asked) != 0 {
 				t.Errorf("after %s: %v, asked %v %v", after, err, ann.asked, bob.asked)
 			}
 		})

@@ -266,7 +266,7 @@ func (h *Hub) unknown(in catalogSource, c *Call) *fault.Fault {
 	}
 	switch v := s.View(); {
 	case v.Seen().Off():
-		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), "everline enable "+typed.Argument(server)
+		f.Kind, f.Err, f.Remedy = fault.Disabled, errors.New("the server is disabled"), v.Remedy()
 	case v.Catalog == nil:
 		f.Kind, f.Err = fault.Unavailable, fmt.Errorf("the server is %s and has not said yet what it offers", v.Seen())
 	case c.Method == mcp.ToolsCall && h.withholds(server):

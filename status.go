@@ -1,17 +1,13 @@
 package everline
 
 import (
-	"cmp"
 	"fmt"
-	"net/http"
 
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
-	"github.com/everline/everline/internal/typed"
 )
 
 // LogLine is one line that a server's process wrote to stderr.
@@ -99,7 +95,7 @@ func (h *Hub) statusOf(v *slot.View) Status {
 		Attempt:    v.State.Attempt,
 		Cause:      v.Cause,
 		Origin:     v.Server.Origin,
-		Remedy:     remedy(v),
+		Remedy:     v.Remedy(),
 	}
 	if v.State.Serving != 0 {
 		st.Generation = v.State.Serving // a successor may start beside it
@@ -193,49 +189,4 @@ func conflictText(c catalog.Conflict) string {
 		return fmt.Sprintf("%s %q is shadowed by server %s: neither listed nor reachable", c.Kind, c.Name, c.Winner)
 	}
 	return fmt.Sprintf("%s %q is published as %q: server %s has the plain name", c.Kind, c.Name, c.Exposed, c.Winner)
-}
-
-// remedy is what a person can type about the state that the view shows.
-func remedy(v *slot.View) string {
-	name := v.Server.Name
-	switch seen := v.Seen(); seen {
-	case event.StateDisabled:
-		return "everline enable " + typed.Argument(name)
-	case event.StateAuthRequired, event.StateMisconfigured:
-		return cmp.Or(v.Remedy(), "everline reconnect "+typed.Argument(name))
-	case event.StateFailed, event.StateDisconnected, event.StateConnecting, event.StateReconnecting:
-		if v.State.Attempt == 0 && (seen == event.StateConnecting || seen == event.StateReconnecting) {
-			return "" // no attempt of this outage has failed
-		}
-		if v.Cause != nil && v.Cause.Remedy != "" {
-			return v.Cause.Remedy
-		}
-		if v.Server.Command != "" && (v.Cause == nil || len(v.Cause.Stderr) > 0) {
-			return "everline logs " + typed.Argument(name)
-		}
-		return cmp.Or(remedyForURL(v.Cause), "everline reconnect "+typed.Argument(name))
-	default:
-		return ""
-	}
-}
-
-// remedyForURL is what helps where a server behind a URL fails in this way; ""
-// if nothing but to try again.
-func remedyForURL(f *fault.Fault) string {
-	switch {
-	case f == nil:
-		return ""
-	case f.Kind == fault.Unauthorized, f.Kind == fault.Forbidden, f.Status == http.StatusUnauthorized:
-		return `check the credentials under "headers"`
-	case f.Kind == fault.Dial:
-		return `check that the server runs, and the host and port in "url"`
-	case f.Kind == fault.Protocol:
-		return `check "url": what answers there does not speak MCP`
-	case f.Kind != fault.HTTPStatus:
-		return ""
-	case f.Status >= http.StatusInternalServerError:
-		return "look into the server's own log"
-	default:
-		return `check the path in "url"`
-	}
 }

@@ -207,7 +207,7 @@ func TestRestart(t *testing.T) {
 			f, took := b.callNow(false)
 			if c.seen == "disconnected" {
 				b.wantKind(f, fault.Unavailable, fault.NotSent)
-				if took != 0 || f.Remedy != "run: everline reconnect db" {
+				if took != 0 || f.Remedy != "everline reconnect db" {
 					t.Errorf("after %s: %q", took, f.Remedy)
 				}
 			} else if f != nil {

@@ -51,8 +51,8 @@ func TestStopped(t *testing.T) {
 		probes bool
 	}{
 		{fault.Unauthorized, "auth_required", `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect db`, true},
-		{fault.Invalid, "misconfigured", "run: everline doctor db", false},
-		{fault.NoVersion, "misconfigured", "run: everline doctor db", false},
+		{fault.Invalid, "misconfigured", "everline doctor db", false},
+		{fault.NoVersion, "misconfigured", "everline doctor db", false},
 		{fault.Missing, "misconfigured", "install the command, or run: everline doctor db", true},
 	} {
 		t.Run(c.kind.String(), func(t *testing.T) {

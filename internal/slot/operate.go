@@ -7,7 +7,6 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
-	"github.com/everline/everline/internal/typed"
 )
 
 // An operation is something that the loop does for a caller, who waits until the
@@ -93,7 +92,7 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 	return s.operate(ctx, "reconnect", func(lp *loop) error {
 		if !lp.state.Want {
 			f := fault.New(fault.Conflict, "reconnect", "the server is disabled")
-			f.Server, f.Remedy = s.name, "run: everline enable "+typed.Argument(s.name)
+			f.Server, f.Remedy = s.name, enableRemedy(s.name)
 			return f
 		}
 		lp.step(lifecycle.Wake{Operator: true})

@@ -11,7 +11,6 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
 	"github.com/everline/everline/internal/transport"
-	"github.com/everline/everline/internal/typed"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -122,13 +121,13 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 		return f
 	case !v.State.Want:
 		f.Kind, f.Err = fault.Disabled, errors.New("the server is disabled")
-		f.Remedy = "run: everline enable " + typed.Argument(name)
+		f.Remedy = enableRemedy(name)
 		return f
 	}
 	f.Kind = fault.Unavailable
 	f.Gen = v.State.Gen
 	if v.State.Phase() == lifecycle.Stopped {
-		f.Remedy = remedyOf(name, v.State.Stopped, v.Cause)
+		f.Remedy = stoppedRemedy(name, v.State.Stopped, v.Cause)
 	}
 	if !v.Next.IsZero() {
 		f.RetryAfter = max(v.Next.Sub(now), time.Millisecond)
@@ -154,32 +153,4 @@ func (v *View) away() error {
 		text += " (" + v.Cause.Exit + ")"
 	}
 	return fmt.Errorf("%s: %w", text, v.Cause.Cause())
-}
-
-// Remedy is what a person can do about the server, as a sentence with a
-// command; "" if nothing needs doing.
-func (v *View) Remedy() string {
-	if v.State.Phase() != lifecycle.Stopped {
-		return ""
-	}
-	return remedyOf(v.Server.Name, v.State.Stopped, v.Cause)
-}
-
-// remedyOf is what a person can do about a parked server.
-func remedyOf(name string, why lifecycle.Reason, cause *fault.Fault) string {
-	if cause != nil && cause.Remedy != "" {
-		return cause.Remedy
-	}
-	switch why {
-	case lifecycle.Auth:
-		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect ` + typed.Argument(name)
-	case lifecycle.Config:
-		return "run: everline doctor " + typed.Argument(name)
-	case lifecycle.Missing:
-		return "install the command, or run: everline doctor " + typed.Argument(name)
-	case lifecycle.Ended:
-		return "run: everline reconnect " + typed.Argument(name)
-	case lifecycle.Budget, lifecycle.None:
-	}
-	return ""
 }

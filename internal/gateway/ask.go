@@ -20,7 +20,7 @@ func (g *Gateway) callLegacy(ctx context.Context, x *exchange, out *everline.Cal
 		use.own = &x.sess.own
 	}
 	out.Session = use.own
-	round := rounds.New(x.msg.Method, x.msg.Params)
+	round := rounds.New(x.Method, x.Params)
 	for {
 		answer, err := g.backend.Do(ctx, out)
 		if err != nil || !rounds.Wanted(answer.Result) {
@@ -83,7 +83,7 @@ func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Cal
 		defer use.over()
 		var result []byte
 		var err error
-		if died := g.guarded(x.msg.Method, func() {
+		if died := g.guarded(x.Method, func() {
 			var answer everline.Answer
 			answer, err = g.backend.Do(p.ctx, out)
 			result = g.noteTask(p.ctx, c, use, &answer)

@@ -18,6 +18,8 @@ import (
 	"github.com/everline/everline/fault"
 	words "github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/wire"
 )
 
 // greet is a tool of go-sdk that asks who is calling, in the way of its era.
@@ -221,11 +223,11 @@ type asking1 struct{ id, body string }
 
 // parse1 reads a request that the gateway sent.
 func parse1(frame string) (asking1, error) {
-	rq, bad := parse([]byte(frame))
-	if bad != nil || !rq.msg.IsRequest() {
+	rq, bad := message.ParseLegacy([]byte(frame))
+	if bad != nil || !rq.IsRequest() {
 		return asking1{body: frame}, fmt.Errorf("no request: %s", frame)
 	}
-	return asking1{string(rq.msg.ID), frame}, nil
+	return asking1{string(rq.ID), frame}, nil
 }
 
 // On a connection without streams of its own a client is asked on that.
@@ -297,7 +299,9 @@ func TestLogsOfACallReachItsClientInEveryPairOfEras(t *testing.T) {
 	}
 }
 
-func readLevel(params []byte) []byte { return readFields(params).meta.logLevel }
+func readLevel(params []byte) []byte {
+	return wire.Get(params, "_meta", "io.modelcontextprotocol/logLevel")
+}
 
 func modernLevel(level string) string {
 	return strings.Replace(modernBody("4", "tools/call", `,"name":"echo","arguments":{}`),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 // Sizes of bodies, in bytes.
@@ -146,12 +147,12 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
 const retryAfter = 1
 
 // busy turns a request away for now.
-func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &message{}, text) }
+func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &message.Message{}, text) }
 
 // crowded is busy for a request whose id is known.
-func (g *Gateway) crowded(w http.ResponseWriter, m *message, text string) {
-	a := m.errorAnswer(mcp.CodeOverloaded, text, nil)
-	a.status = http.StatusServiceUnavailable
+func (g *Gateway) crowded(w http.ResponseWriter, m *message.Message, text string) {
+	a := m.Refusal(mcp.CodeOverloaded, text, nil)
+	a.Status = http.StatusServiceUnavailable
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	writeJSON(w, a)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -40,7 +41,7 @@ type bridge struct {
 	listens   context.Context // of the requests that subscribe: ends with the client's side of the pipe
 	held      holder
 	outbox    *stream.Outbox
-	admission *admission
+	admission *message.Admission
 
 	renew chan struct{} // one slot: held while a session is being opened
 
@@ -56,7 +57,7 @@ type bridge struct {
 
 // A relayed message is one on its way to the daemon.
 type relayed struct {
-	*message
+	*message.Message
 	emit  func(frame []byte) // takes what comes before the answer; nil: the client's stream does
 	muted atomic.Bool        // the client wants no answer
 }
@@ -79,7 +80,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	listens, stopListens := context.WithCancel(calls)
 	defer stopListens()
 	b := &bridge{
-		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), admission: &admission{limit: opts.MaxInFlight},
+		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), admission: &message.Admission{Limit: opts.MaxInFlight},
 		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
 		stand: func() {}, flying: map[string]flown{},
 	}
@@ -109,7 +110,7 @@ func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error 
 	if err != nil {
 		cancel(err)
 	}
-	b.admission.drain()
+	b.admission.Drain()
 	b.endStanding()
 	b.goodbye()
 	close(quiet)
@@ -159,7 +160,7 @@ func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
 		}
 		switch {
 		case errors.Is(err, errLongLine):
-			b.outbox.Send(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
+			b.outbox.Send(message.Refuse(nil, mcp.CodeInvalidRequest, "The message is too large").Frame())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -175,29 +176,29 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 		b.takeBatch(ctx, line)
 		return true
 	}
-	m, bad := parseAny(line, "")
+	m, bad := message.Parse(line, "")
 	if bad != nil {
-		b.outbox.Send(bad.frame())
+		b.outbox.Send(bad.Frame())
 		return true
 	}
-	rq := &relayed{message: m}
-	if !rq.msg.IsRequest() {
+	rq := &relayed{Message: m}
+	if !rq.IsRequest() {
 		b.notice(ctx, rq, line)
 		return true
 	}
 	serve, bad := b.begin(ctx, rq, line)
 	if bad != nil {
-		b.outbox.Send(bad.frame())
+		b.outbox.Send(bad.Frame())
 		return true
 	}
-	opens := !rq.modern && rq.msg.Method == mcp.Initialize
+	opens := !rq.Modern && rq.Method == mcp.Initialize
 	if opens {
 		b.held.begin()
 	}
 	go func() { // ends with its request; the admission's drain waits for it
-		defer b.admission.work.Done()
-		if a := serve(); !a.silent {
-			b.outbox.Send(a.frame())
+		defer b.admission.Work.Done()
+		if a := serve(); !a.Silent {
+			b.outbox.Send(a.Frame())
 		}
 		if opens {
 			b.held.release(func(line []byte) bool { return b.take(ctx, line) })
@@ -209,64 +210,64 @@ func (b *bridge) take(ctx context.Context, line []byte) bool {
 // takeBatch passes the messages of a batch on one by one, and their answers
 // together: so each of them is canceled, repeated and refused like any other.
 func (b *bridge) takeBatch(ctx context.Context, line []byte) {
-	frames, bad := split(line, b.current().version, b.admission.limit)
+	frames, bad := message.SplitBatch(line, b.current().version, b.admission.Limit)
 	if bad != nil {
-		b.outbox.Send(bad.frame())
+		b.outbox.Send(bad.Frame())
 		return
 	}
-	if !b.admission.admit() {
+	if !b.admission.Admit() {
 		return
 	}
-	wait := startBatch(frames, func(m *message, frame []byte) { b.notice(ctx, &relayed{message: m}, frame) },
-		func(m *message, frame []byte) func() answer {
-			rq := &relayed{message: m}
+	wait := message.StartBatch(frames, func(m *message.Message, frame []byte) { b.notice(ctx, &relayed{Message: m}, frame) },
+		func(m *message.Message, frame []byte) func() message.Answer {
+			rq := &relayed{Message: m}
 			serve, bad := b.begin(ctx, rq, frame)
 			if bad != nil {
-				return func() answer { return *bad }
+				return func() message.Answer { return *bad }
 			}
-			return func() answer {
-				defer b.admission.work.Done()
+			return func() message.Answer {
+				defer b.admission.Work.Done()
 				return serve()
 			}
 		})
 	go func() { // ends with its requests; the admission's drain waits for it
-		defer b.admission.work.Done()
+		defer b.admission.Work.Done()
 		if answers := wait(); len(answers) > 0 {
-			b.outbox.Send(joinBatch(answers))
+			b.outbox.Send(message.JoinBatch(answers))
 		}
 	}()
 }
 
 // begin registers a request, so that a cancel that comes right behind finds it,
 // and returns what serves it; the caller ends the admission's work for it then.
-func (b *bridge) begin(ctx context.Context, rq *relayed, line []byte) (serve func() answer, bad *answer) {
-	if bad := b.admission.enter(rq.message); bad != nil {
+func (b *bridge) begin(ctx context.Context, rq *relayed, line []byte) (serve func() message.Answer, bad *message.Answer) {
+	if bad := b.admission.Enter(rq.Message); bad != nil {
 		return nil, bad
 	}
-	id := string(rq.msg.ID)
-	if rq.msg.Method == mcp.SubscriptionsListen {
+	id := string(rq.ID)
+	if rq.Method == mcp.SubscriptionsListen {
 		ctx = b.listens
 	}
 	call, cancel := context.WithCancel(ctx)
 	b.mu.Lock()
 	b.flying[id] = flown{rq, cancel, call.Done()}
 	b.mu.Unlock()
-	return func() answer {
+	return func() message.Answer {
 		defer cancel()
 		a := b.serve(call, rq, line)
 		b.mu.Lock()
 		delete(b.flying, id)
 		b.mu.Unlock()
-		b.admission.free(rq.message) // first: who reads the answer may use the id at once
+		b.admission.Free(rq.Message) // first: who reads the answer may use the id at once
 		return a
 	}, nil
 }
 
 // serve sends one request and returns the answer. One that the client canceled
 // is not answered.
-func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) answer {
+func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) message.Answer {
 	deliver := b.deliver
-	if rq.msg.Method == mcp.SubscriptionsListen {
+	if rq.Method == mcp.SubscriptionsListen {
 		deliver = b.relay
 	} else {
 		var cancel context.CancelFunc
@@ -274,11 +275,11 @@ func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) answer {
 		defer cancel()
 	}
 	frame, err := deliver(ctx, rq, line)
-	a := answer{head: frame}
+	a := message.Answer{Head: frame}
 	if err != nil {
-		a = rq.failure(fault.From(rq.msg.Method, err).At("everline", 0))
+		a = rq.Failure(fault.From(rq.Method, err).At("everline", 0))
 	}
-	a.silent = rq.muted.Load() || rq.msg.Method == mcp.SubscriptionsListen && ctx.Err() != nil
+	a.Silent = rq.muted.Load() || rq.Method == mcp.SubscriptionsListen && ctx.Err() != nil
 	return a
 }
 
@@ -301,7 +302,7 @@ func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte,
 		case fault.Conflict: // the headers do not fit the tool
 			again = tries < bridgeTries && b.learn(ctx) == nil
 		case fault.Dial, fault.Broken, fault.Unavailable:
-			safe := fault.From("", err).Outcome == fault.NotSent || repeatable(rq.msg.Method)
+			safe := fault.From("", err).Outcome == fault.NotSent || message.Repeatable(rq.Method)
 			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
 			step = min(2*step, bridgeMaxStep)
 			tries--
@@ -311,11 +312,6 @@ func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte,
 			return nil, err
 		}
 	}
-}
-
-// repeatable tells whether a request may be sent again whatever became of it.
-func repeatable(method string) bool {
-	return method != mcp.ToolsCall && method != mcp.SubscriptionsListen
 }
 
 // pause waits; false if ctx ended first.
@@ -342,24 +338,24 @@ func (b *bridge) current() link {
 // notice passes a notification on.
 func (b *bridge) notice(ctx context.Context, rq *relayed, line []byte) {
 	pass := func() { b.inform(ctx, rq, line) }
-	if rq.msg.Method == mcp.NotifyCancelled {
+	if rq.Method == mcp.NotifyCancelled {
 		b.mu.Lock()
-		f, ok := b.flying[string(rq.fields.requestID)]
+		f, ok := b.flying[string(rq.Fields.RequestID)]
 		b.mu.Unlock()
 		switch {
 		case !ok || f.rq.muted.Swap(true):
 			return // it has ended, or is being canceled already
-		case f.rq.modern:
+		case f.rq.Modern:
 			f.cancel() // which is the cancel
 			return
 		}
 		pass = func() { b.revoke(ctx, f, rq, line) }
 	}
-	if !b.admission.admit() {
+	if !b.admission.Admit() {
 		return
 	}
 	go func() { // ends with its time, or with the request that it cancels; the admission's drain waits for it
-		defer b.admission.work.Done()
+		defer b.admission.Work.Done()
 		pass()
 	}()
 }
@@ -391,15 +387,15 @@ func (b *bridge) remember(rq *relayed, line []byte) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch rq.msg.Method {
+	switch rq.Method {
 	case mcp.Initialize:
 		b.hello, b.wishes = line, map[string][]byte{}
 	case mcp.LoggingSetLevel:
 		b.wishes[""] = line
 	case mcp.ResourcesSubscribe:
-		b.wishes[string(rq.fields.uri)] = line
+		b.wishes[string(rq.Fields.URI)] = line
 	case mcp.ResourcesUnsubscribe:
-		delete(b.wishes, string(rq.fields.uri))
+		delete(b.wishes, string(rq.Fields.URI))
 	}
 }
 
@@ -421,11 +417,11 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 		return nil
 	}
 	for i, line := range append([][]byte{hello, initializedNote}, wishes...) {
-		m, bad := parse(line)
+		m, bad := message.ParseLegacy(line)
 		if bad != nil {
 			continue
 		}
-		rq := &relayed{message: m}
+		rq := &relayed{Message: m}
 		rq.muted.Store(true)
 		if _, err := b.post(ctx, rq, line, b.current()); err != nil && i == 0 {
 			return err

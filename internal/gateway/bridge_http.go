@@ -27,10 +27,10 @@ func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s link) ([]
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if !rq.msg.IsRequest() {
+	if !rq.IsRequest() {
 		return nil, nil
 	}
-	if resp.StatusCode == http.StatusNotFound && !rq.modern && s.id != "" && rq.msg.Method != mcp.Initialize {
+	if resp.StatusCode == http.StatusNotFound && !rq.Modern && s.id != "" && rq.Method != mcp.Initialize {
 		return nil, &fault.Fault{Kind: fault.SessionLost, Op: "bridge", Outcome: fault.NotSent, Status: resp.StatusCode}
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), mcp.TypeEvents) {
@@ -75,29 +75,29 @@ func (b *bridge) ask(ctx context.Context, rq *relayed, line []byte) ([]byte, err
 
 // setHeaders sets what the era of a request asks for.
 func (b *bridge) setHeaders(h http.Header, rq *relayed, s link) {
-	if !rq.modern {
-		if rq.msg.Method != mcp.Initialize && s.id != "" {
+	if !rq.Modern {
+		if rq.Method != mcp.Initialize && s.id != "" {
 			h.Set(mcp.HeaderSession, s.id)
 			h.Set(mcp.HeaderVersion, s.version)
 		}
 		return
 	}
-	version, _ := wire.Text(rq.fields.meta.version)
+	version, _ := wire.Text(rq.Fields.Meta.Version)
 	h.Set(mcp.HeaderVersion, version)
-	h.Set(mcp.HeaderMethod, rq.msg.Method)
+	h.Set(mcp.HeaderMethod, rq.Method)
 	h.Set(nameHeader, b.name)
 	b.mu.Lock()
 	b.named = true
 	b.mu.Unlock()
-	switch rq.msg.Method {
+	switch rq.Method {
 	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
-		name, _ := rq.itemName()
+		name, _ := rq.ItemName()
 		h.Set(mcp.HeaderName, mcp.EncodeHeader(name))
 		b.mu.Lock()
 		mirrors := b.mirrors[name]
 		b.mu.Unlock()
 		for _, m := range mirrors {
-			if text, ok := m.Value(rq.fields.arguments); ok {
+			if text, ok := m.Value(rq.Fields.Arguments); ok {
 				h.Set(m.Header(), mcp.EncodeHeader(text))
 			}
 		}
@@ -111,14 +111,14 @@ func (b *bridge) readBody(rq *relayed, resp *http.Response, body []byte) ([]byte
 		return nil, &fault.Fault{Kind: fault.HTTPStatus, Op: "bridge", Status: resp.StatusCode, Err: fmt.Errorf("no JSON-RPC answer")}
 	}
 	code, text := wire.DecodeError(msg.Error)
-	if msg.Error != nil && code == mcp.CodeHeaderMismatch && rq.msg.Method == mcp.ToolsCall {
+	if msg.Error != nil && code == mcp.CodeHeaderMismatch && rq.Method == mcp.ToolsCall {
 		return nil, &fault.Fault{Kind: fault.Conflict, Op: "bridge", Outcome: fault.NotSent, Err: errors.New(text)}
 	}
 	if msg.Error != nil && resp.StatusCode == http.StatusServiceUnavailable {
 		return nil, turnedAway(msg.Error, text)
 	}
 	if msg.Error != nil && wire.IsNull(msg.ID) {
-		body = wire.AppendRawError(nil, rq.msg.ID, msg.Error) // refused before its id was read
+		body = wire.AppendRawError(nil, rq.ID, msg.Error) // refused before its id was read
 	}
 	b.answered(rq, resp, &msg)
 	return body, nil
@@ -163,7 +163,7 @@ func (b *bridge) readEvents(ctx context.Context, rq *relayed, resp *http.Respons
 // answered takes what a new session needs from the answer to initialize.
 func (b *bridge) answered(rq *relayed, resp *http.Response, msg *wire.Message) {
 	id := resp.Header.Get(mcp.HeaderSession)
-	if rq.msg.Method != mcp.Initialize || msg.Result == nil || id == "" {
+	if rq.Method != mcp.Initialize || msg.Result == nil || id == "" {
 		return
 	}
 	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
@@ -242,11 +242,11 @@ func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool
 // lostStanding opens a new session in place of s, beside the standing stream
 // that found out, which ends.
 func (b *bridge) lostStanding(s link) {
-	if !b.admission.admit() {
+	if !b.admission.Admit() {
 		return
 	}
 	go func() { // ends with its time; the admission's drain waits for it
-		defer b.admission.work.Done()
+		defer b.admission.Work.Done()
 		ctx, cancel := context.WithTimeout(b.life, bridgeNotice)
 		defer cancel()
 		_ = b.reopen(ctx, s) // the client's next request tries again

@@ -39,7 +39,7 @@ func (b *bridge) relay(ctx context.Context, rq *relayed, line []byte) ([]byte, e
 // over tells whether an exchange was the last one.
 func (r *relay) over(frame []byte, err error, deadline time.Time) bool {
 	if err == nil {
-		return !r.fresh || memberOf(frame, "error") != nil // else a farewell: everline ends
+		return !r.fresh || wire.Member(frame, "error") != nil // else a farewell: everline ends
 	}
 	switch fault.KindOf(err) {
 	case fault.Dial, fault.Broken, fault.Unavailable:
@@ -52,7 +52,7 @@ func (r *relay) over(frame []byte, err error, deadline time.Time) bool {
 // emit passes on what comes on the stream. It is called by the goroutine that
 // runs the relay.
 func (r *relay) emit(frame []byte) {
-	if method, _ := wire.Text(memberOf(frame, "method")); method != mcp.NotifyAcknowledged {
+	if method, _ := wire.Text(wire.Member(frame, "method")); method != mcp.NotifyAcknowledged {
 		r.b.outbox.Send(frame)
 		return
 	}
@@ -69,7 +69,7 @@ func (r *relay) emit(frame []byte) {
 // while nobody looked.
 func (r *relay) catchUp(accepted []byte) {
 	tell := func(method string, params []byte) {
-		params = wire.Set(params, r.rq.msg.ID, "_meta", mcp.MetaSubscription)
+		params = wire.Set(params, r.rq.ID, "_meta", mcp.MetaSubscription)
 		r.b.outbox.Send(wire.AppendNotification(nil, method, params))
 	}
 	for method := range stream.ListsOf(accepted).Methods() {

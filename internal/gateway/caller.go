@@ -21,24 +21,18 @@ type caller struct {
 	missing atomic.Pointer[string] // of a modern client: what was asked for first and is not declared
 }
 
-// badLevel tells whether the client wants log messages of no known level.
-func (m *message) badLevel() bool {
-	raw := m.fields.meta.logLevel
-	return m.modern && raw != nil && mcp.LevelRank(raw) == 0
-}
-
 // caller says who a request is made for. own is the session whose generations of
 // servers may serve it; nil for none.
 func (x *exchange) caller(own *session) *caller {
 	c := &caller{exchange: x}
-	if !x.modern && x.sess != nil {
+	if !x.Modern && x.sess != nil {
 		c.id = x.sess.client
 		c.serves, c.level = x.sess.declared()
 		return c
 	}
-	c.serves = readServed(x.fields.meta.capabilities)
-	if x.modern {
-		c.level = mcp.LevelRank(x.fields.meta.logLevel)
+	c.serves = readServed(x.Fields.Meta.Capabilities)
+	if x.Modern {
+		c.level = mcp.LevelRank(x.Fields.Meta.LogLevel)
 	}
 	switch {
 	case own != nil:
@@ -58,7 +52,7 @@ func (c *caller) ID() uint64 { return c.id }
 // Ask puts a request of a server to the client. A modern client is not asked:
 // what it would have to declare is noted.
 func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if lacking := c.serves.lacks(method, params); lacking != "" || c.modern {
+	if lacking := c.serves.lacks(method, params); lacking != "" || c.Modern {
 		c.missing.CompareAndSwap(nil, &lacking)
 		return nil, undeclared(method, lacking)
 	}
@@ -78,7 +72,7 @@ func (c *caller) Notify(method string, params []byte) {
 		}
 	}
 	out := c.out
-	if !c.modern && (out == nil || method != mcp.NotifyMessage) {
+	if !c.Modern && (out == nil || method != mcp.NotifyMessage) {
 		if now := c.sess.outlet(); now != nil {
 			out = now // it may come when the request is over
 		}
@@ -91,7 +85,7 @@ func (c *caller) Notify(method string, params []byte) {
 // progress forwards one progress notification. It carries the client's own
 // token, whatever is in params: two clients may have chosen the same one.
 func (c *caller) progress(params []byte) {
-	params = wire.Set(params, c.fields.meta.progressToken, "progressToken")
+	params = wire.Set(params, c.Fields.Meta.ProgressToken, "progressToken")
 	out := c.out
 	if c.late.Load() && c.sess != nil {
 		if out = c.sess.outlet(); out == nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -11,7 +12,7 @@ import (
 // session that it came in, and where what belongs to it goes. Its transport
 // builds it once, and nothing in it changes.
 type exchange struct {
-	*message
+	*message.Message
 	sess    *session        // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
 	out     outlet          // takes what goes out before the answer; nil: the client takes nothing
 	gone    <-chan struct{} // closed when the client of this exchange has gone; nil on stdio
@@ -41,7 +42,7 @@ type followed interface{ followed() bool }
 func (x *exchange) known() bool { return x.target.Server != "" }
 
 // wantsProgress tells whether the client has asked for progress, and can be told.
-func (x *exchange) wantsProgress() bool { return x.fields.meta.progressToken != nil && x.out != nil }
+func (x *exchange) wantsProgress() bool { return x.Fields.Meta.ProgressToken != nil && x.out != nil }
 
 // present tells whether the client that asked still waits for the answer, here or
 // on another stream.
@@ -57,8 +58,8 @@ func (x *exchange) present() bool {
 // cancelNamed cancels the request that a notifications/cancelled names, within
 // the session that it came in.
 func (x *exchange) cancelNamed() {
-	if x.sess != nil && x.fields.requestID != nil {
-		x.sess.cancel(x.fields.requestID)
+	if x.sess != nil && x.Fields.RequestID != nil {
+		x.sess.cancel(x.Fields.RequestID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
 )
 
 // An eventSource reads /sse as browsers and their libraries do: the ids count.
@@ -89,7 +90,7 @@ func TestFaultW6AnEventSourceComesBackAfterARestart(t *testing.T) {
 	if !strings.Contains(asked, mcp.ElicitationCreate) {
 		t.Fatalf("the client is not asked: %s", asked)
 	}
-	id := string(memberOf([]byte(asked), "id"))
+	id := string(wire.Member([]byte(asked), "id"))
 	want(t, after.do("POST", again.messages, `{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`), 202)
 	wantJSON(t, again.next(), `{"jsonrpc":"2.0","id":2,"result":{"action":"accept"}}`)
 	h.log(`{"level":"info","data":"no"}`)

@@ -19,6 +19,7 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 // Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
@@ -295,12 +296,12 @@ func (g *Gateway) panicked(what string, p any) {
 
 // exchange returns the exchange of a message, for its transport to complete. It
 // is here that a tool is looked up, once.
-func (g *Gateway) exchange(m *message) *exchange {
-	x := &exchange{message: m, name: m.fields.meta.session}
-	if m.msg.Method != mcp.ToolsCall {
+func (g *Gateway) exchange(m *message.Message) *exchange {
+	x := &exchange{Message: m, name: m.Fields.Meta.Session}
+	if m.Method != mcp.ToolsCall {
 		return x
 	}
-	name, _ := m.itemName()
+	name, _ := m.ItemName()
 	x.target, _ = g.backend.Catalog().Tool(name)
 	if x.known() && g.opts.Keep != nil {
 		x.keep = g.opts.Keep(x.target.Server)
@@ -309,11 +310,11 @@ func (g *Gateway) exchange(m *message) *exchange {
 }
 
 // rescue turns a panic of this request into its answer; the others go on.
-func (g *Gateway) rescue(x *exchange, a *answer) {
+func (g *Gateway) rescue(x *exchange, a *message.Answer) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	g.panicked(x.msg.Method, p)
-	*a = x.failure(errPanic)
+	g.panicked(x.Method, p)
+	*a = x.Failure(errPanic)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 // groups are the gateways of the endpoints for parts of the catalog, each made
@@ -27,7 +28,7 @@ func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Reques
 		child := g.Group(name)
 		switch {
 		case child == nil && g.closing():
-			g.ending(w, &message{})
+			g.ending(w, &message.Message{})
 			return
 		case child == nil:
 			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)

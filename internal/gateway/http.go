@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func (g *Gateway) serveMCP(w http.ResponseWriter, r *http.Request) {
 // reject answers an HTTP request that is refused before, or whatever, its body
 // says: a JSON-RPC error with id null.
 func (g *Gateway) reject(w http.ResponseWriter, status int, code int64, text string) {
-	writeJSON(w, &answer{status: status, head: wire.AppendError(nil, nil, code, text, nil)})
+	writeJSON(w, &message.Answer{Status: status, Head: wire.AppendError(nil, nil, code, text, nil)})
 }
 
 // servePost looks at everything that the headers tell before it reads the body.
@@ -69,7 +70,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		g.postBatch(r, body, p)
 		return
 	}
-	m, bad := parseAny(body, version)
+	m, bad := message.Parse(body, version)
 	if bad != nil {
 		writeJSON(w, bad)
 		return
@@ -79,7 +80,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	// The loss of the client cancels nothing, but in the modern era, where a request
 	// ends with its response stream (basic/patterns/cancellation).
 	ctx, ready := context.WithoutCancel(r.Context()), g.readyLegacy
-	if m.modern {
+	if m.Modern {
 		p.sess, ctx, ready = nil, r.Context(), g.readyModern
 	}
 	proceed := ready(r, x, p)
@@ -94,54 +95,39 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 // readyModern completes the exchange of a message of the 2026-07-28 revision. It
 // is false if that has been answered.
 func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
-	if !x.msg.IsRequest() {
+	if !x.IsRequest() {
 		p.w.WriteHeader(http.StatusAccepted)
 		return false
 	}
-	if bad := x.checkRequest(r.Header); bad != nil {
+	if bad := x.CheckRequest(r.Header, x.target.Headers); bad != nil {
 		writeJSON(p.w, bad)
 		return false
 	}
 	if g.closing() {
-		g.ending(p.w, x.message)
+		g.ending(p.w, x.Message)
 		return false
 	}
 	if name := r.Header.Get(nameHeader); name != "" && x.name == nil {
 		x.name = wire.AppendString(nil, name)
 	}
-	x.client = g.peers.clientOf(r, x.message)
-	if x.msg.Method == mcp.SubscriptionsListen {
+	x.client = g.peers.clientOf(r, x.Message)
+	if x.Method == mcp.SubscriptionsListen {
 		g.listenHTTP(r, x, p.w)
 		return false
 	}
 	return true
 }
 
-// checkRequest validates body and headers of a modern request: first what era
-// and version it is of, then the rest.
-func (x *exchange) checkRequest(h http.Header) *answer {
-	if x.fields.meta.version != nil {
-		version, _ := wire.Text(x.fields.meta.version)
-		if bad := x.checkHeader(h, mcp.HeaderVersion, version, false); bad != nil {
-			return bad
-		}
-	}
-	if bad := x.checkModern(); bad != nil {
-		return bad
-	}
-	return x.checkHeaders(h)
-}
-
 // readyLegacy is readyModern for a message of a session, which it pins, or the
 // initialize that opens one.
 func (g *Gateway) readyLegacy(r *http.Request, x *exchange, p *post) bool {
-	if x.msg.IsRequest() && g.closing() {
-		g.ending(p.w, x.message)
+	if x.IsRequest() && g.closing() {
+		g.ending(p.w, x.Message)
 		return false
 	}
-	if x.msg.Method == mcp.Initialize && x.msg.IsRequest() {
+	if x.Method == mcp.Initialize && x.IsRequest() {
 		p.sess = nil
-		g.openSession(x.message, p)
+		g.openSession(x.Message, p)
 		return false
 	}
 	if p.sess == nil {
@@ -150,7 +136,7 @@ func (g *Gateway) readyLegacy(r *http.Request, x *exchange, p *post) bool {
 		}
 	}
 	x.sess = p.sess
-	if !x.msg.IsRequest() {
+	if !x.IsRequest() {
 		g.notice(x)
 		p.w.WriteHeader(http.StatusAccepted)
 		return false
@@ -168,23 +154,23 @@ func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
 	if p.accept.events {
 		x.out = p
 		switch {
-		case p.sess != nil && x.msg.Method == mcp.ToolsCall && p.sess.primed():
+		case p.sess != nil && x.Method == mcp.ToolsCall && p.sess.primed():
 			p.streamAfter(min(longCall, g.opts.KeepAlive))
-		case x.fields.meta.progressToken != nil:
+		case x.Fields.Meta.ProgressToken != nil:
 			p.streamAfter(g.opts.KeepAlive)
 		}
 	}
 	p.finish(g.serve(ctx, x))
 }
 
-func (g *Gateway) openSession(m *message, p *post) {
+func (g *Gateway) openSession(m *message.Message, p *post) {
 	if bad := g.ourselves(m); bad != nil {
 		writeJSON(p.w, bad)
 		return
 	}
-	version := negotiate(m.msg.Params)
+	version := negotiate(m.Params)
 	s := g.newSession(version)
-	s.declare(m.msg.Params)
+	s.declare(m.Params)
 	if !g.table.add(s) {
 		g.crowded(p.w, m, "Too many sessions are in use")
 		return
@@ -199,8 +185,8 @@ func (g *Gateway) openSession(m *message, p *post) {
 func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	version := r.Header.Get(mcp.HeaderVersion)
 	if version != "" && !slices.Contains(mcp.Versions, version) {
-		m := &message{}
-		writeJSON(w, m.unsupported(version))
+		m := &message.Message{}
+		writeJSON(w, m.Unsupported(version))
 		return nil
 	}
 	id := r.Header.Get(mcp.HeaderSession)
@@ -217,7 +203,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	case s != nil:
 		return s
 	case g.closing(): // it may be known to the next everline
-		g.ending(w, &message{})
+		g.ending(w, &message.Message{})
 	default:
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 	}
@@ -226,10 +212,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 
 // ending turns a request away while everline shuts down: it was not executed, and
 // may be sent to the next one.
-func (g *Gateway) ending(w http.ResponseWriter, m *message) {
+func (g *Gateway) ending(w http.ResponseWriter, m *message.Message) {
 	f := *errClosing
 	f.Outcome = fault.NotSent
-	a := m.errorAnswer(mcp.CodeShuttingDown, "everline is shutting down", outcome(&f))
+	a := m.Refusal(mcp.CodeShuttingDown, "everline is shutting down", message.Outcome(&f))
 	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	w.Header()["Connection"] = closes // the next one may listen at the same address
 	writeJSON(w, a)
@@ -272,7 +258,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	}
 	out := s.out()
 	if g.closing() {
-		g.ending(w, &message{})
+		g.ending(w, &message.Message{})
 		return
 	}
 	standing := s.standing.Attach()

@@ -156,7 +156,7 @@ func (in *inputs) pause(p *pendingInput) []byte {
 	if len(p.open) == 0 || p.ctx.Err() != nil {
 		return nil
 	}
-	method := p.now.msg.Method
+	method := p.now.Method
 	if p.round == rounds.Max {
 		p.cancel(rounds.Failed(method, fmt.Errorf("it has asked for more %d times already", rounds.Max)))
 		return nil
@@ -210,7 +210,7 @@ func (in *inputs) expire(p *pendingInput, round uint32) {
 
 // errState is the fault of a retry that belongs to nothing.
 func errState(x *exchange, text string) *fault.Fault {
-	f := fault.New(fault.Invalid, x.msg.Method, text+": start over without requestState and inputResponses")
+	f := fault.New(fault.Invalid, x.Method, text+": start over without requestState and inputResponses")
 	f.Outcome = fault.NotSent
 	return f
 }
@@ -219,7 +219,7 @@ func errState(x *exchange, text string) *fault.Fault {
 // is nil for a request that is no retry, or one of a call that does not wait
 // here: the server decides about that.
 func (in *inputs) resume(x *exchange) (*pendingInput, error) {
-	state, _ := wire.Text(x.fields.requestState)
+	state, _ := wire.Text(x.Fields.RequestState)
 	if !strings.HasPrefix(state, statePrefix) {
 		return nil, nil
 	}
@@ -251,7 +251,7 @@ func (in *inputs) take(p *pendingInput, c *caller, round uint32) bool {
 	p.expiry.Stop()
 	p.now = c
 	p.open = slices.DeleteFunc(p.open, func(q *question) bool {
-		raw := wire.Get(c.fields.inputResponses, q.key)
+		raw := wire.Get(c.Fields.InputResponses, q.key)
 		if !wire.IsObject(raw) {
 			return false
 		}
@@ -419,7 +419,7 @@ func lacked(missing *string, result []byte, err error) ([]byte, error) {
 	case f != nil && f.Kind == fault.RPC:
 		text = f.RPC.Message
 	case f == nil:
-		if bad, _ := wire.Bool(memberOf(result, "isError")); !bad {
+		if bad, _ := wire.Bool(wire.Member(result, "isError")); !bad {
 			return result, nil
 		}
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/rounds"
 )
 
@@ -46,12 +47,12 @@ func (b *booth) callWith(ctx context.Context, tool, arguments, extra string) str
 	if session, ok := ctx.Value(inSession).(string); ok {
 		body = strings.Replace(body, `"_meta":{`, `"_meta":{"everline/session":"`+session+`",`, 1)
 	}
-	m, bad := parseAny([]byte(body), "")
+	m, bad := message.Parse([]byte(body), "")
 	if bad != nil {
-		b.t.Fatal(string(bad.frame()))
+		b.t.Fatal(string(bad.Frame()))
 	}
 	a := b.g.serve(ctx, b.g.exchange(m))
-	return string(a.frame())
+	return string(a.Frame())
 }
 
 // state is the requestState of an interim result, as raw JSON.
@@ -276,7 +277,7 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		defer g.Close(context.Background())
 		s := g.newSession(mcp.LatestLegacy)
 		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
-		m, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
+		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
 		x := g.exchange(m)
 		x.sess = s
 		x.out = sends(func(frame []byte) {
@@ -284,11 +285,11 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			a, _ := parse([]byte(`{"jsonrpc":"2.0","id":` + q.id + `,"result":{"roots":[ ]}}`))
-			g.notice(&exchange{message: a, sess: s})
+			a, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":` + q.id + `,"result":{"roots":[ ]}}`))
+			g.notice(&exchange{Message: a, sess: s})
 		})
 		a := g.serve(t.Context(), x)
-		if got := string(a.frame()); !strings.Contains(got, `"content":[]`) {
+		if got := string(a.Frame()); !strings.Contains(got, `"content":[]`) {
 			t.Errorf("got %s", got)
 		}
 		wanted := []string{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -31,8 +32,8 @@ func negotiate(params []byte) string {
 }
 
 // initialized is the answer to initialize.
-func (g *Gateway) initialized(m *message, version string) answer {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.msg.ID...)
+func (g *Gateway) initialized(m *message.Message, version string) message.Answer {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	b = wire.AppendString(append(b, `,"result":{"protocolVersion":`...), version)
 	b = append(b, `,"capabilities":`...)
 	b = append(b, g.offer().legacy(version)...)
@@ -41,46 +42,46 @@ func (g *Gateway) initialized(m *message, version string) answer {
 	if text := g.backend.Catalog().Instructions(); text != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), text)
 	}
-	return answer{head: append(b, "}}"...)}
+	return message.Answer{Head: append(b, "}}"...)}
 }
 
 // serveLegacy answers the methods that only the older revisions have.
-func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) answer {
-	switch x.msg.Method {
+func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) message.Answer {
+	switch x.Method {
 	case mcp.Initialize:
-		if bad := g.ourselves(x.message); bad != nil {
+		if bad := g.ourselves(x.Message); bad != nil {
 			return *bad
 		}
-		version := negotiate(x.msg.Params)
+		version := negotiate(x.Params)
 		if x.sess != nil {
-			x.sess.declare(x.msg.Params)
+			x.sess.declare(x.Params)
 			x.sess.agree(version)
 		}
-		return g.initialized(x.message, version)
+		return g.initialized(x.Message, version)
 	case mcp.Ping:
-		return x.result(nil)
+		return x.Success(nil)
 	case mcp.LoggingSetLevel:
 		return g.setLevel(x)
 	case mcp.ResourcesSubscribe:
 		return g.subscribe(ctx, x)
 	case mcp.ResourcesUnsubscribe:
-		uri, ok := wire.Text(x.fields.uri)
+		uri, ok := wire.Text(x.Fields.URI)
 		if !ok {
-			return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
+			return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 		}
 		if x.sess != nil {
 			x.sess.unsubscribe(uri)
 		}
-		return x.result(nil)
+		return x.Success(nil)
 	default:
 		return g.extend(ctx, x)
 	}
 }
 
-func (g *Gateway) setLevel(x *exchange) answer {
-	rank := mcp.LevelRank(x.fields.level)
+func (g *Gateway) setLevel(x *exchange) message.Answer {
+	rank := mcp.LevelRank(x.Fields.Level)
 	if rank == 0 {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
 	if s := x.sess; s != nil {
 		s.out() // log messages go into the outbox
@@ -91,43 +92,43 @@ func (g *Gateway) setLevel(x *exchange) answer {
 		s.mu.Unlock()
 		g.levels.change(s)
 	}
-	return x.result(nil)
+	return x.Success(nil)
 }
 
-func (g *Gateway) subscribe(parent context.Context, x *exchange) answer {
-	uri, ok := wire.Text(x.fields.uri)
+func (g *Gateway) subscribe(parent context.Context, x *exchange) message.Answer {
+	uri, ok := wire.Text(x.Fields.URI)
 	if !ok || x.sess == nil {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 	}
 	ctx, end, err := g.inflight.track(parent, x)
 	if err != nil {
-		return x.failure(fault.From(x.msg.Method, err))
+		return x.Failure(fault.From(x.Method, err))
 	}
 	defer end()
 	ok, err = x.sess.subscribe(ctx, uri)
 	switch {
 	case err != nil:
-		return x.failed(ctx, err)
+		return failed(ctx, x.Message, err)
 	case !ok:
-		return x.failure(fault.New(fault.Overloaded, x.msg.Method, "too many subscriptions of one client"))
+		return x.Failure(fault.New(fault.Overloaded, x.Method, "too many subscriptions of one client"))
 	default:
-		return x.result(nil)
+		return x.Success(nil)
 	}
 }
 
 // notice takes a notification, or a response to a request of a server that was
 // put to the client. It does not wait.
 func (g *Gateway) notice(x *exchange) {
-	if x.msg.Method == "" {
+	if x.Method == "" {
 		if x.sess != nil {
-			x.sess.requests.answered(&x.msg)
+			x.sess.requests.answered(&x.Message.Message)
 		}
 		return
 	}
 	if x.sess != nil {
-		x.sess.heard(x.msg.Method, false)
+		x.sess.heard(x.Method, false)
 	}
-	if x.msg.Method == mcp.NotifyCancelled {
+	if x.Method == mcp.NotifyCancelled {
 		x.cancelNamed()
 	}
 }

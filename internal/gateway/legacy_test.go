@@ -13,6 +13,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 func TestInitializeNegotiates(t *testing.T) {
@@ -409,8 +410,8 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 	defer g.Close(context.Background())
 	for range 2000 {
 		s := g.newSession(mcp.LatestLegacy)
-		m, _ := parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
-		x := &exchange{message: m, sess: s}
+		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
+		x := &exchange{Message: m, sess: s}
 		g.levels.mu.Lock() // another session sets its level
 		var set sync.WaitGroup
 		set.Go(func() { g.setLevel(x) })

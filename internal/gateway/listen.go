@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -37,15 +38,15 @@ type listener struct {
 
 // newListener reads the filter of a listen. Whatever changes from here on is
 // heard.
-func (g *Gateway) newListener(x *exchange) (*listener, *answer) {
-	if !wire.IsObject(x.fields.notifications) {
-		return nil, x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
+func (g *Gateway) newListener(x *exchange) (*listener, *message.Answer) {
+	if !wire.IsObject(x.Fields.Notifications) {
+		return nil, x.Refusal(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
 	l := &listener{
-		g: g, id: x.msg.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(x.fields.notifications),
+		g: g, id: x.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(x.Fields.Notifications),
 	}
 	seen := map[string]bool{}
-	for key, val := range wire.Members(x.fields.notifications) {
+	for key, val := range wire.Members(x.Fields.Notifications) {
 		switch key {
 		case "taskIds":
 			l.tasks = g.listenedTasks(x, val)
@@ -183,12 +184,12 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 	}
 	defer g.listens.Add(-1)
 	if g.listens.Add(1) > int64(g.opts.MaxListens) {
-		g.crowded(w, x.message, "Too many subscriptions are open")
+		g.crowded(w, x.Message, "Too many subscriptions are open")
 		return
 	}
 	ctx, p, err := g.inflight.begin(r.Context(), x)
 	if err != nil {
-		a := x.failure(fault.From(mcp.SubscriptionsListen, err))
+		a := x.Failure(fault.From(mcp.SubscriptionsListen, err))
 		writeJSON(w, &a)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -14,11 +15,11 @@ var toolsQuestion = []byte(`{"jsonrpc":"2.0","id":"bridge-tools","method":"tools
 
 // learn reads the tools' mirrors anew.
 func (b *bridge) learn(ctx context.Context) error {
-	m, bad := parseAny(toolsQuestion, mcp.ModernVersion)
+	m, bad := message.Parse(toolsQuestion, mcp.ModernVersion)
 	if bad != nil {
 		return fault.New(fault.Internal, "bridge", "bug: the tools question does not parse")
 	}
-	body, err := b.ask(ctx, &relayed{message: m}, toolsQuestion)
+	body, err := b.ask(ctx, &relayed{Message: m}, toolsQuestion)
 	if err != nil {
 		return err
 	}

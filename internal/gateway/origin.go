@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func lower(names []string) []string {
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := g.refusal(r); why != "" {
-			a := answer{status: http.StatusForbidden, head: wire.AppendError(nil, nil, mcp.CodeInvalidRequest, "Forbidden: "+why, nil)}
+			a := message.Answer{Status: http.StatusForbidden, Head: wire.AppendError(nil, nil, mcp.CodeInvalidRequest, "Forbidden: "+why, nil)}
 			writeJSON(w, &a)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -44,25 +45,25 @@ var proxyHeaders = []string{
 }
 
 // clientOf is the client that a request comes from; 0 if that cannot be told.
-func (p *peers) clientOf(r *http.Request, m *message) uint64 {
+func (p *peers) clientOf(r *http.Request, m *message.Message) uint64 {
 	conn := connection(r)
 	if conn == nil {
 		return 0
 	}
-	info := wire.Get(m.msg.Params, "_meta", mcp.MetaClientInfo)
+	info := wire.Get(m.Params, "_meta", mcp.MetaClientInfo)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.all[conn]
 	if c == nil {
 		c = p.addLocked(conn, string(info))
 	}
-	_, again := c.ids[string(m.msg.ID)]
+	_, again := c.ids[string(m.ID)]
 	c.shared = c.shared || again || len(info) == 0 || c.info != string(info) || len(c.ids) >= maxPeerIDs || proxied(r.Header)
 	if c.shared {
 		c.ids = nil
 		return 0
 	}
-	c.ids[string(m.msg.ID)] = struct{}{}
+	c.ids[string(m.ID)] = struct{}{}
 	return c.client
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everline/everline/config"
 	words "github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 // asker runs a shared stdio server of go-sdk, in the legacy era, behind a hub.
@@ -213,9 +214,9 @@ func TestFaultW2WhatOneConnectionTells(t *testing.T) {
 			if q.info != "" {
 				meta = fmt.Sprintf(`{%q:{"name":%q}}`, words.MetaClientInfo, q.info)
 			}
-			rq, bad := parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"_meta":%s}}`, q.id, meta)))
+			rq, bad := message.ParseLegacy([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"_meta":%s}}`, q.id, meta)))
 			if bad != nil {
-				t.Fatal(string(bad.frame()))
+				t.Fatal(string(bad.Frame()))
 			}
 			r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, q.conn))

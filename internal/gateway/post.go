@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/message"
 )
 
 // A post is the response to one POST. It is plain JSON, unless something has
@@ -80,7 +81,7 @@ func (p *post) followed() bool {
 
 // finish sends the answer and ends the response. A request that its client has
 // canceled has no answer: its stream ends (basic/patterns/cancellation).
-func (p *post) finish(a answer) {
+func (p *post) finish(a message.Answer) {
 	p.mu.Lock()
 	p.finished = true
 	reply := p.reply
@@ -89,19 +90,19 @@ func (p *post) finish(a answer) {
 	}
 	p.mu.Unlock()
 	switch {
-	case reply != nil && a.silent:
+	case reply != nil && a.Silent:
 		reply.Finish(nil)
 	case reply != nil:
-		reply.Finish(a.frame())
-	case a.silent && !p.accept.events:
+		reply.Finish(a.Frame())
+	case a.Silent && !p.accept.events:
 		p.w.WriteHeader(http.StatusAccepted)
-	case !a.silent && (p.accept.json || a.status >= 400):
+	case !a.Silent && (p.accept.json || a.Status >= 400):
 		writeJSON(p.w, &a)
 	default:
 		out := p.g.events(p.w)
 		defer out.Close()
-		if out.Open() == nil && !a.silent {
-			_ = out.Write([][]byte{a.frame()}) // a client that is gone hears nothing
+		if out.Open() == nil && !a.Silent {
+			_ = out.Write([][]byte{a.Frame()}) // a client that is gone hears nothing
 		}
 	}
 }
@@ -116,19 +117,19 @@ var joins = sync.Pool{New: func() any { return new([]byte) }}
 
 // writeJSON writes an answer with its length. How long that may take is the
 // Listener's matter.
-func writeJSON(w http.ResponseWriter, a *answer) {
+func writeJSON(w http.ResponseWriter, a *message.Answer) {
 	h := w.Header()
-	size := a.size()
+	size := a.Size()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(size)}
-	if a.status != 0 {
-		w.WriteHeader(a.status)
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
 	}
-	parts := [][]byte{a.head, a.body, a.tail}
+	parts := [][]byte{a.Head, a.Body, a.Tail}
 	if size < joinBelow {
 		buf := joins.Get().(*[]byte)
 		defer joins.Put(buf)
-		*buf = append(append(append((*buf)[:0], a.head...), a.body...), a.tail...)
+		*buf = append(append(append((*buf)[:0], a.Head...), a.Body...), a.Tail...)
 		parts = [][]byte{*buf}
 	}
 	for _, part := range parts {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
 )
@@ -51,21 +52,21 @@ type kept struct {
 // resultKey is the key under which the outcome of a call is kept: an id that the
 // client made up, which must be unguessable, or the request's own id within a
 // legacy session. "" if the client has no way to ask for it later.
-func (x *exchange) resultKey() (key string, bad *answer) {
-	if raw := x.fields.meta.resultID; raw != nil {
+func (x *exchange) resultKey() (key string, bad *message.Answer) {
+	if raw := x.Fields.Meta.ResultID; raw != nil {
 		id, ok := wire.Text(raw)
 		if !ok || len(id) < leastResultID || len(id) > mostResultID {
-			return "", x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
+			return "", x.Refusal(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
 				strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters", nil)
 		}
 		return "id " + id, nil
 	}
-	return x.sessionKey(x.msg.ID), nil
+	return x.sessionKey(x.ID), nil
 }
 
 // sessionKey is the key of what a legacy session itself has asked for.
 func (x *exchange) sessionKey(rawID []byte) string {
-	if x.modern || x.sess == nil || x.sess.id == "" {
+	if x.Modern || x.sess == nil || x.sess.id == "" {
 		return ""
 	}
 	return "session " + x.sess.id + " " + string(rawID)
@@ -74,13 +75,13 @@ func (x *exchange) sessionKey(rawID []byte) string {
 // comesBack tells whether the client wants to come back for the outcome of a call
 // when it loses the response, whose end would cancel the call otherwise.
 func (x *exchange) comesBack() bool {
-	return x.modern && !x.tracked && x.fields.meta.resultID != nil
+	return x.Modern && !x.tracked && x.Fields.Meta.ResultID != nil
 }
 
 // promise promises the outcome of a call; nil if it need not be kept. first is
 // false if the call was made already: its outcome is this one's, and nothing is
 // sent again. The first one must fulfil the promise.
-func (r *results) promise(x *exchange) (k *kept, first bool, bad *answer) {
+func (r *results) promise(x *exchange) (k *kept, first bool, bad *message.Answer) {
 	if x.keep <= 0 {
 		return nil, true, nil
 	}
@@ -88,10 +89,10 @@ func (r *results) promise(x *exchange) (k *kept, first bool, bad *answer) {
 	if bad != nil || key == "" {
 		return nil, true, bad
 	}
-	name, _ := x.itemName()
-	k, first, clash := r.begin(key, x.message, name, x.keep)
+	name, _ := x.ItemName()
+	k, first, clash := r.begin(key, x.Message, name, x.keep)
 	if clash {
-		return nil, false, x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: another call has this "+mcp.MetaResultID, nil)
+		return nil, false, x.Refusal(mcp.CodeInvalidParams, "Invalid params: another call has this "+mcp.MetaResultID, nil)
 	}
 	return k, first, nil
 }
@@ -99,9 +100,9 @@ func (r *results) promise(x *exchange) (k *kept, first bool, bad *answer) {
 // begin is promise under a key. A request id of a legacy session may be used
 // again for another call, which takes the place of the one before; so does the
 // next round of a call.
-func (r *results) begin(key string, m *message, name string, keep time.Duration) (k *kept, first, clash bool) {
-	sum := sha256.Sum256(append([]byte(name+"\x00"), m.fields.arguments...))
-	named := m.fields.meta.resultID != nil
+func (r *results) begin(key string, m *message.Message, name string, keep time.Duration) (k *kept, first, clash bool) {
+	sum := sha256.Sum256(append([]byte(name+"\x00"), m.Fields.Arguments...))
+	named := m.Fields.Meta.ResultID != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweepLocked(time.Now())
@@ -118,17 +119,17 @@ func (r *results) begin(key string, m *message, name string, keep time.Duration)
 
 // asked tells whether m comes back with the input that k asks for. A retry of
 // an earlier round has been made already, like any other call that is repeated.
-func (k *kept) asked(m *message) bool {
+func (k *kept) asked(m *message.Message) bool {
 	select {
 	case <-k.done:
 	default:
 		return false
 	}
-	if k.fault != nil || !rounds.Wanted(k.raw) || m.fields.requestState == nil && m.fields.inputResponses == nil {
+	if k.fault != nil || !rounds.Wanted(k.raw) || m.Fields.RequestState == nil && m.Fields.InputResponses == nil {
 		return false
 	}
 	had, _ := wire.Text(wire.Get(k.raw, "requestState"))
-	has, _ := wire.Text(m.fields.requestState)
+	has, _ := wire.Text(m.Fields.RequestState)
 	return had == has
 }
 
@@ -193,25 +194,25 @@ func (r *results) awaited(x *exchange) bool {
 
 // result answers everline/result: the outcome of an earlier call, once it is
 // there.
-func (g *Gateway) result(parent context.Context, x *exchange) answer {
+func (g *Gateway) result(parent context.Context, x *exchange) message.Answer {
 	key := ""
-	if id, ok := wire.Text(wire.Get(x.msg.Params, "resultId")); ok {
+	if id, ok := wire.Text(wire.Get(x.Params, "resultId")); ok {
 		key = "id " + id
-	} else if x.fields.requestID != nil {
-		key = x.sessionKey(x.fields.requestID)
+	} else if x.Fields.RequestID != nil {
+		key = x.sessionKey(x.Fields.RequestID)
 	}
 	k := g.results.find(key)
 	if k == nil {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
 	}
 	return g.await(parent, x, k)
 }
 
 // await answers with the outcome of another request's call.
-func (g *Gateway) await(parent context.Context, x *exchange, k *kept) answer {
+func (g *Gateway) await(parent context.Context, x *exchange, k *kept) message.Answer {
 	ctx, end, err := g.inflight.track(parent, x)
 	if err != nil {
-		return x.failure(fault.From(x.msg.Method, err))
+		return x.Failure(fault.From(x.Method, err))
 	}
 	defer end()
 	k.waiters.Add(1)
@@ -219,12 +220,12 @@ func (g *Gateway) await(parent context.Context, x *exchange, k *kept) answer {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		return x.failed(ctx, ctx.Err())
+		return failed(ctx, x.Message, ctx.Err())
 	}
 	if k.fault == nil {
-		return x.result(k.raw)
+		return x.Success(k.raw)
 	}
-	as := *x.message
-	as.msg.Method = mcp.ToolsCall
-	return as.failure(k.fault)
+	as := *x.Message
+	as.Method = mcp.ToolsCall
+	return as.Failure(k.fault)
 }

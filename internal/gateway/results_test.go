@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/message"
 )
 
 const madeUpID = "kJ8sQ2mZxV4tR7pL0nW5yA"
@@ -107,7 +108,7 @@ func TestNothingIsKeptUnasked(t *testing.T) {
 func TestKeptResultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r results
-		rq := &message{}
+		rq := &message.Message{}
 		put := func(key string, size int) {
 			k, first, clash := r.begin(key, rq, "echo", time.Minute)
 			if !first || clash {

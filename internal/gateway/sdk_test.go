@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
 	words "github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
 )
 
 // The client of go-sdk, which we did not write, judges every transport in
@@ -43,7 +44,7 @@ func sdkHub() *hub {
 			return nil, fault.New(fault.NotFound, c.Method, "nothing here is called so")
 		}
 		if c.Progress != nil {
-			c.Progress([]byte(`{"progressToken":` + string(readFields(c.Params).meta.progressToken) + `,"progress":1}`))
+			c.Progress([]byte(`{"progressToken":` + string(wire.Get(c.Params, "_meta", "progressToken")) + `,"progress":1}`))
 		}
 		return []byte(`{"content":[{"type":"text","text":"echoed"}]}`), nil
 	}

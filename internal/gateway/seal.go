@@ -58,14 +58,14 @@ type binding [sha256.Size]byte
 // bind binds to one method, name and arguments, to the session that the request
 // names, and where requests come on a connection, to that one.
 func (x *exchange) bind() binding {
-	name, _ := x.itemName()
+	name, _ := x.ItemName()
 	session, _ := wire.Text(x.name)
 	who := uint64(0)
 	if x.sess != nil {
 		who = x.sess.client
 	}
-	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.msg.Method, name, x.fields.ref, session, who)
-	return sha256.Sum256(append(b, ordered(x.fields.arguments)...))
+	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.Method, name, x.Fields.Ref, session, who)
+	return sha256.Sum256(append(b, ordered(x.Fields.Arguments)...))
 }
 
 // ordered is a JSON text with its members in order, so that a client may write

@@ -6,20 +6,16 @@ import (
 	"io"
 
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 )
 
 // ourselves refuses the handshake of the everline that this is the endpoint of,
 // by whatever way it came here; nil for everybody else's.
-func (g *Gateway) ourselves(m *message) *answer {
-	if !mcp.FromInstance(m.msg.Params, g.opts.Instance) {
+func (g *Gateway) ourselves(m *message.Message) *message.Answer {
+	if !mcp.FromInstance(m.Params, g.opts.Instance) {
 		return nil
 	}
-	return m.loop()
-}
-
-// loop is the refusal. Whoever asks knows it by its code and its kind.
-func (m *message) loop() *answer {
-	return m.errorAnswer(mcp.CodeLoop, mcp.LoopMessage, []byte(mcp.LoopData))
+	return m.LoopRefusal()
 }
 
 // ServeLoop stands in for a gateway that would start itself again without end:
@@ -28,8 +24,8 @@ func ServeLoop(in io.Reader, out io.Writer) error {
 	r, limit := bufio.NewReaderSize(in, 64<<10), Options{}.filled().MaxBody
 	for {
 		line, err := readLine(r, limit)
-		if m, bad := parse(line); bad == nil && m.msg.IsRequest() {
-			if _, err := out.Write(append(m.loop().frame(), '\n')); err != nil {
+		if m, bad := message.ParseLegacy(line); bad == nil && m.IsRequest() {
+			if _, err := out.Write(append(m.LoopRefusal().Frame(), '\n')); err != nil {
 				return err
 			}
 		}

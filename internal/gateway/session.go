@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -38,10 +39,10 @@ type session struct {
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 
-	gone      <-chan struct{}  // of /sse: closed when the client has gone; else nil
-	requests  serverRequests   // of servers, that wait for the client
-	own       everline.Session // what servers have for this client alone
-	admission *admission       // bounds what is in flight, where answers go out on the session's own stream; else nil
+	gone      <-chan struct{}    // of /sse: closed when the client has gone; else nil
+	requests  serverRequests     // of servers, that wait for the client
+	own       everline.Session   // what servers have for this client alone
+	admission *message.Admission // bounds what is in flight, where answers go out on the session's own stream; else nil
 
 	// Of the table, guarded by its lock.
 	prev, next *session
@@ -81,7 +82,7 @@ func (s *session) cancel(rawID []byte) {
 	s.mu.Lock()
 	var hit []*pending
 	for _, p := range s.pending {
-		if bytes.Equal(p.msg.ID, rawID) {
+		if bytes.Equal(p.ID, rawID) {
 			hit = append(hit, p)
 		}
 	}

@@ -50,7 +50,7 @@ func (g *Gateway) useSession(x *exchange) (*sessionUse, *caller, error) {
 func (g *Gateway) named(x *exchange) (*session, error) {
 	name, ok := x.sessionName()
 	if !ok || len(name) < leastResultID || len(name) > mostResultID {
-		f := fault.New(fault.Invalid, x.msg.Method, mcp.MetaSession+" must be an unguessable string of "+
+		f := fault.New(fault.Invalid, x.Method, mcp.MetaSession+" must be an unguessable string of "+
 			strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters")
 		f.Outcome = fault.NotSent
 		return nil, f
@@ -60,7 +60,7 @@ func (g *Gateway) named(x *exchange) (*session, error) {
 	}
 	s := g.newSession(mcp.ModernVersion)
 	if s = g.table.addAs(s, namedPrefix+name); s == nil {
-		f := fault.New(fault.Overloaded, x.msg.Method, "too many sessions are in use")
+		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
 		return nil, f
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/wire"
+	"github.com/everline/everline/internal/message"
 )
 
 // HTTP+SSE is the transport of the 2024-11-05 revision: a GET opens a session
@@ -27,7 +27,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(mcp.HeaderLastEventID) != "" {
 			panic(http.ErrAbortHandler) // an EventSource takes any answer but 200 for the end, and comes back after none
 		}
-		g.ending(w, &message{})
+		g.ending(w, &message.Message{})
 		return
 	}
 	defer g.shared.sse.Add(-1)
@@ -36,7 +36,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := g.newSession(mcp.FirstVersion)
-	s.admission, s.gone = &admission{limit: g.opts.MaxInFlight}, r.Context().Done()
+	s.admission, s.gone = &message.Admission{Limit: g.opts.MaxInFlight}, r.Context().Done()
 	standing, out := s.standing.Attach(), s.out()
 	if !g.table.add(s) {
 		g.busy(w, "Too many sessions are in use")
@@ -44,7 +44,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	defer g.table.unpin(s)
 	defer out.Close()
-	defer s.admission.drain()
+	defer s.admission.Drain()
 	defer g.table.remove(s)
 	events := g.events(w)
 	defer events.Close()
@@ -64,7 +64,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		Announced: s.hasHeard(), Want: s.wants, Over: standing.Over(), Stop: g.stop,
 	})
 	if err := writer.Run(r.Context()); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
-		writer.RunUntil(r.Context(), s.admission.drain)
+		writer.RunUntil(r.Context(), s.admission.Drain)
 	}
 }
 
@@ -113,7 +113,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 	s := g.table.pin(r.URL.Query().Get("sessionId"))
 	switch {
 	case s == nil && g.closing():
-		g.ending(w, &message{})
+		g.ending(w, &message.Message{})
 		return
 	case s == nil:
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: open /sse again")
@@ -129,36 +129,30 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer held.release()
-	m, bad := parse(body)
+	m, bad := message.ParseLegacy(body)
 	if bad == nil {
 		bad = g.takeMessage(context.WithoutCancel(r.Context()), m, held, s)
 	}
 	// Who waits for an answer waits for it on the stream; what names no request
 	// would be no answer there.
-	if bad != nil && !bad.named() {
+	if bad != nil && !bad.Named() {
 		writeJSON(w, bad)
 		return
 	}
 	if bad != nil {
-		s.out().Send(bad.frame())
+		s.out().Send(bad.Frame())
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
-func (g *Gateway) takeMessage(ctx context.Context, m *message, held *claim, s *session) *answer {
+func (g *Gateway) takeMessage(ctx context.Context, m *message.Message, held *claim, s *session) *message.Answer {
 	x := g.exchange(m)
 	x.sess, x.gone, x.held = s, s.gone, held
-	if m.msg.IsRequest() {
+	if m.IsRequest() {
 		return g.serveOn(ctx, x, s.admission, s.out())
 	}
 	g.notice(x)
 	return nil
-}
-
-// named tells whether an answer has the id of a request.
-func (a *answer) named() bool {
-	id := memberOf(a.frame(), "id")
-	return id != nil && !wire.IsNull(id)
 }

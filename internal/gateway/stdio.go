@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -24,7 +26,7 @@ const (
 type pipe struct {
 	g         *Gateway
 	sess      *session // of the legacy era; it also keeps the ids of modern requests, for cancels
-	admission *admission
+	admission *message.Admission
 	outbox    *stream.Outbox
 	listen    context.Context // ends the listens
 }
@@ -39,7 +41,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	defer cancelCalls(nil)
 	listen, stopListens := context.WithCancel(calls)
 	defer stopListens()
-	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &admission{limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
+	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
 	p.sess.outbox, p.sess.admission = p.outbox, p.admission
 	p.sess.standing.Attach()
 	defer p.outbox.Close()
@@ -70,7 +72,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	if err != nil {
 		cancelCalls(err)
 	}
-	p.admission.drain()
+	p.admission.Drain()
 	close(quiet)
 	if err == nil {
 		select {
@@ -119,7 +121,7 @@ func (p *pipe) read(ctx context.Context, in io.Reader) error {
 		line, err := readLine(r, p.g.opts.MaxBody)
 		switch {
 		case errors.Is(err, errLongLine):
-			p.outbox.Send(refuse(nil, mcp.CodeInvalidRequest, "The message is too large").frame())
+			p.outbox.Send(message.Refuse(nil, mcp.CodeInvalidRequest, "The message is too large").Frame())
 		case err == nil || len(line) > 0:
 			p.take(ctx, line)
 		}
@@ -155,7 +157,7 @@ func readLine(r *bufio.Reader, limit int64) ([]byte, error) {
 }
 
 func trimEnd(line []byte) []byte {
-	for len(line) > 0 && isSpace(line[len(line)-1]) {
+	for len(line) > 0 && strings.IndexByte(" \t\r\n", line[len(line)-1]) >= 0 {
 		line = line[:len(line)-1]
 	}
 	return line
@@ -170,74 +172,74 @@ func (p *pipe) take(ctx context.Context, line []byte) {
 		p.takeBatch(ctx, line)
 		return
 	}
-	m, bad := parseAny(line, "")
+	m, bad := message.Parse(line, "")
 	if bad == nil {
 		bad = p.takeMessage(ctx, m)
 	}
 	if bad != nil {
-		p.outbox.Send(bad.frame())
+		p.outbox.Send(bad.Frame())
 	}
 }
 
-func (p *pipe) takeMessage(ctx context.Context, m *message) *answer {
+func (p *pipe) takeMessage(ctx context.Context, m *message.Message) *message.Answer {
 	x := p.g.exchange(m)
 	x.sess = p.sess
 	switch {
-	case !m.msg.IsRequest():
+	case !m.IsRequest():
 		p.g.notice(x)
 		return nil
-	case !m.modern && m.msg.Method == mcp.ServerDiscover:
-		return m.checkModern() // a modern probe without _meta: its sender is told what it lacks
-	case !m.modern && m.msg.Method == mcp.Initialize:
+	case !m.Modern && m.Method == mcp.ServerDiscover:
+		return m.CheckModern() // a modern probe without _meta: its sender is told what it lacks
+	case !m.Modern && m.Method == mcp.Initialize:
 		return p.initialize(ctx, x)
-	case !m.modern:
+	case !m.Modern:
 		return p.g.serveOn(ctx, x, p.admission, p.outbox)
 	}
-	if bad := m.checkModern(); bad != nil {
+	if bad := m.CheckModern(); bad != nil {
 		return bad
 	}
-	if m.msg.Method == mcp.SubscriptionsListen {
+	if m.Method == mcp.SubscriptionsListen {
 		return p.startListen(x)
 	}
 	return p.g.serveOn(ctx, x, p.admission, p.outbox)
 }
 
 // initialize answers before the next message is read, which depends on it.
-func (p *pipe) initialize(ctx context.Context, x *exchange) *answer {
-	if bad := p.admission.enter(x.message); bad != nil {
+func (p *pipe) initialize(ctx context.Context, x *exchange) *message.Answer {
+	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}
-	defer p.admission.leave(x.message)
+	defer p.admission.Leave(x.Message)
 	if p.g.closing() {
-		return x.errorAnswer(mcp.CodeShuttingDown, errClosing.Text(), nil)
+		return x.Refusal(mcp.CodeShuttingDown, errClosing.Text(), nil)
 	}
 	a := p.g.serve(ctx, x)
 	return &a
 }
 
 // startListen runs a listen beside the others; all of them share out.
-func (p *pipe) startListen(x *exchange) *answer {
+func (p *pipe) startListen(x *exchange) *message.Answer {
 	l, bad := p.g.newListener(x)
 	if bad != nil {
 		return bad
 	}
 	l.of = &p.sess.own
-	if bad := p.admission.enter(x.message); bad != nil {
+	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}
 	ctx, track, err := p.g.inflight.begin(p.listen, x)
 	if err != nil {
-		p.admission.leave(x.message)
-		a := x.failure(fault.From(mcp.SubscriptionsListen, err))
+		p.admission.Leave(x.Message)
+		a := x.Failure(fault.From(mcp.SubscriptionsListen, err))
 		return &a
 	}
 	go func() { // ends with the listen; the admission's drain waits for it
-		defer p.admission.leave(x.message)
+		defer p.admission.Leave(x.Message)
 		defer p.g.inflight.end(track)
 		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, p.outbox.Forward()) }) // its end is in what it wrote
 		if err != nil {
-			a := x.failure(errPanic)
-			p.outbox.Send(a.frame())
+			a := x.Failure(errPanic)
+			p.outbox.Send(a.Frame())
 		}
 		if p.g.closing() {
 			p.outbox.Send(l.canceled())
@@ -248,19 +250,19 @@ func (p *pipe) startListen(x *exchange) *answer {
 
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
 func (p *pipe) takeBatch(ctx context.Context, line []byte) {
-	frames, bad := split(line, p.sess.protocol(), p.g.opts.MaxInFlight)
+	frames, bad := message.SplitBatch(line, p.sess.protocol(), p.g.opts.MaxInFlight)
 	if bad != nil {
-		p.outbox.Send(bad.frame())
+		p.outbox.Send(bad.Frame())
 		return
 	}
-	if !p.admission.admit() {
+	if !p.admission.Admit() {
 		return
 	}
 	wait := p.g.startBatch(ctx, p.sess, nil, frames)
 	go func() { // ends with its requests; the admission's drain waits for it
-		defer p.admission.work.Done()
+		defer p.admission.Work.Done()
 		if answers := wait(); len(answers) > 0 {
-			p.outbox.Send(joinBatch(answers))
+			p.outbox.Send(message.JoinBatch(answers))
 		}
 	}()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -73,31 +74,16 @@ func (o *offered) legacy(version string) string {
 	return "{" + o.tasks + legacyCapabilities[1:]
 }
 
-// mayBeTask tells whether the answer to a call may be a task.
-func (m *message) mayBeTask() bool {
-	if m.msg.Method != mcp.ToolsCall {
-		return false
-	}
-	if m.modern {
-		return m.declaresTasks()
-	}
-	return wire.IsObject(m.fields.task)
-}
-
-func (m *message) declaresTasks() bool {
-	return wire.IsObject(wire.Get(m.fields.meta.capabilities, "extensions", mcp.ExtensionTasks))
-}
-
 // noteTask returns the result of an answer. If it is a task, that is remembered,
 // and has our id in place of the server's.
 func (g *Gateway) noteTask(ctx context.Context, c *caller, use *sessionUse, by *everline.Answer) []byte {
 	result := by.Result
-	if result == nil || !c.mayBeTask() {
+	if result == nil || !c.MayBeTask() {
 		return result
 	}
 	path, ttlKey := []string{"task", "taskId"}, "ttl"
 	state := wire.Get(result, "task")
-	if c.modern {
+	if c.Modern {
 		path, ttlKey, state = path[1:], "ttlMs", result
 		if kind, _ := wire.Text(wire.Get(result, "resultType")); kind != "task" {
 			return result
@@ -118,7 +104,7 @@ func (g *Gateway) noteTask(ctx context.Context, c *caller, use *sessionUse, by *
 	}
 	g.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
 	id := wire.AppendString(nil, t.ID)
-	if !c.modern {
+	if !c.Modern {
 		g.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
 		c.late.Store(true)
 		g.followTask(ctx, t, use.sess)
@@ -149,45 +135,45 @@ func (g *Gateway) followTask(ctx context.Context, t *task.Task, s *session) {
 }
 
 // taskRequest answers the requests about tasks.
-func (g *Gateway) taskRequest(ctx context.Context, x *exchange) answer {
-	switch method := x.msg.Method; {
-	case x.modern && (method == mcp.TasksList || method == mcp.TasksResult), !x.modern && method == mcp.TasksUpdate:
-		return x.noMethod()
-	case x.modern && !g.offer().ext, !x.modern && g.offer().tasks == "":
-		return x.noMethod()
-	case x.modern && !x.declaresTasks():
-		return *x.errorAnswer(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
+func (g *Gateway) taskRequest(ctx context.Context, x *exchange) message.Answer {
+	switch method := x.Method; {
+	case x.Modern && (method == mcp.TasksList || method == mcp.TasksResult), !x.Modern && method == mcp.TasksUpdate:
+		return x.NoMethod()
+	case x.Modern && !g.offer().ext, !x.Modern && g.offer().tasks == "":
+		return x.NoMethod()
+	case x.Modern && !x.DeclaresTasks():
+		return *x.Refusal(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
 			[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
 	}
-	if x.badLevel() {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid log level", nil)
+	if x.BadLevel() {
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
 	c := x.caller(x.sess)
-	if x.msg.Method == mcp.TasksList {
+	if x.Method == mcp.TasksList {
 		return g.listTasks(ctx, c)
 	}
-	id, ok := wire.Text(x.fields.taskID)
+	id, ok := wire.Text(x.Fields.TaskID)
 	if !ok {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
 	t := g.tasks.Find(id, g.clientOf(x))
 	if t == nil {
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+id, nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
 	ctx, end, err := g.inflight.track(ctx, x)
 	if err != nil {
-		return x.failure(fault.From(x.msg.Method, err))
+		return x.Failure(fault.From(x.Method, err))
 	}
 	defer end()
-	result, err := g.askTask(ctx, c, t, x.msg.Method, x.msg.Params)
-	f := fault.From(x.msg.Method, err)
+	result, err := g.askTask(ctx, c, t, x.Method, x.Params)
+	f := fault.From(x.Method, err)
 	switch {
 	case f == nil:
-		return x.result(result)
+		return x.Success(result)
 	case f.Kind == fault.NotFound:
-		return *x.errorAnswer(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
 	default:
-		return x.failed(ctx, err)
+		return failed(ctx, x.Message, err)
 	}
 }
 
@@ -227,7 +213,7 @@ func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method s
 	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result
-		if c.modern {
+		if c.Modern {
 			key, seen = "ttlMs", nil
 		}
 		g.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
@@ -237,19 +223,19 @@ func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method s
 
 // listTasks answers tasks/list with the tasks of this client alone: a server
 // that all clients share lists those of all.
-func (g *Gateway) listTasks(parent context.Context, c *caller) answer {
+func (g *Gateway) listTasks(parent context.Context, c *caller) message.Answer {
 	var after uint64
-	if c.fields.cursor != nil && !wire.IsNull(c.fields.cursor) {
-		text, _ := wire.Text(c.fields.cursor)
+	if c.Fields.Cursor != nil && !wire.IsNull(c.Fields.Cursor) {
+		text, _ := wire.Text(c.Fields.Cursor)
 		n, err := strconv.ParseUint(text, 10, 63)
 		if err != nil {
-			return *c.errorAnswer(mcp.CodeInvalidParams, "Invalid params: unknown cursor", nil)
+			return *c.Refusal(mcp.CodeInvalidParams, "Invalid params: unknown cursor", nil)
 		}
 		after = n
 	}
 	ctx, end, err := g.inflight.track(parent, c.exchange)
 	if err != nil {
-		return c.failure(fault.From(c.msg.Method, err))
+		return c.Failure(fault.From(c.Method, err))
 	}
 	defer end()
 	all := g.tasks.After(c.id, after)
@@ -269,7 +255,7 @@ func (g *Gateway) listTasks(parent context.Context, c *caller) answer {
 	if len(all) > len(page) {
 		b = wire.AppendString(append(b, `,"nextCursor":`...), strconv.FormatUint(page[len(page)-1].Serial(), 10))
 	}
-	return c.result(append(b, '}'))
+	return c.Success(append(b, '}'))
 }
 
 // taskStates asks for the states of tasks, all at the same time. One whose
@@ -319,7 +305,7 @@ func (c taskClient) Notify(method string, params []byte) {
 
 // listenedTasks are the tasks that a listen asks for and its client has.
 func (g *Gateway) listenedTasks(x *exchange, ids []byte) []*task.Task {
-	if !x.declaresTasks() {
+	if !x.DeclaresTasks() {
 		return nil
 	}
 	client := g.clientOf(x)

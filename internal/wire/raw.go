@@ -81,6 +81,15 @@ func Pick(obj []byte, names, values [][]byte) (twice string) {
 	}
 }
 
+// Member is Get for one member, with a quick no for large objects that do not have
+// the name in them at all.
+func Member(obj []byte, name string) []byte {
+	if len(obj) > 512 && !bytes.Contains(obj, []byte(name)) {
+		return nil
+	}
+	return Get(obj, name)
+}
+
 // Has tells whether obj has a member of this name that is not null. It looks at
 // nothing behind that, and so does not pass over a large value to learn that
 // there is one, as Get does. obj must be JSON.

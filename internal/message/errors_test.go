@@ -1,4 +1,4 @@
-package gateway
+package message
 
 import (
 	"bytes"
@@ -74,13 +74,13 @@ func decorate(f *fault.Fault) {
 func describe(out *bytes.Buffer, f *fault.Fault) {
 	fmt.Fprintf(out, "== %s, %s\n", f.Kind, f.Outcome)
 	for _, method := range []string{mcp.ToolsCall, mcp.PromptsGet} {
-		rq := &message{msg: wire.Message{ID: []byte("1"), Method: method}, fields: fields{name: []byte(`"n"`)}, modern: true}
-		a := rq.failure(f)
-		status := a.status
+		rq := &Message{Message: wire.Message{ID: []byte("1"), Method: method}, Fields: fields{name: []byte(`"n"`)}, Modern: true}
+		a := rq.Failure(f)
+		status := a.Status
 		if status == 0 {
 			status = 200
 		}
-		fmt.Fprintf(out, "%s %d %s\n", method, status, a.frame())
+		fmt.Fprintf(out, "%s %d %s\n", method, status, a.Frame())
 	}
 }
 
@@ -117,12 +117,15 @@ func TestErrorTableIsWhole(t *testing.T) {
 }
 
 func TestOutcomeIsJSON(t *testing.T) {
-	f := refusal(fault.Broken, fault.Unknown)
-	f.Err, f.RetryAfter = errors.New("a \"quoted\"\ncause"), time.Second
-	wantJSON(t, string(outcome(f)), `{"outcome":"unknown","server":"only","generation":3,"kind":"broken","cause":"a \"quoted\"\ncause","retryAfterMs":1000}`)
-	rq := &message{msg: wire.Message{ID: []byte("1"), Method: mcp.ToolsCall}}
-	a := rq.failure(f)
-	if !json.Valid(a.frame()) {
-		t.Errorf("not JSON: %s", a.frame())
+	f := &fault.Fault{
+		Kind: fault.Broken, Server: "only", Gen: 3, Outcome: fault.Unknown, Err: errors.New("a \"quoted\"\ncause"), RetryAfter: time.Second,
+	}
+	if got := string(Outcome(f)); got != `{"outcome":"unknown","server":"only","generation":3,"kind":"broken","cause":"a \"quoted\"\ncause","retryAfterMs":1000}` {
+		t.Errorf("got %s", got)
+	}
+	m := &Message{Message: wire.Message{ID: []byte("1"), Method: mcp.ToolsCall}}
+	a := m.Failure(f)
+	if !json.Valid(a.Frame()) {
+		t.Errorf("not JSON: %s", a.Frame())
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package message
 
 import (
 	"errors"
@@ -74,51 +74,58 @@ func verdictOf(f *fault.Fault) verdict {
 	}
 }
 
-// failure is the answer to a request that failed with f.
-func (m *message) failure(f *fault.Fault) answer { return m.failureAs(f, verdictOf(f)) }
+// Failure is the answer to a request that failed with f.
+func (m *Message) Failure(f *fault.Fault) Answer { return m.failureAs(f, verdictOf(f)) }
 
-func (m *message) failureAs(f *fault.Fault, v verdict) answer {
+func (m *Message) failureAs(f *fault.Fault, v verdict) Answer {
 	if f.RPC != nil {
 		return m.serverError(f.RPC)
 	}
-	if v.readable && m.msg.Method == mcp.ToolsCall {
+	if v.readable && m.Method == mcp.ToolsCall {
 		return m.readable(f, v)
 	}
-	return *m.errorAnswer(m.codeOf(f, v), m.message(f, v), dataOf(f))
+	return *m.Refusal(m.codeOf(f, v), m.message(f, v), dataOf(f))
+}
+
+// CutOff answers a request that the end of everline canceled with f.
+func (m *Message) CutOff(f *fault.Fault) Answer {
+	c := *f
+	c.Kind = fault.Closed
+	return m.failureAs(&c, verdicts[fault.Closed])
 }
 
 // codeOf is the verdict's code, but for a resource that does not exist: there
 // the eras differ (server/resources, Error Handling).
-func (m *message) codeOf(f *fault.Fault, v verdict) int64 {
-	resource := m.msg.Method == mcp.ResourcesRead || m.msg.Method == mcp.ResourcesSubscribe
-	if f.Kind == fault.NotFound && resource && !m.modern {
+func (m *Message) codeOf(f *fault.Fault, v verdict) int64 {
+	resource := m.Method == mcp.ResourcesRead || m.Method == mcp.ResourcesSubscribe
+	if f.Kind == fault.NotFound && resource && !m.Modern {
 		return mcp.CodeResourceNotFound
 	}
 	return v.code
 }
 
-func (m *message) message(f *fault.Fault, v verdict) string {
+func (m *Message) message(f *fault.Fault, v verdict) string {
 	switch f.Kind {
 	case fault.NotFound:
 		return m.unknown(f)
 	case fault.Invalid:
 		return "Invalid params: " + f.Text()
 	case fault.Unsupported:
-		return "Method not found: the server does not offer " + m.msg.Method
+		return "Method not found: the server does not offer " + m.Method
 	default:
-		return tell(f, v, m.msg.Method)
+		return tell(f, v, m.Method)
 	}
 }
 
 // unknown names what was asked for and is not there, in the words of the
 // specification's examples.
-func (m *message) unknown(f *fault.Fault) string {
-	switch m.msg.Method {
+func (m *Message) unknown(f *fault.Fault) string {
+	switch m.Method {
 	case mcp.ToolsCall:
-		name, _ := m.itemName()
+		name, _ := m.ItemName()
 		return "Unknown tool: " + name
 	case mcp.PromptsGet:
-		name, _ := m.itemName()
+		name, _ := m.ItemName()
 		return "Unknown prompt: " + name
 	case mcp.CompletionComplete:
 		return "Unknown reference"
@@ -131,9 +138,9 @@ func (m *message) unknown(f *fault.Fault) string {
 
 // serverError passes a server's own error on, verbatim, data included. Only
 // codes that modern clients must never see get another number.
-func (m *message) serverError(e *fault.RPCError) answer {
+func (m *Message) serverError(e *fault.RPCError) Answer {
 	raw, code := e.Raw, e.Code
-	if m.modern {
+	if m.Modern {
 		switch code {
 		case mcp.CodeResourceNotFound:
 			code = mcp.CodeInvalidParams
@@ -144,21 +151,21 @@ func (m *message) serverError(e *fault.RPCError) answer {
 			raw = wire.Set(raw, wire.AppendInt(nil, code), "code")
 		}
 	}
-	return answer{status: m.statusOf(code), head: wire.AppendRawError(nil, m.msg.ID, raw)}
+	return Answer{Status: m.statusOf(code), Head: wire.AppendRawError(nil, m.ID, raw)}
 }
 
-// errorAnswer is a JSON-RPC error of our own.
-func (m *message) errorAnswer(code int64, text string, data []byte) *answer {
-	return &answer{status: m.statusOf(code), head: wire.AppendError(nil, m.msg.ID, code, text, data)}
+// Refusal is a JSON-RPC error of our own.
+func (m *Message) Refusal(code int64, text string, data []byte) *Answer {
+	return &Answer{Status: m.statusOf(code), Head: wire.AppendError(nil, m.ID, code, text, data)}
 }
 
 // statusOf is the HTTP status that goes with an error code. Legacy revisions
 // answer a request that was understood with 200 whatever became of it.
-func (m *message) statusOf(code int64) int {
+func (m *Message) statusOf(code int64) int {
 	if code == mcp.CodeShuttingDown {
 		return http.StatusServiceUnavailable
 	}
-	if !m.modern {
+	if !m.Modern {
 		return http.StatusOK
 	}
 	switch code {
@@ -177,14 +184,14 @@ func dataOf(f *fault.Fault) []byte {
 	case fault.NotFound, fault.Invalid, fault.Unsupported:
 		return nil
 	default:
-		return outcome(f)
+		return Outcome(f)
 	}
 }
 
-// outcome encodes what is known about a call that could not be completed:
+// Outcome encodes what is known about a call that could not be completed:
 // {"outcome","server","state","generation","kind","cause","retryAfterMs"}; what
 // is not known is left out.
-func outcome(f *fault.Fault) []byte {
+func Outcome(f *fault.Fault) []byte {
 	b := append([]byte(`{"outcome":"`), f.Outcome.String()...)
 	b = append(b, '"')
 	if f.Server != "" {
@@ -206,4 +213,9 @@ func outcome(f *fault.Fault) []byte {
 		b = wire.AppendInt(append(b, `,"retryAfterMs":`...), f.RetryAfter.Milliseconds())
 	}
 	return append(b, '}')
+}
+
+// NoMethod answers a request for what nobody serves.
+func (m *Message) NoMethod() Answer {
+	return *m.Refusal(mcp.CodeMethodNotFound, "Method not found: "+m.Method, nil)
 }

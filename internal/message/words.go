@@ -1,4 +1,4 @@
-package gateway
+package message
 
 import (
 	"context"
@@ -14,17 +14,17 @@ import (
 // readable answers a tools/call that could not be completed with a result that
 // a model can read: what happened, whether the tool was executed, and what to
 // do about it.
-func (m *message) readable(f *fault.Fault, v verdict) answer {
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.msg.ID...)
+func (m *Message) readable(f *fault.Fault, v verdict) Answer {
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	b = append(b, `,"result":{`...)
-	if m.modern {
+	if m.Modern {
 		b = append(b, `"resultType":"complete",`...)
 	}
 	b = append(b, `"content":[{"type":"text","text":`...)
-	b = wire.AppendString(b, tell(f, v, m.msg.Method))
+	b = wire.AppendString(b, tell(f, v, m.Method))
 	b = append(b, `}],"isError":true,"_meta":{"`+mcp.MetaOutcome+`":`...)
-	b = append(append(b, outcome(f)...), "}}}"...)
-	return answer{head: b}
+	b = append(append(b, Outcome(f)...), "}}}"...)
+	return Answer{Head: b}
 }
 
 // tell says in plain words what happened, what is known, and what to do.
@@ -126,7 +126,7 @@ func advice(f *fault.Fault, method string) string {
 	}
 	var s string
 	switch {
-	case f.Outcome != fault.NotSent && !repeatable(method):
+	case f.Outcome != fault.NotSent && !Repeatable(method):
 		s = "Check what happened before sending it again: it may be executed twice."
 		if f.RetryAfter > 0 {
 			s += " The server may be back" + when
@@ -152,4 +152,9 @@ func needsPerson(k fault.Kind) bool {
 	default:
 		return false
 	}
+}
+
+// Repeatable tells whether a request may be sent again whatever became of it.
+func Repeatable(method string) bool {
+	return method != mcp.ToolsCall && method != mcp.SubscriptionsListen
 }

@@ -256,8 +256,11 @@ func (c *credential) set(rec *record) {
 }
 
 func (c *credential) setLocked(rec *record) {
+	if rec.dead() && c.rec != nil && c.rec.Access == rec.Access && c.refused >= c.rec.Serial {
+		c.refused = rec.Serial // it is the same token
+	}
 	c.rec = rec
-	if rec == nil || rec.Access == "" {
+	if rec == nil || rec.Access == "" || rec.dead() && c.refused >= rec.Serial {
 		c.token.Store(nil)
 		return
 	}

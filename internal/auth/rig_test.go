@@ -45,7 +45,10 @@ func inBubble(t *testing.T, script authserver.Script, test func(r *rig)) {
 		r := &rig{T: t, net: authserver.NewNet(), as: authserver.New(issuerURL, script), dir: dir}
 		r.mcp = authserver.NewResource(siteURL, r.as)
 		authserver.Start(r.net, publicIP, []*authserver.Resource{r.mcp}, r.as)
-		defer r.net.Close()
+		t.Cleanup(func() {
+			r.net.Close()
+			time.Sleep(time.Minute) // TLS says goodbye to whoever is still there
+		})
 		test(r)
 	})
 }
@@ -223,4 +226,8 @@ func down(status int, body string) func(http.ResponseWriter, url.Values, int) bo
 	}
 }
 
-const aWhile = 5 * time.Minute
+var bg = context.Background()
+
+func contextWithTimeout(r *rig, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), d)
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,14 +213,6 @@ func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...
 	return nil
 }
 
-// folder is what a relative "cwd" counts from.
-func (r *reader) folder() string {
-	if r.client != nil {
-		return r.client.Folder()
-	}
-	return filepath.Dir(r.file)
-}
-
 func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
 	if d.URL == "" {
 		return fail(`give it "url"`, `type %q without "url"`, d.kind)
@@ -249,22 +240,4 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 		return fail("write a port from 1 to 65535", "the URL's port %s does not exist", u.Port())
 	}
 	return nil
-}
-
-// isPort tells whether a text is the number of a port, from low on.
-func isPort(text string, low int) bool {
-	n, err := strconv.Atoi(text)
-	return err == nil && n >= low && n <= 65535 && !strings.ContainsAny(text, "+-")
-}
-
-// isToken tells whether s is a token of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
 }

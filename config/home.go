@@ -57,3 +57,11 @@ func seenFrom(folder, path string) string {
 	}
 	return filepath.Join(folder, path)
 }
+
+// folder is what a relative "cwd" counts from.
+func (r *reader) folder() string {
+	if r.client != nil {
+		return r.client.Folder()
+	}
+	return filepath.Dir(r.file)
+}

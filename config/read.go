@@ -1,13 +1,11 @@
 package config
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/everline/everline/fault"
@@ -34,38 +32,6 @@ func Parse(file string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	return Options{Env: env}.Parse(file, data)
 }
-
-// Options say how files are read. The zero value is how Load reads.
-type Options struct {
-	// Format is that of all files, our own ("everline") or that of a client, like
-	// "cursor"; "": what each file looks like. An unknown one is an error of kind
-	// fault.Invalid.
-	Format string
-
-	ReadFile  func(path string) ([]byte, error)         // gives the text of a configuration file, once for each; nil: from the disk
-	Env       func(name string) (value string, ok bool) // looks variables up; nil: in the environment
-	Workspace string                                    // the project whose servers count in a user's file of a client; "": for Load the current folder, else none
-	Ask       Ask                                       // nil answers none
-
-	References References
-
-	readSide func(folder, path string) (string, error) // a file that a configuration names; nil: from the disk
-}
-
-// References says what becomes of ${VAR} and the like in the texts of servers.
-type References uint8
-
-const (
-	// Resolved references are replaced by what they refer to.
-	Resolved References = iota
-	// AsWritten leaves every text as it stands, for people who judge what a file
-	// starts: no other file is read and no variable looked up.
-	AsWritten
-	// Kept references stay, in the words of our own format whatever the file's: the
-	// texts of a server are then such as our own file would have, and what it has
-	// of an envFile is the path.
-	Kept
-)
 
 // Load reads the files into one Config, as the package's Load does.
 func (o Options) Load(paths ...string) (*Config, error) {
@@ -108,14 +74,6 @@ func (o Options) Parse(file string, data []byte) (*Config, error) {
 
 func refused(err error, remedy string) error {
 	return &fault.Fault{Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent, Err: err, Remedy: remedy}
-}
-
-// A builder adds files to one Config.
-type builder struct {
-	Options
-	cfg      *Config
-	settings map[string]Origin // top-level settings that are decided
-	servers  map[string]Origin // servers that are known
 }
 
 func (o Options) builder() (*builder, error) {
@@ -186,41 +144,6 @@ func (s *Server) writeOut() {
 	}
 }
 
-// A reader reads one file into a builder's Config.
-type reader struct {
-	*builder
-	file   string
-	server string        // the server that is being read; "" outside of one
-	client *clients.File // nil for our own format
-}
-
-// env is the value of a variable; where references are kept, the reference.
-func (r *reader) env(name string) (string, bool) {
-	if r.References == Kept {
-		return expand.Keep(name), true
-	}
-	v, ok := r.Env(name)
-	return expand.Cleaned(v), ok
-}
-
-func (r *reader) readFile(path string) (string, error) {
-	path, err := r.atHome(path)
-	if err != nil {
-		return "", err
-	}
-	text, err := r.readSide(filepath.Dir(r.file), path)
-	if err == nil {
-		r.cfg.sides = append(r.cfg.sides, SideFile{File: r.file, Named: path, Server: r.server, Digest: sha256.Sum256([]byte(text))})
-	}
-	return expand.Cleaned(text), err
-}
-
-func (r *reader) warn(at tree.Pos, format string, args ...any) {
-	r.cfg.Warnings = append(r.cfg.Warnings, Warning{
-		Origin: Origin{r.file, at.Line}, Server: r.server, Text: fmt.Sprintf(format, args...),
-	})
-}
-
 // roots are the keys under which clients keep their servers.
 var roots = []string{"mcpServers", "servers"}
 
@@ -276,20 +199,6 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	return nil
 }
 
-// clientFile is the file as one of a client; nil for our own format.
-func (r *reader) clientFile(format string) *clients.File {
-	f := clients.File{
-		Path: r.file, Workspace: r.Workspace, Keep: r.References == Kept,
-		Env: r.env, ReadFile: r.readFile, Home: r.home, Warn: r.warn,
-	}
-	if r.Ask != nil {
-		f.Ask = func(i clients.Question) (string, bool) {
-			return r.Ask(Input{ID: i.ID, Description: i.Description, Password: i.Password, Options: i.Options, Default: i.Default, Variable: i.Variable(), Origin: Origin{r.file, i.Pos.Line}})
-		}
-	}
-	return f.Open(format)
-}
-
 func (r *reader) topSettings(n *tree.Node) *fault.Fault {
 	if n.Kind == tree.Null {
 		return nil
@@ -307,89 +216,4 @@ func (r *reader) topSettings(n *tree.Node) *fault.Fault {
 		}
 	}
 	return r.object(n, `"everline"`, keys, nil)
-}
-
-// String reads "file:line".
-func (o Origin) String() string {
-	if o.Line == 0 {
-		return o.File
-	}
-	return o.File + ":" + strconv.Itoa(o.Line)
-}
-
-// String reads "file:line: server: text".
-func (w Warning) String() string {
-	text := w.Text
-	if w.Server != "" {
-		text = w.Server + ": " + text
-	}
-	if w.File == "" {
-		return text
-	}
-	return w.Origin.String() + ": " + text
-}
-
-// object puts the members of n into their places. Unknown members are warned
-// of; elsewhere names keys that belong in another place, with that place. The
-// first wrong member is returned once all were read.
-func (r *reader) object(n *tree.Node, where string, keys []key, elsewhere map[string]string) *fault.Fault {
-	if n.Kind != tree.Object {
-		return r.wrongKind(n, "an object")
-	}
-	var first *fault.Fault
-	seen := map[string]bool{}
-	for _, f := range n.Fields {
-		set := find(keys, f.Name)
-		switch {
-		case set == nil:
-			if !tree.IsComment(f.Name) {
-				r.unknown(f, "in "+where, names(keys), elsewhere)
-			}
-		case seen[f.Name]:
-			r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
-		case f.Value.Kind == tree.Null:
-		default:
-			seen[f.Name] = true
-			if err := set(r, f.Value); err != nil && first == nil {
-				first = &fault.Fault{}
-				*first = *err
-				first.Err = fmt.Errorf("%w (key %q)", err.Err, f.Name)
-			}
-		}
-	}
-	return first
-}
-
-func find(keys []key, name string) setter {
-	for _, k := range keys {
-		if k.name == name {
-			return k.set
-		}
-	}
-	return nil
-}
-
-func names(keys []key) []string {
-	list := make([]string, len(keys))
-	for i, k := range keys {
-		list[i] = k.name
-	}
-	return list
-}
-
-// replaced are keys of earlier versions, with what to write for them.
-var replaced = map[string]string{
-	"fastTries": `"fastFor" in "retry", a time: it is tried fast for so long after a loss, whatever the number of tries`,
-}
-
-func (r *reader) unknown(f tree.Field, where string, known []string, elsewhere map[string]string) {
-	if place := elsewhere[f.Name]; place != "" {
-		r.warn(f.Pos, "%q is not read %s; it belongs %s", f.Name, where, place)
-		return
-	}
-	if place := replaced[f.Name]; place != "" {
-		r.warn(f.Pos, "%q is not read any more %s; write %s", f.Name, where, place)
-		return
-	}
-	r.warn(f.Pos, "unknown key %q %s%s", f.Name, where, typed.Meant(f.Name, known))
 }

@@ -5,6 +5,9 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -300,3 +303,51 @@ type Input struct {
 // false if nobody answers: then the default counts, and without one the server
 // is misconfigured.
 type Ask func(i Input) (answer string, known bool)
+
+// Limits are what the processes of one server may use at most, on systems that
+// let everline enforce it; 0: no limit.
+type Limits struct {
+	Memory int64   // bytes, of all its processes together
+	Pids   int     // processes and threads
+	CPU    float64 // processors: 0.5 is half of one
+}
+
+// String reads "file:line".
+func (o Origin) String() string {
+	if o.Line == 0 {
+		return o.File
+	}
+	return o.File + ":" + strconv.Itoa(o.Line)
+}
+
+// String reads "file:line: server: text".
+func (w Warning) String() string {
+	text := w.Text
+	if w.Server != "" {
+		text = w.Server + ": " + text
+	}
+	if w.File == "" {
+		return text
+	}
+	return w.Origin.String() + ": " + text
+}
+
+// A SideFile is a file that was read because a configuration file names it: as
+// an envFile, or by ${file:path}.
+type SideFile struct {
+	File   string            // the configuration file
+	Named  string            // the path as it stands there, from the folder of File
+	Server string            // that it was read for; "" for a setting of the whole
+	Digest [sha256.Size]byte // of the text that was taken
+}
+
+// SideFiles are those that were read for this Config, in the order of reading.
+func (c *Config) SideFiles() []SideFile { return c.sides }
+
+// Path is where the file is.
+func (f SideFile) Path() string {
+	if filepath.IsAbs(f.Named) {
+		return f.Named
+	}
+	return filepath.Join(filepath.Dir(f.File), f.Named)
+}

@@ -12,19 +12,6 @@ import (
 	"github.com/everline/everline/internal/typed"
 )
 
-// A setter puts one value of a file into its place, or says what is wrong with it.
-type setter func(r *reader, n *tree.Node) *fault.Fault
-
-// A key is a known key of an object.
-type key struct {
-	name string
-	set  setter
-}
-
-func (r *reader) wrongKind(n *tree.Node, want string) *fault.Fault {
-	return tree.WrongKind(r.file, n, want)
-}
-
 func boolean(to *bool) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.Bool {
@@ -234,6 +221,31 @@ func replayMap(to *map[string]Replay) setter {
 			}
 		}
 		*to = m
+		return nil
+	}
+}
+
+// isPort tells whether a text is the number of a port, from low on.
+func isPort(text string, low int) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= low && n <= 65535 && !strings.ContainsAny(text, "+-")
+}
+
+// mostProcessors is more than any machine has.
+const mostProcessors = 4096
+
+// processors takes a number of processors, which need not be whole.
+func processors(to *float64) setter {
+	const remedy = "write a number of processors, like 0.5 or 2"
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.Number {
+			return r.wrongKind(n, "a number of processors")
+		}
+		v, err := strconv.ParseFloat(strings.ReplaceAll(n.Text, "_", ""), 64)
+		if err != nil || math.IsNaN(v) || v < 0.01 || v > mostProcessors {
+			return tree.Invalid(r.file, n.Pos, remedy, "%s is not between 0.01 and %d processors", n.Text, mostProcessors)
+		}
+		*to = v
 		return nil
 	}
 }

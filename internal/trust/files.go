@@ -67,7 +67,7 @@ func (t Texts) Read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Load reads and parses files as config.LoadFrom does, and refuses those that
+// Load reads and parses files as config does, and refuses those that
 // need trust and have none.
 func Load(stateDir string, named, files []string, texts Texts, ask config.Ask, format string) (*config.Config, error) {
 	if err := Check(stateDir, named, files, texts.Read, nil); err != nil { // before what it names is read

@@ -25,7 +25,7 @@ func (r *reader) serverMap(n *tree.Node) *fault.Fault {
 		if tree.IsComment(f.Name) && !isEntry(f.Value) {
 			continue
 		}
-		if first, twice := r.servers[f.Name]; twice {
+		if first, known := r.servers[f.Name]; known {
 			r.warn(f.Pos, "the server %q is in %s already; that one counts", f.Name, first)
 			continue
 		}

@@ -127,8 +127,8 @@ func (d *draft) interpolatedMap(to *map[string]string) setter {
 		}
 		m := make(map[string]string, len(n.Fields))
 		for _, f := range n.Fields {
-			if _, twice := m[f.Name]; twice {
-				r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
+			if _, known := m[f.Name]; known {
+				r.warn(f.Pos, "duplicate key %q; the first one counts", f.Name)
 				continue
 			}
 			if f.Value.Kind == tree.Null {

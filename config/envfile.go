@@ -22,7 +22,7 @@ func (d *draft) envFile(r *reader, n *tree.Node) *fault.Fault {
 		return nil
 	}
 	fail := func(err error) *fault.Fault {
-		return tree.Invalid(r.file, n.Pos, "mend the file, or correct envFile", "the envFile %s: %v", path, err)
+		return tree.Invalid(r.file, n.Pos, "fix the file, or correct envFile", "the envFile %s: %v", path, err)
 	}
 	text, err := r.readFile(path)
 	if err != nil {

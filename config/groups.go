@@ -42,7 +42,7 @@ func groups(to *[]Group) setter {
 				return err
 			}
 			if slices.ContainsFunc(all, func(o Group) bool { return o.Name == g.Name }) {
-				r.warn(f.Pos, "the group %q is there twice; the first one counts", g.Name)
+				r.warn(f.Pos, "duplicate group %q; the first one counts", g.Name)
 				continue
 			}
 			all = append(all, g)

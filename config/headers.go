@@ -60,7 +60,7 @@ func (d *draft) headers(r *reader, n *tree.Node) *fault.Fault {
 		seen[canonical], seen["="+f.Name] = true, true
 		switch problem := BadHeaderValue(value); {
 		case again:
-			r.warn(f.Pos, "the header %q is there twice; the first one counts", canonical)
+			r.warn(f.Pos, "duplicate header %q; the first one counts", canonical)
 		case OwnHeader(f.Name):
 			r.warn(f.Pos, "the header %q is left out: everline sets it itself", f.Name)
 		case !isToken(f.Name) && first == nil:

@@ -16,8 +16,8 @@ import (
 )
 
 // Load reads the files into one Config, variables from the environment. A
-// server or a setting that is there twice is reported in a warning, and the
-// first one counts. A file that cannot be read, broken text, a wrong type in a
+// duplicate server or setting is reported in a warning, and the first one
+// counts. A file that cannot be read, broken text, a wrong type in a
 // top-level setting and an unusable server name are errors of kind
 // fault.Invalid that name the place; a bad server is not: it has Err set.
 func Load(paths ...string) (*Config, error) { return Options{}.Load(paths...) }
@@ -207,7 +207,7 @@ func (r *reader) topSettings(n *tree.Node) *fault.Fault {
 	for i := range keys {
 		name, set := keys[i].name, keys[i].set
 		keys[i].set = func(r *reader, n *tree.Node) *fault.Fault {
-			if first, twice := r.settings[name]; twice {
+			if first, known := r.settings[name]; known {
 				r.warn(n.Pos, "%q is set already in %s; that one counts", name, first)
 				return nil
 			}

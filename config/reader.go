@@ -86,7 +86,7 @@ func (r *reader) object(n *tree.Node, where string, keys []key, elsewhere map[st
 				r.unknown(f, "in "+where, names(keys), elsewhere)
 			}
 		case seen[f.Name]:
-			r.warn(f.Pos, "%q is there twice; the first one counts", f.Name)
+			r.warn(f.Pos, "duplicate key %q; the first one counts", f.Name)
 		case f.Value.Kind == tree.Null:
 		default:
 			seen[f.Name] = true

@@ -181,7 +181,7 @@ const referenceHead = `# everline.json
 
 The file is JSON with comments and trailing commas; ` + "`.yaml`, `.yml` and `.toml`" + ` files are read by the same keys. It is a
 superset of the ` + "`mcpServers`" + ` that every client knows, so a snippet from the README of any server works when it is pasted. What
-is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is told in a warning, with
+is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is reported in a warning, with
 its place, and changes nothing. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
 
 With ` + "`\"$schema\": \"" + settings.SchemaID + "\"`" + `

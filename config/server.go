@@ -210,7 +210,7 @@ func Breaks(old, next *Config) *fault.Fault {
 }
 
 // Hider returns a function that replaces every secret value of every server,
-// in whatever form, by "***". It may be called by many goroutines at once.
+// in whatever form, by "***". It may be called by several goroutines at a time.
 func (c *Config) Hider() func(text string) string {
 	all := redact.Findings{}
 	var urls []string

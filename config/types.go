@@ -100,12 +100,12 @@ type Server struct {
 	Disabled bool // not started until enabled
 	Lazy     bool // started by the first call
 	Required bool // /readyz says no without it, and it decides how status --check exits
-	Overlap  bool // a successor starts before the old life ends; default true for a URL, false for stdio
+	Overlap  bool // a successor starts before the old generation ends; default true for a URL, false for stdio
 
 	StartupTimeout  time.Duration // open, handshake and first listing; 60 s
 	CallTimeout     time.Duration // hard cap of one call; 10 min
 	ParkFor         time.Duration // how long a call may wait for a server that is away; 30 s
-	DrainTimeout    time.Duration // how long a replaced life may finish its calls; 10 s
+	DrainTimeout    time.Duration // how long a replaced generation may finish its calls; 10 s
 	IdleTimeout     time.Duration // a lazy server is stopped after so long without a call; 0: never
 	RefreshInterval time.Duration // how often catalogs are listed again; 5 min; 0: never
 	KeepResults     time.Duration // how long outcomes are kept for clients that lost their connection; 0: not at all
@@ -118,9 +118,9 @@ type Server struct {
 	MaxWaiting    int   // calls that may wait; 1024
 	MaxMessage    int64 // bytes of one message; 64 MiB
 
-	Isolation   string        // "shared": one life for all clients; "session": each client's session has a life of its own
-	MaxSessions int           // with Isolation "session": such lives at a time; 64
-	SessionIdle time.Duration // and how long one lives on without a call; 30 min; 0: until its session ends
+	Isolation   string        // "shared": one generation for all clients; "session": one for each client's session
+	MaxSessions int           // with Isolation "session": such generations at a time; 64
+	SessionIdle time.Duration // and how long one is kept without a call; 30 min; 0: until its session ends
 
 	Limits Limits // of its processes
 
@@ -152,8 +152,8 @@ func New() *Config {
 }
 
 // NewServer returns a server of this name with every default that does not
-// depend on how it is reached. Whoever sets URL also sets Transport and, where
-// a successor shall start before the old life ends, Overlap; and
+// depend on how it is reached. A caller that sets URL also sets Transport and, where
+// a successor shall start before the old generation ends, Overlap; and
 // Retry.MaxDelay.
 func NewServer(name string) Server {
 	return Server{

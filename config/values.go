@@ -96,7 +96,7 @@ func textMap(to *map[string]string) setter {
 			if f.Value.Kind != tree.String {
 				return r.wrongKind(f.Value, "a string")
 			}
-			if _, twice := m[f.Name]; !twice {
+			if _, known := m[f.Name]; !known {
 				m[f.Name] = f.Value.Text
 			}
 		}
@@ -216,7 +216,7 @@ func replayMap(to *map[string]Replay) setter {
 			if err := replay(&v)(r, f.Value); err != nil {
 				return err
 			}
-			if _, twice := m[f.Name]; !twice {
+			if _, known := m[f.Name]; !known {
 				m[f.Name] = v
 			}
 		}

@@ -361,7 +361,7 @@ func goose() client {
 			if kind == nil || remote[kind.Text] != "" {
 				return ""
 			}
-			return "an extension of type " + kind.Text + " lives inside goose"
+			return "an extension of type " + kind.Text + " is a part of goose"
 		},
 	}
 }

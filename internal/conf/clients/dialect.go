@@ -29,7 +29,7 @@ type dialect struct {
 }
 
 // expand replaces the references of a text as the client does. What the
-// client leaves alone stays, and is told in a warning where it looks like a
+// client leaves alone stays, with a warning where it looks like a
 // reference that came to nothing. put gets every value that may be secret, and
 // gives what is put in.
 func (d *dialect) expand(r *File, n *tree.Node, put func(string) string) (string, error) {

@@ -38,7 +38,7 @@ func (r *File) Translate(n *tree.Node) (*tree.Node, *fault.Fault) {
 				r.unknown(f, "in a server of "+c.title, ruleNames(c.keys))
 			}
 		case seen[f.Name]:
-			r.Warn(f.Pos, "%q is there twice; the first one counts", f.Name)
+			r.Warn(f.Pos, "duplicate key %q; the first one counts", f.Name)
 		case f.Value.Kind == tree.Null:
 		default:
 			seen[f.Name] = true

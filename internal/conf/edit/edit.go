@@ -130,7 +130,7 @@ func sameButFor(a, b *tree.Node, path []string, name string) bool {
 		inB = empty
 	}
 	if len(b.Fields)-len(without(b, path[0])) > 1 {
-		return false // a key that is there twice
+		return false // a duplicate key
 	}
 	return tree.SameFields(without(a, path[0]), without(b, path[0])) && sameButFor(inA, inB, path[1:], name)
 }
@@ -250,7 +250,7 @@ func (w jsonEditor) remove(in []string, name string) ([]byte, error) {
 	}
 	for i, m := range object.Members {
 		if l, ok := m.Name.Value.(hujson.Literal); ok && l.String() == name {
-			return jsonEditor{cutMember(w.data, object.Members, i)}.remove(in, name) // it may be there twice
+			return jsonEditor{cutMember(w.data, object.Members, i)}.remove(in, name) // there may be a duplicate
 		}
 	}
 	return w.data, nil

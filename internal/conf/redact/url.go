@@ -46,7 +46,7 @@ func InURL(raw string) []string {
 }
 
 // tokenSegment is a part of a path that is made by a machine: some services let
-// in whoever knows it.
+// in everybody that knows it.
 var tokenSegment = regexp.MustCompile(`^([A-Za-z0-9_=]{24,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
 // userOf is what stands before the host of a URL. Passwords of databases are

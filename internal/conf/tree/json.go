@@ -12,7 +12,7 @@ import (
 
 // parseJSON reads JSON with comments and trailing commas.
 func parseJSON(file string, data []byte) (*Node, *fault.Fault) {
-	const remedy = "mend the JSON at that place"
+	const remedy = "fix the JSON at that place"
 	if deep(data) {
 		return nil, Invalid(file, Pos{}, remedy, "the JSON is nested too deeply")
 	}

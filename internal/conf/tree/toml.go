@@ -13,7 +13,7 @@ import (
 // parseTOML lets the strict decoder judge the text first, and then builds the
 // tree from the expressions, which know their places.
 func parseTOML(file string, data []byte) (*Node, *fault.Fault) {
-	const remedy = "mend the TOML at that place"
+	const remedy = "fix the TOML at that place"
 	var ignored map[string]any
 	if err := toml.Unmarshal(data, &ignored); err != nil {
 		var at Pos

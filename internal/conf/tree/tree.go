@@ -47,7 +47,7 @@ type Node struct {
 	Pos    Pos
 	Text   string // strings: the value; numbers and booleans: as written
 	List   []*Node
-	Fields []Field // in the order of the file; a name may be there twice
+	Fields []Field // in the order of the file; names may repeat
 
 	Literal bool // a text that is not the file's own, so that no reference is looked for in it
 }

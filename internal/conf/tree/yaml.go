@@ -20,7 +20,7 @@ func ParseYAML(file string, data []byte) (*Node, *fault.Fault) {
 		if errors.As(err, &syntax) {
 			at, text = tokenPlace(syntax.GetToken()), syntax.GetMessage()
 		}
-		return nil, Invalid(file, at, "mend the YAML at that place", "broken YAML: %s", text)
+		return nil, Invalid(file, at, "fix the YAML at that place", "broken YAML: %s", text)
 	}
 	empty := &Node{Kind: Object, Pos: Pos{1, 1}}
 	if len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil {

@@ -15,12 +15,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everline/everline/internal/mcptest"
 )
 
 // binaries are built once, in TestMain.
 var binaries struct{ dir, everline, everything, driver string }
 
 func TestMain(m *testing.M) {
+	mcptest.RunChild()
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "everline-conformance-")
 		if err != nil {

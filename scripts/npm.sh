@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Installs what conformance/package-lock.json pins, unless it is there already.
+# Installs what the package-lock.json of each folder pins, unless it is there
+# already.
 set -euo pipefail
 cd "$(dirname "$0")/../conformance"
-if ! cmp -s package-lock.json node_modules/.installed; then
-  npm ci --no-audit --no-fund
-  cp package-lock.json node_modules/.installed
-fi
+for folder in . clients; do
+  if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed"; then
+    npm ci --no-audit --no-fund --prefix "$folder"
+    cp "$folder/package-lock.json" "$folder/node_modules/.installed"
+  fi
+done

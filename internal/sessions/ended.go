@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ const (
 	endedMagic  = "everline-ended-1" // as long as a record
 	recordSize  = 16                 // 12 bytes of the name, 4 of the time in seconds since 1970
 	maxEnded    = 1 << 18            // sessions that are remembered; beyond, the oldest are forgotten
-	endedLimits = 2 * maxEnded * recordSize
+	endedLimits = (2*maxEnded + 1) * recordSize
 )
 
 type short [12]byte
@@ -26,11 +27,14 @@ type ended struct {
 	path string
 	warn func(string)
 
-	mu    sync.Mutex // guards the rest, and the file's end; held while a record is written
-	file  *os.File   // nil when closed
+	mu    sync.Mutex // guards known and order; nothing waits under it
 	known map[short]struct{}
 	order []entry // oldest first
-	told  bool    // a failed write has been told
+
+	disk    sync.Mutex // guards the rest; held while the file is written; ordered before mu
+	file    *os.File   // nil when closed
+	records int        // in the file
+	told    bool       // a failed write has been told
 }
 
 type entry struct {
@@ -79,9 +83,12 @@ func (e *ended) keep(at entry) bool {
 
 // rewrite replaces the file by what is known, and opens it for appending.
 func (e *ended) rewrite() error {
-	b := make([]byte, 0, recordSize*(len(e.order)+1))
+	e.mu.Lock()
+	order := slices.Clone(e.order)
+	e.mu.Unlock()
+	b := make([]byte, 0, recordSize*(len(order)+1))
 	b = append(b, endedMagic...)
-	for _, at := range e.order {
+	for _, at := range order {
 		b = appendRecord(b, at)
 	}
 	if err := owned.Replace(e.path, b, 0o600); err != nil {
@@ -92,6 +99,7 @@ func (e *ended) rewrite() error {
 	}
 	var err error
 	e.file, err = owned.Open(e.path, os.O_WRONLY|os.O_APPEND, 0)
+	e.records = len(order)
 	return err
 }
 
@@ -106,19 +114,30 @@ func (e *ended) has(name [16]byte) bool {
 	return have
 }
 
-func (e *ended) add(of Session) {
+func entryOf(of Session) entry {
+	return entry{name: short(of.Name[:]), issued: uint32(of.Issued.Unix())}
+}
+
+// mark makes a session one that was ended, and is false if it is one.
+func (e *ended) mark(of Session) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at := entry{name: short(of.Name[:]), issued: uint32(of.Issued.Unix())}
-	before := len(e.order)
-	if !e.keep(at) || e.file == nil {
+	return e.keep(entryOf(of))
+}
+
+// write puts a session that is marked on the disk.
+func (e *ended) write(of Session) {
+	e.disk.Lock()
+	defer e.disk.Unlock()
+	if e.file == nil {
 		return
 	}
 	var err error
-	if len(e.order) <= before { // the oldest were forgotten: of the file, too
-		err = e.rewrite()
+	if e.records >= 2*maxEnded-1 {
+		err = e.rewrite() // what was forgotten goes
 	} else {
-		_, err = e.file.Write(appendRecord(nil, at))
+		_, err = e.file.Write(appendRecord(nil, entryOf(of)))
+		e.records++
 	}
 	if err != nil && !e.told {
 		e.told = true
@@ -127,8 +146,8 @@ func (e *ended) add(of Session) {
 }
 
 func (e *ended) close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.disk.Lock()
+	defer e.disk.Unlock()
 	if e.file == nil {
 		return nil
 	}

@@ -68,12 +68,15 @@ func (s *Store) Open(endpoint, id string) (Session, bool) {
 	return of, !s.ended.has(of.Name)
 }
 
-// End ends a session for good: its id opens nothing any more, here and in every
-// everline after this one.
-func (s *Store) End(of Session) {
-	if s.keys == nil {
-		return
+// End ends a session for good: from now on its id opens nothing, here and in
+// every everline after this one. It does not wait; the caller must call keep,
+// which writes that to the disk.
+func (s *Store) End(of Session) (keep func()) {
+	if s.keys == nil || !s.ended.mark(of) {
+		return func() {}
 	}
-	s.ended.add(of)
-	s.notes.remove(of)
+	return func() {
+		s.ended.write(of)
+		s.notes.remove(of)
+	}
 }

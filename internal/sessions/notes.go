@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxNotes = 10_000  // sessions with a note; those beyond have none
+	maxNotes = 10_000  // sessions with a note; beyond, the oldest have none
 	maxNote  = 1 << 20 // bytes of one
 )
 
@@ -33,9 +33,9 @@ type notes struct {
 	dir  string
 	warn func(string)
 
-	mu   sync.Mutex // guards the rest and the order of writes; held while a note is written
-	kept map[string]bool
-	told bool // a failed write has been told
+	mu   sync.Mutex       // guards the rest and the order of writes; held while a note is written
+	kept map[string]int64 // when the session began, by the name of its file
+	told bool             // a failed write has been told
 }
 
 // stored is a note as it lies on the disk.
@@ -47,7 +47,7 @@ type stored struct {
 // openNotes removes the notes of sessions that are over. Notes are a comfort:
 // where they cannot be kept, sessions go on without.
 func openNotes(dir string, since time.Time, ended *ended, warn func(string)) *notes {
-	n := &notes{dir: dir, warn: warn, kept: map[string]bool{}}
+	n := &notes{dir: dir, warn: warn, kept: map[string]int64{}}
 	if err := owned.MakeFolder(dir); err != nil {
 		n.failed(err)
 		return n
@@ -65,7 +65,7 @@ func openNotes(dir string, since time.Time, ended *ended, warn func(string)) *no
 			_ = os.Remove(filepath.Join(dir, file.Name())) // tried again at the next start
 			continue
 		}
-		n.kept[file.Name()] = true
+		n.kept[file.Name()] = at.Issued
 	}
 	return n
 }
@@ -106,9 +106,8 @@ func (s *Store) SetNote(of Session, note Note) {
 	n, name := s.notes, hex.EncodeToString(of.Name[:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.kept[name] && len(n.kept) >= maxNotes {
-		n.failed(fmt.Errorf("there are %d already", maxNotes))
-		return
+	if _, have := n.kept[name]; !have && len(n.kept) >= maxNotes {
+		n.drop(oldest(n.kept))
 	}
 	b, err := json.Marshal(stored{of.Issued.Unix(), note})
 	if err == nil && len(b) > maxNote {
@@ -124,20 +123,32 @@ func (s *Store) SetNote(of Session, note Note) {
 		n.failed(err)
 		return
 	}
-	n.kept[name] = true
+	n.kept[name] = of.Issued.Unix()
 }
 
 func (n *notes) remove(of Session) {
-	name := hex.EncodeToString(of.Name[:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.kept[name] {
+	n.drop(hex.EncodeToString(of.Name[:]))
+}
+
+func (n *notes) drop(name string) {
+	if _, have := n.kept[name]; !have {
 		return
 	}
 	delete(n.kept, name)
 	if err := os.Remove(filepath.Join(n.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.failed(err)
 	}
+}
+
+func oldest(kept map[string]int64) (name string) {
+	for other, at := range kept {
+		if name == "" || at < kept[name] {
+			name = other
+		}
+	}
+	return name
 }
 
 // failed tells once that a session will have to ask again after a restart.

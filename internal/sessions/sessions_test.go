@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ func TestSessionsOutliveTheStore(t *testing.T) {
 	keptID, overID := first.Seal("", kept), first.Seal("", over)
 	first.SetNote(kept, Note{Level: "info", Subscriptions: []string{"file:///a", "file:///b"}})
 	first.SetNote(over, Note{Level: "debug"})
-	first.End(over)
+	first.End(over)()
 	// An everline that is killed closes nothing.
 
 	second := openStore(t, dir)
@@ -123,8 +124,8 @@ func TestEndedSessionsAreForgottenWithTheirKeys(t *testing.T) {
 		for range 3 {
 			of := New("v", 0)
 			s.SetNote(of, Note{Level: "info"})
-			s.End(of)
-			s.End(of)
+			s.End(of)()
+			s.End(of)()
 			s.SetNote(New("v", 0), Note{Level: "info"})
 		}
 		if n := len(openStore(t, dir).ended.order); n != 3 {
@@ -147,9 +148,12 @@ func TestEndedSessionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last Session
-	for range maxEnded + 10 {
+	for range 2*maxEnded + 10 {
 		last = New("v", 0)
-		e.add(last)
+		if !e.mark(last) || e.mark(last) {
+			t.Fatal("a session is marked once")
+		}
+		e.write(last)
 	}
 	if len(e.order) > maxEnded || len(e.order) != len(e.known) || !e.has(last.Name) {
 		t.Errorf("%d sessions in order, %d known", len(e.order), len(e.known))
@@ -158,7 +162,7 @@ func TestEndedSessionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := openEnded(e.path, last.Issued.Add(-time.Hour), func(text string) { t.Error(text) })
-	if err != nil || len(again.order) != len(e.order) {
+	if err != nil || len(again.order) > maxEnded || !again.has(last.Name) {
 		t.Errorf("%d sessions are on disk, %d in memory: %v", len(again.order), len(e.order), err)
 	}
 	_ = again.close()
@@ -199,8 +203,8 @@ func TestCutRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	one, two := New("v", 0), New("v", 0)
-	s.End(one)
-	s.End(two)
+	s.End(one)()
+	s.End(two)()
 	path := filepath.Join(dir, "sessions", "ended")
 	info, err := os.Stat(path)
 	if err != nil {
@@ -210,10 +214,28 @@ func TestCutRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openStore(t, dir)
-	again.End(two)
+	again.End(two)()
 	last := openStore(t, dir)
 	if !last.ended.has(one.Name) || !last.ended.has(two.Name) {
 		t.Error("a cut record has cost another one")
+	}
+}
+
+func TestNotesAreBounded(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	s.notes.kept = map[string]int64{}
+	first := New("v", 0)
+	s.SetNote(first, Note{Level: "info"})
+	for i := range maxNotes {
+		s.notes.kept[strconv.Itoa(i)] = first.Issued.Unix() + 1
+	}
+	last := New("v", 0)
+	s.SetNote(last, Note{Level: "debug"})
+	if n := s.Note(first); !n.empty() {
+		t.Errorf("the oldest still has the note %+v", n)
+	}
+	if n := s.Note(last); n.Level != "debug" {
+		t.Errorf("the newest has the note %+v", n)
 	}
 }
 

@@ -191,7 +191,7 @@ func TestProgressComesOnTheCallsOwnStream(t *testing.T) {
 	id := s.initialize("2025-11-25")
 	r := s.post(call("7", "echo", `"p"`), id)
 	const progress = `event: message` + "\n" + `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":`
-	if r.body != ":\n\nid: post-1-0\nretry: 1000\ndata: \n\nid: post-1-1\n"+progress+"1}}\n\nid: post-1-2\n"+progress+"2}}\n\nid: post-1-3\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n" {
+	if r.body != ":\n\nid: "+postID(1, 7, 0)+"\nretry: 1000\ndata: \n\nid: "+postID(1, 7, 1)+"\n"+progress+"1}}\n\nid: "+postID(1, 7, 2)+"\n"+progress+"2}}\n\nid: "+postID(1, 7, 3)+"\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]}}\n\n" {
 		t.Errorf("got %q", r.body)
 	}
 	if r.header.Get("X-Accel-Buffering") != "no" {

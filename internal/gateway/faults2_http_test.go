@@ -355,7 +355,7 @@ func TestFaultW10CanceledRequestsHaveNoAnswer(t *testing.T) {
 	if rest := tp.end(); len(rest) > 0 {
 		t.Errorf("behind the cancel came %q", rest)
 	}
-	want(t, s.do("GET", "/mcp", "", id, "Last-Event-ID: post-1-0"), 204)
+	want(t, s.do("GET", "/mcp", "", id, "Last-Event-ID: "+postID(1, 1, 0)), 204)
 	// The end of a session cancels what is out.
 	answer := s.later(call("1", "echo", ""), id)
 	within(t, "the call starts", h.started)

@@ -20,6 +20,7 @@ import (
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/sessions"
 )
 
 // Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
@@ -84,6 +85,10 @@ type Options struct {
 	// Keep says how long the outcomes of a server's tool calls are kept for
 	// clients that lost their connection; nil or 0: not at all.
 	Keep func(server string) time.Duration
+
+	// Sessions keeps the sessions of clients beyond the end of this endpoint; the
+	// caller closes it after the endpoint. nil: a session ends with the endpoint.
+	Sessions *sessions.Store
 
 	// Warn hears of panics in a request, with the stack; may be nil. It must
 	// not block.
@@ -152,6 +157,9 @@ type Gateway struct {
 	groups    groups
 	shared    *shared
 
+	endpoint   string // the group's name; "" for all
+	background background
+
 	stop     chan struct{} // closed by Close: streams end in order
 	stopOnce sync.Once
 	unhook   [2]func()
@@ -166,11 +174,12 @@ type shared struct {
 // New returns a gateway on b. The caller must Close it.
 func New(b Backend, opts Options) *Gateway {
 	opts = opts.filled()
-	return newGateway(b, opts, &shared{bodies: budget{limit: opts.MaxBodies}})
+	return newGateway("", b, opts, &shared{bodies: budget{limit: opts.MaxBodies}})
 }
 
-func newGateway(b Backend, opts Options, sh *shared) *Gateway {
-	g := &Gateway{backend: b, opts: opts, shared: sh, stop: make(chan struct{})}
+func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
+	g := &Gateway{backend: b, opts: opts, shared: sh, endpoint: endpoint, stop: make(chan struct{})}
+	g.background.init()
 	g.info = implementation(g.opts.Name, g.opts.Version)
 	g.guard = newGuard(g.opts.Hosts, g.opts.Origins)
 	g.levels.set = b.SetLevel
@@ -198,6 +207,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
 	err := g.inflight.drain(ctx)
 	g.inputs.close()
+	g.background.close()
 	g.table.close()
 	g.tasks.Close()
 	g.responses.Close()

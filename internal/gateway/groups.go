@@ -60,7 +60,7 @@ func (g *Gateway) Group(name string) *Gateway {
 	}
 	opts := g.opts
 	opts.Group = nil
-	child := newGateway(b, opts, g.shared)
+	child := newGateway(name, b, opts, g.shared)
 	if s.byName == nil {
 		s.byName = map[string]*Gateway{}
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -151,6 +152,7 @@ const longCall = time.Second
 // respond serves one request and writes its response.
 func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
 	x.reply = p
+	p.method, p.id = x.Method, x.ID
 	if p.accept.events {
 		x.out = p
 		switch {
@@ -171,7 +173,7 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 	version := negotiate(m.Params)
 	s := g.newSession(version)
 	s.declare(m.Params)
-	if !g.table.add(s) {
+	if g.table.addAs(s, g.name(s)) == nil {
 		g.crowded(p.w, m, "Too many sessions are in use")
 		return
 	}
@@ -194,7 +196,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		g.noSession(w)
 		return nil
 	}
-	s := g.table.pin(id)
+	s, full := g.table.pin(id), false
+	if s == nil && !g.closing() {
+		s, full = g.restore(id)
+	}
 	if s != nil && s.admission != nil { // of /sse, where everything goes out on one stream
 		g.table.unpin(s)
 		s = nil
@@ -202,6 +207,8 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 	switch {
 	case s != nil:
 		return s
+	case full:
+		g.crowded(w, &message.Message{}, "Too many sessions are in use")
 	case g.closing(): // it may be known to the next everline
 		g.ending(w, &message.Message{})
 	default:
@@ -236,7 +243,9 @@ func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.table.unpin(s)
+	keep := s.conclude() // before its id can be restored
 	g.table.remove(s)
+	keep()
 	s.cancelAll()
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -252,8 +261,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.table.unpin(s)
-	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) {
-		g.comeBack(w, r, s, last)
+	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) && g.comeBack(w, r, s, last) {
 		return
 	}
 	out := s.out()
@@ -283,22 +291,43 @@ func (g *Gateway) events(w http.ResponseWriter) *stream.Events {
 	return stream.NewEvents(w, g.opts.WriteTimeout)
 }
 
-// comeBack serves a client that lost the response to a POST.
-func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, lastID string) {
+// comeBack serves a client that lost the response to a POST; false if nothing is
+// known of that.
+func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, lastID string) bool {
 	response, last := s.responses.Find(lastID)
 	if response == nil {
-		g.reject(w, http.StatusBadRequest, mcp.CodeInvalidRequest, "Bad request: the stream that Last-Event-ID names is not kept any more")
-		return
+		return g.answerLost(w, lastID)
 	}
 	if response.Abandoned() {
 		w.WriteHeader(http.StatusNoContent) // which tells an EventSource not to come back again
-		return
+		return true
 	}
 	events := g.events(w)
 	defer events.Close()
 	if events.Open() == nil {
 		response.Follow(r.Context(), events, last, g.opts.KeepAlive)
 	}
+	return true
+}
+
+// errNotKept is why the rest of a response cannot be had.
+var errNotKept = &fault.Fault{Kind: fault.Broken, Op: mcp.ToolsCall, Outcome: fault.Unknown, Err: errors.New("everline was restarted, or no longer keeps what the server said")}
+
+// answerLost ends the wait of a client that has come back for a response which
+// is not kept, because everline was restarted or it took too long to come.
+func (g *Gateway) answerLost(w http.ResponseWriter, lastID string) bool {
+	m := &message.Message{}
+	var ok bool
+	if m.Method, m.ID, ok = stream.Request(lastID); !ok {
+		return false
+	}
+	events := g.events(w)
+	defer events.Close()
+	if events.Open() == nil {
+		a := m.Failure(errNotKept)
+		_ = events.Write([][]byte{a.Frame()}) // a client that is gone hears nothing
+	}
+	return true
 }
 
 // mayStream refuses a GET that would open a stream and does not ask for one, as

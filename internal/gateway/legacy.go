@@ -71,6 +71,7 @@ func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) message.Answer {
 		}
 		if x.sess != nil {
 			x.sess.unsubscribe(uri)
+			x.sess.remember()
 		}
 		return x.Success(nil)
 	default:
@@ -91,6 +92,7 @@ func (g *Gateway) setLevel(x *exchange) message.Answer {
 		}
 		s.mu.Unlock()
 		g.levels.change(s)
+		s.remember()
 	}
 	return x.Success(nil)
 }
@@ -112,6 +114,7 @@ func (g *Gateway) subscribe(parent context.Context, x *exchange) message.Answer 
 	case !ok:
 		return x.Failure(fault.New(fault.Overloaded, x.Method, "too many subscriptions of one client"))
 	default:
+		x.sess.remember()
 		return x.Success(nil)
 	}
 }

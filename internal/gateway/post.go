@@ -18,6 +18,8 @@ type post struct {
 	w      http.ResponseWriter
 	accept accepted
 	sess   *session // whose client may come back for the stream; nil for one that cannot
+	method string   // of the one request; "" of a batch
+	id     []byte   // of the one request
 
 	mu       sync.Mutex // guards the rest; nothing waits under it
 	finished bool
@@ -59,7 +61,7 @@ func (p *post) begin() bool {
 	}
 	if p.reply == nil {
 		if p.sess != nil && p.sess.resumable() {
-			p.kept = p.sess.responses.Open()
+			p.kept = p.sess.responses.Open(p.method, p.id)
 		}
 		p.reply = stream.NewReply(stream.ReplyOptions{
 			Events: p.g.events(p.w), KeepAlive: p.g.opts.KeepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.primed(),

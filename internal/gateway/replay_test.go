@@ -50,12 +50,12 @@ func TestStandingStreamsAreResumed(t *testing.T) {
 	}
 	hold.cancel()
 	hold.end()
-	got, end := s.events(2, id, "Last-Event-ID: standing-0")
-	if !strings.HasPrefix(got[0], "standing-1 ") || !strings.Contains(got[0], "n1") || !strings.Contains(got[1], "n2") {
+	got, end := s.events(2, id, "Last-Event-ID: "+standingID(0))
+	if !strings.HasPrefix(got[0], standingID(1)+" ") || !strings.Contains(got[0], "n1") || !strings.Contains(got[1], "n2") {
 		t.Errorf("got %s", got)
 	}
 	end()
-	for _, other := range []string{"standing-2", "standing-99", "elsewhere-0", "standing--5", ""} {
+	for _, other := range []string{standingID(2), standingID(99), "elsewhere-0", standingID(-5), ""} {
 		headers := []string{id}
 		if other != "" {
 			headers = append(headers, "Last-Event-ID: "+other)

@@ -3,14 +3,26 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/stream"
 )
+
+// postID is the id of an event of the response to a call.
+func postID(n, request, number int) string {
+	id := base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, int64(request), 10))
+	return fmt.Sprintf("post-%s.%d.c%s-%d", stream.Run, n, id, number)
+}
+
+// standingID is the id of an event of a standing stream.
+func standingID(number int) string { return fmt.Sprintf("standing-%s-%d", stream.Run, number) }
 
 // An event is one event of a stream.
 type event struct{ id, data string }
@@ -77,43 +89,56 @@ func TestAClientComesBackForTheResponseToAPost(t *testing.T) {
 	go func() { step <- struct{}{} }() // taken by the call
 	first := s.read("POST", post, id)
 	e, _ := first.next()
-	if e != (event{id: "post-1-0"}) {
+	if e != (event{id: postID(1, 1, 0)}) {
 		t.Fatalf("the stream begins with %+v, want an id and no data", e)
 	}
-	if e, _ = first.next(); e.id != "post-1-1" || !strings.Contains(e.data, `"progress":1`) {
+	if e, _ = first.next(); e.id != postID(1, 1, 1) || !strings.Contains(e.data, `"progress":1`) {
 		t.Fatalf("then came %+v", e)
 	}
 	first.stop()
 	step <- struct{}{}
 	step <- struct{}{}
-	again := s.read("GET", "", id, "Last-Event-ID: post-1-1")
-	if e, _ = again.next(); e.id != "post-1-2" || !strings.Contains(e.data, `"progress":2`) {
+	again := s.read("GET", "", id, "Last-Event-ID: "+postID(1, 1, 1))
+	if e, _ = again.next(); e.id != postID(1, 1, 2) || !strings.Contains(e.data, `"progress":2`) {
 		t.Errorf("the first that was missed is %+v", e)
 	}
-	if e, _ = again.next(); e.id != "post-1-3" || !strings.Contains(e.data, `"progress":3`) {
+	if e, _ = again.next(); e.id != postID(1, 1, 3) || !strings.Contains(e.data, `"progress":3`) {
 		t.Errorf("the second is %+v", e)
 	}
-	newest := s.read("GET", "", id, "Last-Event-ID: post-1-3")
+	newest := s.read("GET", "", id, "Last-Event-ID: "+postID(1, 1, 3))
 	if e, ok := again.next(); ok || again.sc.Err() != nil {
 		t.Errorf("two streams at once: %+v %v", e, again.sc.Err())
 	}
 	close(end)
-	if e, _ = newest.next(); e.id != "post-1-4" || !strings.Contains(e.data, "the answer") {
+	if e, _ = newest.next(); e.id != postID(1, 1, 4) || !strings.Contains(e.data, "the answer") {
 		t.Errorf("the answer is %+v", e)
 	}
 	if e, ok := newest.next(); ok {
 		t.Errorf("behind the answer came %+v", e)
 	}
-	late := s.read("GET", "", id, "Last-Event-ID: post-1-0") // once more, from the begin
+	late := s.read("GET", "", id, "Last-Event-ID: "+postID(1, 1, 0)) // once more, from the begin
 	for n := 1; n <= 4; n++ {
-		if e, _ := late.next(); e.id != fmt.Sprintf("post-1-%d", n) {
+		if e, _ := late.next(); e.id != postID(1, 1, n) {
 			t.Errorf("event %d of the whole stream is %+v", n, e)
 		}
 	}
-	for _, last := range []string{"post-1-0", "post-2-0", "post-x-0", "post-1", "post-1--1"} {
-		if got := s.do("GET", "/mcp", "", other, "Last-Event-ID: "+last); got.status != 400 {
-			t.Errorf("another client asked for %s: %d %s", last, got.status, got.body)
+	// Another client learns nothing of it, and does not wait for an answer that
+	// never comes.
+	foreign := s.read("GET", "", other, "Last-Event-ID: "+postID(1, 1, 0))
+	if e, _ := foreign.next(); !strings.Contains(e.data, `"id":1`) || !strings.Contains(e.data, `"outcome":"unknown"`) || strings.Contains(e.data, "the answer") {
+		t.Errorf("another client came back for it and got %+v", e)
+	}
+	if e, ok := foreign.next(); ok {
+		t.Errorf("behind that came %+v", e)
+	}
+	for _, last := range []string{"post-x-0", "post-1", "post-1--1", postID(1, 1, 0)[:12]} {
+		standing := s.tap("GET", "/mcp", "", other, "Last-Event-ID: "+last)
+		h.changed(everline.Tools)
+		if e := standing.next(); !strings.Contains(e, "list_changed") {
+			t.Errorf("with %s: got %s", last, e)
 		}
+		standing.cancel()
+		standing.end()
 	}
 }
 
@@ -141,7 +166,7 @@ func TestOlderClientsGetNoEventWithoutData(t *testing.T) {
 	id := s.initialize("2025-06-18")
 	go func() { step <- struct{}{}; close(end) }()
 	r := s.read("POST", call("1", "echo", `"t"`), id)
-	if e, _ := r.next(); e.id != "post-1-1" || e.data == "" {
+	if e, _ := r.next(); e.id != postID(1, 1, 1) || e.data == "" {
 		t.Errorf("the stream begins with %+v", e)
 	}
 }

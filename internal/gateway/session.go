@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/sessions"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -38,6 +39,11 @@ type session struct {
 	offers    served                   // serves, and what its modern requests have declared
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
+	returning map[string]bool // resources that are to be subscribed to again, after a restart
+
+	kept     sessions.Session // what its id says, if outlives
+	outlives bool             // the session may go on in the next everline; set before others see the session
+	noting   sync.Mutex       // held while a note is made and written; ordered before mu
 
 	gone      <-chan struct{}    // of /sse: closed when the client has gone; else nil
 	requests  serverRequests     // of servers, that wait for the client
@@ -213,6 +219,7 @@ func (s *session) unsubscribe(uri string) {
 	s.mu.Lock()
 	sub, out := s.subs[uri], s.outbox
 	delete(s.subs, uri)
+	delete(s.returning, uri)
 	var cancel func()
 	if sub != nil {
 		cancel = sub.cancel

@@ -39,9 +39,11 @@ func (t *sessionTable) addAs(s *session, id string) *session {
 		return old
 	}
 	var gone *session
+	keep := func() {}
 	if len(t.byID) >= t.limit {
 		if gone = t.idlestLocked(); gone != nil {
 			t.removeLocked(gone)
+			keep = gone.conclude()
 		}
 	}
 	ok := len(t.byID) < t.limit && !t.closed
@@ -55,6 +57,7 @@ func (t *sessionTable) addAs(s *session, id string) *session {
 	t.mu.Unlock()
 	if gone != nil {
 		gone.end()
+		keep()
 	}
 	if !ok {
 		return nil
@@ -139,6 +142,7 @@ func (t *sessionTable) expire() {
 	t.mu.Lock()
 	t.timer = nil
 	var gone []*session
+	var keep []func()
 	deadline := time.Now().Add(-t.idle)
 	for {
 		s := t.idlestLocked()
@@ -146,12 +150,13 @@ func (t *sessionTable) expire() {
 			break
 		}
 		t.removeLocked(s)
-		gone = append(gone, s)
+		gone, keep = append(gone, s), append(keep, s.conclude())
 	}
 	t.armLocked()
 	t.mu.Unlock()
-	for _, s := range gone {
+	for i, s := range gone {
 		s.end()
+		keep[i]()
 	}
 }
 

@@ -39,7 +39,7 @@ func (r *Reply) Run() {
 	defer out.Close()
 	err := out.Open()
 	if r.o.Response != nil && r.o.Prime && err == nil {
-		err = out.prime(r.o.Response.prefix())
+		err = out.prime(r.o.Response.name)
 	}
 	idle := time.NewTicker(r.o.KeepAlive)
 	defer idle.Stop()
@@ -76,7 +76,7 @@ func (r *Reply) writeLeft(err error) error {
 	if err != nil || !kept.readBy(0) {
 		return err
 	}
-	return r.o.Events.numbered(kept.prefix(), first, frames)
+	return r.o.Events.numbered(kept.name, first, frames)
 }
 
 // writeAnswer is writeLeft for the answer. A client that is gone hears nothing, and
@@ -91,7 +91,7 @@ func (r *Reply) writeAnswer(answer []byte, err error) {
 		kept.abandon()
 	default:
 		if number, mine := kept.finish(answer); err == nil && mine {
-			_ = r.o.Events.numbered(kept.prefix(), number, [][]byte{answer})
+			_ = r.o.Events.numbered(kept.name, number, [][]byte{answer})
 		}
 	}
 }

@@ -3,11 +3,16 @@ package stream
 import (
 	"container/list"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/mcp"
 )
 
 // Bounds of what is kept of the streams that were the responses to POSTs.
@@ -19,14 +24,16 @@ const (
 	resumeTime   = 2 * time.Minute // how long a stream that is over is kept
 	resumeRetry  = time.Second     // after which a client is to come back
 	resumePrefix = "post-"         // begins the ids of events
+	resumeID     = 64              // bytes of a request's id that the ids of events repeat
 )
 
 // A Response is the stream that answers one POST of a session. A client that loses
 // the connection gets the rest with a GET (2025-11-25 basic/transports,
 // "Resumability and Redelivery").
 type Response struct {
-	n  uint64 // tells it from the others of its session
-	of *Responses
+	n    uint64 // tells it from the others of its session
+	name string // begins the ids of its events
+	of   *Responses
 
 	followers atomic.Int32 // clients that have come back for it
 
@@ -68,20 +75,72 @@ type ResponseStore struct {
 // Session returns the responses of a new session. It must be ended.
 func (s *ResponseStore) Session() *Responses { return &Responses{store: s} }
 
-// Open begins a response that can be resumed; nil if the session has ended.
-func (rs *Responses) Open() *Response {
+// Run is part of the id of each event: it tells the streams of this process from
+// those of another, which may have had the same session.
+var Run = strings.ToLower(rand.Text()[:8])
+
+// Open begins the response to a request, which can be resumed; nil if the
+// session has ended.
+func (rs *Responses) Open(method string, id []byte) *Response {
 	rs.store.mu.Lock()
 	defer rs.store.mu.Unlock()
 	if rs.ended {
 		return nil
 	}
 	rs.last++
-	r := &Response{n: rs.last, of: rs, next: 1, changed: make(chan struct{})}
+	name := resumePrefix + Run + "." + strconv.FormatUint(rs.last, 10) + "." + repeated(method, id) + "-"
+	r := &Response{n: rs.last, name: name, of: rs, next: 1, changed: make(chan struct{})}
 	if rs.byNumber == nil {
 		rs.byNumber = map[uint64]*Response{}
 	}
 	rs.byNumber[r.n] = r
 	return r
+}
+
+// repeated is what the ids of events say of the request: whether it is a call of
+// a tool, and its id, so that its client can be answered where the response is
+// not kept.
+func repeated(method string, id []byte) string {
+	if len(id) > resumeID {
+		return ""
+	}
+	kind := "r"
+	if method == mcp.ToolsCall {
+		kind = "c"
+	}
+	return kind + base64.RawURLEncoding.EncodeToString(id)
+}
+
+// Request is what a Last-Event-ID says of the request whose response it is of.
+func Request(lastID string) (method string, id []byte, ok bool) {
+	name, _ := cutName(lastID)
+	_, name, _ = strings.Cut(name, ".")
+	_, said, _ := strings.Cut(name, ".")
+	if len(said) < 2 {
+		return "", nil, false
+	}
+	id, err := base64.RawURLEncoding.Strict().DecodeString(said[1:])
+	if err != nil || len(id) > resumeID || !isID(id) {
+		return "", nil, false
+	}
+	if said[0] == 'c' {
+		method = mcp.ToolsCall
+	}
+	return method, id, true
+}
+
+// isID tells whether raw is a request's id: a text or a number.
+func isID(raw []byte) bool {
+	return json.Valid(raw) && (raw[0] == '"' || raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+// cutName parts the id of an event into the name of its response and its number.
+func cutName(lastID string) (name, number string) {
+	at := strings.LastIndexByte(lastID, '-')
+	if at < len(resumePrefix) || !Resumes(lastID) {
+		return "", ""
+	}
+	return lastID[len(resumePrefix):at], lastID[at+1:]
 }
 
 // Resumes tells whether a Last-Event-ID asks for the rest of a response.
@@ -90,15 +149,19 @@ func Resumes(lastID string) bool { return strings.HasPrefix(lastID, resumePrefix
 // Find returns the response that a Last-Event-ID is of, nil if it is not kept any
 // more, and the number of the event that the client got last.
 func (rs *Responses) Find(lastID string) (r *Response, last int64) {
-	number, seq, _ := strings.Cut(strings.TrimPrefix(lastID, resumePrefix), "-")
-	n, err := strconv.ParseUint(number, 10, 64)
-	last, err2 := strconv.ParseInt(seq, 10, 64)
-	if err != nil || err2 != nil || last < 0 {
+	name, number := cutName(lastID)
+	last, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || last < 0 {
 		return nil, 0
 	}
 	rs.store.mu.Lock()
 	defer rs.store.mu.Unlock()
-	return rs.byNumber[n], last
+	for _, r := range rs.byNumber {
+		if r.name == resumePrefix+name+"-" {
+			return r, last
+		}
+	}
+	return nil, 0
 }
 
 // End drops what is kept of a session that has ended. It is idempotent.
@@ -267,8 +330,6 @@ func (r *Response) readBy(reader int) bool {
 	return r.reader == reader
 }
 
-func (r *Response) prefix() string { return resumePrefix + strconv.FormatUint(r.n, 10) + "-" }
-
 // Follow writes a response from behind the frame with the number last on, until
 // its answer is out, or somebody else takes it over, or the client goes.
 func (r *Response) Follow(ctx context.Context, out *Events, last int64, keepAlive time.Duration) {
@@ -279,7 +340,7 @@ func (r *Response) Follow(ctx context.Context, out *Events, last int64, keepAliv
 	defer idle.Stop()
 	for r.readBy(me) {
 		first, frames, over, changed := r.since(last)
-		if len(frames) > 0 && out.numbered(r.prefix(), first, frames) != nil {
+		if len(frames) > 0 && out.numbered(r.name, first, frames) != nil {
 			return
 		}
 		last = first + int64(len(frames)) - 1

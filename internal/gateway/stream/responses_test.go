@@ -12,7 +12,7 @@ func TestKeptResponsesAreBounded(t *testing.T) {
 	store := &ResponseStore{}
 	defer store.Close()
 	begin := func(s *Responses, size int) *Response {
-		r := s.Open()
+		r := s.Open("", nil)
 		r.put([][]byte{make([]byte, 100)})
 		r.finish(make([]byte, size))
 		return r
@@ -34,7 +34,7 @@ func TestKeptResponsesAreBounded(t *testing.T) {
 	if len(crowd.byNumber) != 0 || len(large.byNumber) != 2 {
 		t.Errorf("%d and %d are kept, want the newest", len(crowd.byNumber), len(large.byNumber))
 	}
-	noisy := large.Open()
+	noisy := large.Open("", nil)
 	for range 2 * resumeFrames {
 		noisy.put([][]byte{make([]byte, 1000)})
 	}
@@ -62,9 +62,9 @@ func TestKeptResponsesAreForgottenInTime(t *testing.T) {
 			defer store.mu.Unlock()
 			return slices.Sorted(maps.Keys(s.byNumber)), store.bytes
 		}
-		s.Open().finish([]byte("{}"))
+		s.Open("", nil).finish([]byte("{}"))
 		time.Sleep(resumeTime / 2)
-		s.Open().finish([]byte("{}"))
+		s.Open("", nil).finish([]byte("{}"))
 		time.Sleep(resumeTime/2 + time.Second)
 		if got, _ := kept(); !slices.Equal(got, []uint64{2}) {
 			t.Errorf("%d are kept, want the newer", got)

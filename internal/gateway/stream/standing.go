@@ -103,13 +103,22 @@ func trimmed(frames [][]byte, size, maxFrames, maxBytes int) (left [][]byte, lef
 	return append([][]byte(nil), frames[drop:]...), size
 }
 
+// eventPrefix begins the ids of the events of standing streams of this process.
+var eventPrefix = replayPrefix + Run + "-"
+
 // missed returns the events behind the one that a client got last, and the
-// number of the first; none if the id is not one of a standing stream.
+// number of the first; none if the id is not one of a standing stream. A client
+// that got its last event from another process has got none of this one's.
 func (s *Standing) missed(lastID string) (first int64, frames [][]byte) {
-	text, ok := strings.CutPrefix(lastID, replayPrefix)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if !ok || err != nil || n < 0 {
+	if !strings.HasPrefix(lastID, replayPrefix) {
 		return 0, nil
+	}
+	n := int64(-1)
+	if text, ok := strings.CutPrefix(lastID, eventPrefix); ok {
+		var err error
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
+			return 0, nil
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +169,7 @@ func (st *Stream) Replay(out *Events, lastID string) error {
 	if len(frames) == 0 {
 		return nil
 	}
-	return out.numbered(replayPrefix, first, frames)
+	return out.numbered(eventPrefix, first, frames)
 }
 
 // Sink is the sink of the stream: its events have the numbers that Turn gave.
@@ -173,5 +182,5 @@ type standingSink struct {
 
 // Write writes events with numbers.
 func (s standingSink) Write(frames [][]byte) error {
-	return s.numbered(replayPrefix, s.of.first, frames)
+	return s.numbered(eventPrefix, s.of.first, frames)
 }

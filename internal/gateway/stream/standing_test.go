@@ -32,11 +32,11 @@ func TestWhatIsKeptForResumingIsBounded(t *testing.T) {
 	for i := range 10 * replayFrames {
 		s.keep([][]byte{[]byte(fmt.Sprint(i))})
 	}
-	if first, frames := s.missed("standing-0"); len(frames) != replayFrames || first != 9*replayFrames || string(frames[0]) != fmt.Sprint(first) {
+	if first, frames := s.missed(eventPrefix + "0"); len(frames) != replayFrames || first != 9*replayFrames || string(frames[0]) != fmt.Sprint(first) {
 		t.Errorf("%d frames from %d on: %s", len(frames), first, frames[0])
 	}
 	s.keep([][]byte{make([]byte, replayBytes), make([]byte, 1)})
-	if _, frames := s.missed("standing-0"); len(frames) != 1 || s.bytes != 1 {
+	if _, frames := s.missed(eventPrefix + "0"); len(frames) != 1 || s.bytes != 1 {
 		t.Errorf("%d frames, %d bytes", len(frames), s.bytes)
 	}
 }
@@ -91,7 +91,7 @@ func TestFaultN6WhatWasTakenIsReplayed(t *testing.T) {
 	}()
 	<-taking
 	s.Attach()
-	if first, missed := s.missed("standing-0"); first != 1 || len(missed) != 1 {
+	if first, missed := s.missed(eventPrefix + "0"); first != 1 || len(missed) != 1 {
 		t.Errorf("missed %q from %d on", missed, first)
 	}
 	if !<-took || old.Turn(func() [][]byte { return nil }) {

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/sessions"
+	"github.com/everline/everline/internal/wire"
+)
+
+// A session outlives everline: its id says what its client has agreed on, and a
+// note what it has asked for. The first request with an id that this process
+// does not know, and that an everline on the same state folder has sealed,
+// goes on with the session.
+
+const (
+	resubscribeFor  = 10 * time.Second // one attempt for one resource
+	resubscribeWait = 5 * time.Second  // between two rounds of attempts
+)
+
+// name gives a new session the id under which it outlives everline; a random one
+// where nothing is kept.
+func (g *Gateway) name(s *session) string {
+	if g.opts.Sessions == nil {
+		return sessionID()
+	}
+	serves, _ := s.declared()
+	s.kept, s.outlives = sessions.New(s.protocol(), uint64(serves)), true
+	return g.opts.Sessions.Seal(g.endpoint, s.kept)
+}
+
+// restore goes on with the session of an id, and pins it: nil if the id is none
+// of ours, or full if there are too many sessions.
+func (g *Gateway) restore(id string) (s *session, full bool) {
+	if g.opts.Sessions == nil {
+		return nil, false
+	}
+	kept, ok := g.opts.Sessions.Open(g.endpoint, id)
+	if !ok {
+		return nil, false
+	}
+	s = g.newSession(kept.Version)
+	note := g.opts.Sessions.Note(kept)
+	s.kept, s.outlives = kept, true
+	s.serves, s.offers = served(kept.Serves), served(kept.Serves)
+	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))
+	s.greeted, s.ready = true, true
+	s.out().SendAllChanged() // of what has changed meanwhile nobody has told it
+	s.keepSubscriptions(note.Subscriptions)
+	switch there := g.table.addAs(s, id); there {
+	case nil:
+		return nil, true
+	case s:
+		g.levels.change(s)
+		g.resubscribe(s)
+		return s, false
+	default: // two requests came at once
+		return there, false
+	}
+}
+
+// keepSubscriptions notes what the client is subscribed to, until the servers
+// know it.
+func (s *session) keepSubscriptions(uris []string) {
+	if len(uris) == 0 {
+		return
+	}
+	s.returning = map[string]bool{}
+	for _, uri := range uris[:min(len(uris), stream.MaxSubscribed)] {
+		s.returning[uri] = true
+	}
+}
+
+// resubscribe asks the servers for the updates of a restored session, again and
+// again where one is away. What has changed meanwhile is not known, so each
+// resource is announced once.
+func (g *Gateway) resubscribe(s *session) {
+	if len(s.returning) == 0 || !g.background.add() {
+		return
+	}
+	go func() { // ends with the session, or with Close, which waits for it
+		defer g.background.done()
+		for {
+			left := false
+			for _, uri := range s.stillReturning() {
+				left = !g.resubscribeOne(s, uri) || left
+			}
+			if !left || !g.background.sleep(resubscribeWait) {
+				return
+			}
+		}
+	}()
+}
+
+// resubscribeOne is true if there is nothing more to do for the resource.
+func (g *Gateway) resubscribeOne(s *session, uri string) (over bool) {
+	ctx, cancel := context.WithTimeout(g.background.ctx, resubscribeFor)
+	defer cancel()
+	ok, err := s.subscribe(ctx, uri)
+	switch {
+	case ok && err == nil:
+		params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
+		s.out().Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
+	case err != nil && fault.From(mcp.ResourcesSubscribe, err).Outcome != fault.Answered:
+		return false // the server is away
+	}
+	s.mu.Lock()
+	delete(s.returning, uri)
+	s.mu.Unlock()
+	return true
+}
+
+func (s *session) stillReturning() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var uris []string
+	for uri := range s.returning {
+		uris = append(uris, uri)
+	}
+	return uris
+}
+
+// remember notes what the client has asked for by now.
+func (s *session) remember() {
+	if !s.outlives {
+		return
+	}
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	s.mu.Lock()
+	note := sessions.Note{Level: mcp.Levels[s.level]}
+	for uri := range s.subs {
+		note.Subscriptions = append(note.Subscriptions, uri)
+	}
+	for uri := range s.returning {
+		if s.subs[uri] == nil {
+			note.Subscriptions = append(note.Subscriptions, uri)
+		}
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if !ended {
+		s.g.opts.Sessions.SetNote(s.kept, note)
+	}
+}
+
+// conclude makes the end of the session one for good: its id opens nothing any
+// more. It does not wait; keep writes that down.
+func (s *session) conclude() (keep func()) {
+	if !s.outlives {
+		return func() {}
+	}
+	written := s.g.opts.Sessions.End(s.kept)
+	return func() {
+		s.noting.Lock()
+		defer s.noting.Unlock()
+		written()
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/everline/everline/internal/wire"
 )
 
 // maxCanonical is the depth below which values stay as they are written: each
@@ -58,15 +60,14 @@ func appendCanonical(b, raw []byte, depth int) []byte {
 
 func appendObject(b, raw []byte, depth int) []byte {
 	o, _ := parseObject(raw)
-	slices.SortStableFunc(o.members, func(a, c member) int { return compareKeys(a.key, c.key) })
+	slices.SortStableFunc(o.members, func(a, c wire.Field) int { return compareKeys(a.Name, c.Name) })
 	b = append(b, '{')
 	for i, m := range o.members {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		key := m.text[:skipString(m.text, 0)]
-		b = append(appendText(b, key), ':')
-		b = appendCanonical(b, m.value, depth+1)
+		b = append(appendText(b, m.Key), ':')
+		b = appendCanonical(b, m.Value, depth+1)
 	}
 	return append(b, '}')
 }

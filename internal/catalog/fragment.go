@@ -284,7 +284,7 @@ func withMeta(item []byte, key string, value []byte) []byte {
 	if at < 0 {
 		return o.extended("_meta", append(append(append([]byte{'{'}, append(quote(key), ':')...), value...), '}'))
 	}
-	meta, ok := parseObject(o.members[at].value)
+	meta, ok := parseObject(o.members[at].Value)
 	if !ok {
 		return item
 	}

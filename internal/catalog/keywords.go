@@ -114,7 +114,7 @@ func (k keywordKind) wrong(raw []byte) string {
 		if kind != '[' {
 			return "is not a list"
 		}
-		if k == valueList && raw[skipSpace(raw, 1)] == ']' {
+		if all, _ := elements(raw); k == valueList && len(all) == 0 {
 			return "is empty"
 		}
 	}

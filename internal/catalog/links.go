@@ -36,20 +36,20 @@ func Links(result []byte) iter.Seq[string] {
 	}
 }
 
+const space = " \t\r\n"
+
 // linkAt returns the text behind the key at this place; "" if it is no key, or
 // has another value.
 func linkAt(b []byte, at int) string {
 	if at > 0 && b[at-1] == '\\' {
 		return "" // within a text
 	}
-	i := skipSpace(b, at+len(uriKey))
-	if i >= len(b) || b[i] != ':' {
+	value, ok := bytes.CutPrefix(bytes.TrimLeft(b[at+len(uriKey):], space), []byte{':'})
+	value = bytes.TrimLeft(value, space)
+	if !ok || kindOf(value) != '"' {
 		return ""
 	}
-	if i = skipSpace(b, i+1); i >= len(b) || b[i] != '"' {
-		return ""
-	}
-	return text(b[i:skipString(b, i)])
+	return text(value[:max(wire.ValueEnd(value, 0), 0)])
 }
 
 // RefersToResource tells whether the params of completion/complete are about a

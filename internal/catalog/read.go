@@ -208,9 +208,9 @@ const maxNesting = 100
 func (r *itemReader) readable(o *object) []byte {
 	if r.traits.Depth > maxNesting {
 		for _, m := range o.members {
-			if nesting(m.value) >= maxNesting {
-				r.notes.add("%s is nested too deeply; removed", m.key)
-				o.remove(m.key)
+			if nesting(m.Value) >= maxNesting {
+				r.notes.add("%s is nested too deeply; removed", m.Name)
+				o.remove(m.Name)
 			}
 		}
 	}

@@ -112,19 +112,19 @@ func (r *refs) follow(raw []byte, depth int) string {
 	}
 	for _, m := range o.members {
 		wrong := ""
-		switch m.key {
+		switch m.Name {
 		case "$ref", "$dynamicRef":
-			if kindOf(m.value) == '"' && r.wrong(text(m.value)) == "refers to itself" {
+			if kindOf(m.Value) == '"' && r.wrong(text(m.Value)) == "refers to itself" {
 				wrong = "refers to itself"
 			}
 		case "not", "if", "then", "else":
-			wrong = r.follow(m.value, depth+1)
+			wrong = r.follow(m.Value, depth+1)
 		case "allOf", "anyOf", "oneOf":
-			wrong = r.followAll(m.value, depth)
+			wrong = r.followAll(m.Value, depth)
 		case "dependentSchemas":
-			sub, _ := parseObject(m.value)
+			sub, _ := parseObject(m.Value)
 			for _, s := range sub.members {
-				wrong = max(wrong, r.follow(s.value, depth+1))
+				wrong = max(wrong, r.follow(s.Value, depth+1))
 			}
 		}
 		if wrong != "" {
@@ -218,16 +218,16 @@ func (r *refs) names(raw []byte, depth int) {
 		return
 	}
 	for _, m := range o.members {
-		switch k := keywords[m.key]; k {
+		switch k := keywords[m.Name]; k {
 		case anchor:
-			r.anchors[text(m.value)] = raw
+			r.anchors[text(m.Value)] = raw
 		case identity:
 			if r.ids {
-				r.byID[text(m.value)] = raw
-				r.copies[text(m.value)]++
+				r.byID[text(m.Value)] = raw
+				r.copies[text(m.Value)]++
 			}
 		default:
-			for _, sub := range k.schemas(m.value) {
+			for _, sub := range k.schemas(m.Value) {
 				r.names(sub, depth+1)
 			}
 		}
@@ -243,7 +243,7 @@ func (k keywordKind) schemas(raw []byte) [][]byte {
 		o, _ := parseObject(raw)
 		var all [][]byte
 		for _, m := range o.members {
-			all = append(all, m.value)
+			all = append(all, m.Value)
 		}
 		return all
 	case schemaList, itemsValue:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/everline/everline/internal/wire"
 )
 
 // A schema mends one of a tool's schemas so that clients, compilers of schemas
@@ -179,18 +181,18 @@ func (s *schema) checkOutput(raw []byte) (mended []byte, reason string) {
 func (s *schema) mend(o *object, where string) {
 	s.once(o, where)
 	for _, m := range o.members {
-		k := keywords[m.key]
+		k := keywords[m.Name]
 		if k == free {
 			s.mendUnknown(o, m, where)
 			continue
 		}
-		if s.loosened > 0 && o.find(m.key) < 0 {
+		if s.loosened > 0 && o.find(m.Name) < 0 {
 			continue // taken away with another one
 		}
-		at := where + "." + m.key
-		if kindOf(m.value) == 'n' && k.optional() {
+		at := where + "." + m.Name
+		if kindOf(m.Value) == 'n' && k.optional() {
 			s.notes.add("%s is null; removed", at)
-			o.remove(m.key)
+			o.remove(m.Name)
 			continue
 		}
 		switch k {
@@ -205,18 +207,18 @@ func (s *schema) mend(o *object, where string) {
 		case nameList:
 			s.mendNames(o, m, at)
 		case reference:
-			if wrong := s.wrongReference(m.value); wrong != "" {
-				s.loosen("%s %s", at+" "+clip(m.value), wrong)
-				o.remove(m.key)
+			if wrong := s.wrongReference(m.Value); wrong != "" {
+				s.loosen("%s %s", at+" "+clip(m.Value), wrong)
+				o.remove(m.Name)
 			}
 		case noKeyword:
 			s.notes.add("%s means nothing; removed", at)
-			o.remove(m.key)
+			o.remove(m.Name)
 		case nullability: // when it is known what becomes of the type
 		default:
-			if wrong := s.wrong(k, m.value); wrong != "" {
+			if wrong := s.wrong(k, m.Value); wrong != "" {
 				s.loosen("%s %s", at, wrong)
-				o.remove(m.key)
+				o.remove(m.Name)
 			} else if k == valueList {
 				s.unique(o, m, at)
 			}
@@ -245,11 +247,11 @@ func (s *schema) wrong(k keywordKind, raw []byte) string {
 
 // once leaves the last of keywords that are given more than once.
 func (s *schema) once(o *object, where string) {
-	again := func(i int, m member) bool { return keywords[m.key] != free && o.find(m.key) != i }
+	again := func(i int, m wire.Field) bool { return keywords[m.Name] != free && o.find(m.Name) != i }
 	for i, m := range o.members {
 		if again(i, m) {
-			s.notes.add("%s.%s is given more than once; the last one counts", where, m.key)
-			o.set(m.key, o.get(m.key))
+			s.notes.add("%s.%s is given more than once; the last one counts", where, m.Name)
+			o.set(m.Name, o.get(m.Name))
 			s.once(o, where)
 			return
 		}
@@ -322,10 +324,10 @@ func typeOf(raw []byte) string {
 }
 
 // mendType gives types their right names, and removes those that have none.
-func (s *schema) mendType(o *object, m member, at string) {
-	all, many := elements(m.value)
+func (s *schema) mendType(o *object, m wire.Field, at string) {
+	all, many := elements(m.Value)
 	if !many {
-		all = [][]byte{m.value}
+		all = [][]byte{m.Value}
 	}
 	var right []string
 	same, known := true, len(all) > 0
@@ -340,61 +342,61 @@ func (s *schema) mendType(o *object, m member, at string) {
 	}
 	switch {
 	case !known: // an unknown type may have meant anything
-		s.loosen("%s is %s", at, clip(m.value))
+		s.loosen("%s is %s", at, clip(m.Value))
 		o.remove("type")
 	case same:
 	case many:
-		s.fix("%s is %s; read as %s", at, m.value, texts(right))
+		s.fix("%s is %s; read as %s", at, m.Value, texts(right))
 		o.set("type", texts(right))
 	default:
-		s.fix("%s is %s; read as %s", at, m.value, quote(right[0]))
+		s.fix("%s is %s; read as %s", at, m.Value, quote(right[0]))
 		o.set("type", quote(right[0]))
 	}
 }
 
 // mendMap mends what is under names, such as properties.
-func (s *schema) mendMap(o *object, m member, at string, k keywordKind) {
-	sub, ok := parseObject(m.value)
+func (s *schema) mendMap(o *object, m wire.Field, at string, k keywordKind) {
+	sub, ok := parseObject(m.Value)
 	if !ok {
 		s.loosen("%s is not an object", at)
-		o.remove(m.key)
+		o.remove(m.Name)
 		return
 	}
 	root := at == "inputSchema.properties" || at == "outputSchema.properties"
-	kept := make([]member, 0, len(sub.members))
+	kept := make([]wire.Field, 0, len(sub.members))
 	for _, p := range sub.members {
-		here := at + "." + p.key
+		here := at + "." + p.Name
 		switch {
-		case k == patternMap && !isPattern(p.key):
+		case k == patternMap && !isPattern(p.Name):
 			s.loosen("%s is under no regular expression of ECMAScript", here)
 			o.remove("additionalProperties") // which would refuse what this has let pass
 			sub.touched = true
 			continue
-		case k == namesMap && !isTexts(p.value):
+		case k == namesMap && !isTexts(p.Value):
 			s.loosen("%s is not a list of names", here)
 			sub.touched = true
 			continue
-		case k == namesMap, k == dependencyMap && isTexts(p.value):
+		case k == namesMap, k == dependencyMap && isTexts(p.Value):
 			kept = append(kept, p)
 			continue
-		case p.key == "required" && isTexts(p.value): // meant one level higher
+		case p.Name == "required" && isTexts(p.Value): // meant one level higher
 			s.loosen("%s is no schema", here)
 			sub.touched = true
 			continue
 		}
-		v, ok := s.one(p.value, here)
-		if value := objectFor[kindOf(p.value)]; root && value != "" {
-			s.notes.add("%s is %s; written as %s", here, p.value, value)
+		v, ok := s.one(p.Value, here)
+		if value := objectFor[kindOf(p.Value)]; root && value != "" {
+			s.notes.add("%s is %s; written as %s", here, p.Value, value)
 			v, ok = []byte(value), true
 		}
 		if ok {
-			p = newMember(p.key, v)
+			p = newMember(p.Name, v)
 			sub.touched = true
 		}
 		kept = append(kept, p)
 	}
 	sub.members = kept
-	o.keep(m.key, &sub)
+	o.keep(m.Name, &sub)
 }
 
 // objectFor has the objects that say the same as true and false: of the schemas
@@ -402,11 +404,11 @@ func (s *schema) mendMap(o *object, m member, at string, k keywordKind) {
 var objectFor = map[byte]string{'t': `{}`, 'f': `{"not":{}}`}
 
 // mendList mends the schemas of a list, such as anyOf.
-func (s *schema) mendList(o *object, m member, at string) {
-	all, ok := elements(m.value)
+func (s *schema) mendList(o *object, m wire.Field, at string) {
+	all, ok := elements(m.Value)
 	if !ok || len(all) == 0 {
 		s.loosen("%s is not a list of schemas", at)
-		o.remove(m.key)
+		o.remove(m.Name)
 		return
 	}
 	touched, before := false, s.loosened
@@ -416,33 +418,33 @@ func (s *schema) mendList(o *object, m member, at string) {
 		}
 	}
 	switch {
-	case m.key == "oneOf" && s.loosened > before: // it refuses what fits two
-		o.remove(m.key)
+	case m.Name == "oneOf" && s.loosened > before: // it refuses what fits two
+		o.remove(m.Name)
 	case touched:
-		o.set(m.key, array(all))
+		o.set(m.Name, array(all))
 	}
 }
 
 // mendOne mends the schema that is the value of a keyword.
-func (s *schema) mendOne(o *object, m member, at string, k keywordKind) {
-	if k == itemsValue && kindOf(m.value) == '[' {
+func (s *schema) mendOne(o *object, m wire.Field, at string, k keywordKind) {
+	if k == itemsValue && kindOf(m.Value) == '[' {
 		s.mendTuple(o, m, at)
 		return
 	}
 	before := s.loosened
-	v, ok := s.one(m.value, at)
+	v, ok := s.one(m.Value, at)
 	switch {
-	case (m.key == "not" || m.key == "if") && s.loosened > before: // it refuses what fits
-		o.remove(m.key)
+	case (m.Name == "not" || m.Name == "if") && s.loosened > before: // it refuses what fits
+		o.remove(m.Name)
 	case ok:
-		o.set(m.key, v)
+		o.set(m.Name, v)
 	}
 }
 
 // mendTuple mends items that are a list, which they can be in old drafts alone:
 // since 2020-12 the list is called prefixItems.
-func (s *schema) mendTuple(o *object, m member, at string) {
-	all, _ := elements(m.value)
+func (s *schema) mendTuple(o *object, m wire.Field, at string) {
+	all, _ := elements(m.Value)
 	if s.tuples && len(all) > 0 {
 		s.mendList(o, m, at)
 		return
@@ -450,35 +452,35 @@ func (s *schema) mendTuple(o *object, m member, at string) {
 	s.fix("%s is a list", at)
 	o.remove("items")
 	if len(all) > 0 && o.get("prefixItems") == nil {
-		m = newMember("prefixItems", m.value)
-		o.set(m.key, m.value)
+		m = newMember("prefixItems", m.Value)
+		o.set(m.Name, m.Value)
 		s.mendList(o, m, at)
 	}
 }
 
 // mendUnknown removes a member that is no keyword if it has names of schemas in
 // it: compilers look for these everywhere.
-func (s *schema) mendUnknown(o *object, m member, where string) {
-	if kindOf(m.value) == '{' && m.key != "default" && m.key != "const" &&
-		(bytes.Contains(m.value, []byte(`$id"`)) || bytes.Contains(m.value, []byte(`nchor"`))) {
-		s.notes.add("%s.%s has $id or $anchor in it, and is no keyword; removed", where, m.key)
-		o.remove(m.key)
+func (s *schema) mendUnknown(o *object, m wire.Field, where string) {
+	if kindOf(m.Value) == '{' && m.Name != "default" && m.Name != "const" &&
+		(bytes.Contains(m.Value, []byte(`$id"`)) || bytes.Contains(m.Value, []byte(`nchor"`))) {
+		s.notes.add("%s.%s has $id or $anchor in it, and is no keyword; removed", where, m.Name)
+		o.remove(m.Name)
 	}
 }
 
 // mendNames removes names that a list has more than once.
-func (s *schema) mendNames(o *object, m member, at string) {
-	if !isTexts(m.value) {
+func (s *schema) mendNames(o *object, m wire.Field, at string) {
+	if !isTexts(m.Value) {
 		s.loosen("%s is not a list of names", at)
-		o.remove(m.key)
+		o.remove(m.Name)
 		return
 	}
 	s.unique(o, m, at)
 }
 
 // unique removes values that a list has more than once.
-func (s *schema) unique(o *object, m member, at string) {
-	all, _ := elements(m.value)
+func (s *schema) unique(o *object, m wire.Field, at string) {
+	all, _ := elements(m.Value)
 	if !anyTwice(all) {
 		return
 	}
@@ -493,7 +495,7 @@ func (s *schema) unique(o *object, m member, at string) {
 		return
 	}
 	s.notes.add("%s has some more than once", at)
-	o.set(m.key, array(all))
+	o.set(m.Name, array(all))
 }
 
 // anyTwice needs no memory for short lists, which nearly all are.
@@ -536,19 +538,8 @@ func texts(all []string) []byte {
 
 // nesting is how deeply arrays and objects are nested in a text.
 func nesting(raw []byte) int {
-	depth, most := 0, 0
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			i = skipString(raw, i) - 1
-		case '{', '[':
-			depth++
-			most = max(most, depth)
-		case '}', ']':
-			depth--
-		}
-	}
-	return most
+	traits, _ := wire.Inspect(raw)
+	return traits.Depth
 }
 
 func isTexts(raw []byte) bool {

@@ -68,8 +68,8 @@ func parameters(weights map[string]float64, inputSchema []byte) {
 		return
 	}
 	for _, p := range properties.members {
-		count(weights, p.key, paramWeight)
-		if o, ok := parseObject(p.value); ok {
+		count(weights, p.Name, paramWeight)
+		if o, ok := parseObject(p.Value); ok {
 			count(weights, text(o.get("description")), textWeight)
 		}
 	}

@@ -1,5 +1,7 @@
 package catalog
 
+import "github.com/everline/everline/internal/wire"
+
 // A shape says which optional members strict clients know, and of which type
 // they must be. Members that it does not name are nobody's business here.
 type shape map[string]want
@@ -56,38 +58,38 @@ var shapes = func() [len(Kinds)]shape {
 // of a type that strict clients refuse.
 func (s shape) mend(o *object, where string, n *notes) {
 	for i, m := range o.members {
-		if _, known := s[m.key]; known && o.find(m.key) > i {
-			n.add("%s%s is given more than once; the last one counts", where, m.key)
-			o.set(m.key, o.get(m.key))
+		if _, known := s[m.Name]; known && o.find(m.Name) > i {
+			n.add("%s%s is given more than once; the last one counts", where, m.Name)
+			o.set(m.Name, o.get(m.Name))
 			s.mend(o, where, n)
 			return
 		}
 	}
 	for _, m := range o.members {
-		w, known := s[m.key]
+		w, known := s[m.Name]
 		if !known {
 			continue
 		}
-		kind := kindOf(m.value)
+		kind := kindOf(m.Value)
 		if kind == 'f' {
 			kind = 't'
 		}
 		switch {
 		case kind == 'n':
-			n.add("%s%s is null; removed", where, m.key)
-			o.remove(m.key)
+			n.add("%s%s is null; removed", where, m.Name)
+			o.remove(m.Name)
 		case kind != w.kind:
-			n.add("%s%s is not %s; removed", where, m.key, kindWords[w.kind])
-			o.remove(m.key)
+			n.add("%s%s is not %s; removed", where, m.Name, kindWords[w.kind])
+			o.remove(m.Name)
 		case w.check != nil:
-			if says := w.check(m.value); says != "" {
-				n.add("%s%s %s; removed", where, m.key, says)
-				o.remove(m.key)
+			if says := w.check(m.Value); says != "" {
+				n.add("%s%s %s; removed", where, m.Name, says)
+				o.remove(m.Name)
 			}
 		case w.nested != nil && kind == '{':
-			if sub, ok := parseObject(m.value); ok {
-				w.nested.mend(&sub, where+m.key+".", n)
-				o.keep(m.key, &sub)
+			if sub, ok := parseObject(m.Value); ok {
+				w.nested.mend(&sub, where+m.Name+".", n)
+				o.keep(m.Name, &sub)
 			}
 		case w.nested != nil:
 			w.mendAll(o, m, where, n)
@@ -96,23 +98,23 @@ func (s shape) mend(o *object, where string, n *notes) {
 }
 
 // mendAll mends the objects of an array, and drops what no client could use.
-func (w want) mendAll(o *object, m member, where string, n *notes) {
-	all, _ := elements(m.value)
+func (w want) mendAll(o *object, m wire.Field, where string, n *notes) {
+	all, _ := elements(m.Value)
 	kept := make([][]byte, 0, len(all))
 	touched := false
 	for _, e := range all {
 		sub, ok := parseObject(e)
 		if !ok || text(sub.get(w.must)) == "" {
-			n.add("an element of %s%s has no %s; removed", where, m.key, w.must)
+			n.add("an element of %s%s has no %s; removed", where, m.Name, w.must)
 			touched = true
 			continue
 		}
-		w.nested.mend(&sub, where+m.key+"[].", n)
+		w.nested.mend(&sub, where+m.Name+"[].", n)
 		touched = touched || sub.touched
 		kept = append(kept, sub.bytes())
 	}
 	if touched {
-		o.set(m.key, array(kept))
+		o.set(m.Name, array(kept))
 	}
 }
 

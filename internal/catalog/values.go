@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/everline/everline/internal/wire"
 )
 
 // This file knows the values that strict clients ask of members that are
@@ -177,9 +179,9 @@ func clampNumbers(raw []byte) []byte {
 		end := i + 1
 		switch kindOf(raw[i:]) {
 		case '"':
-			end = skipString(raw, i)
+			end = wire.ValueEnd(raw, i)
 		case '0':
-			end = skipValue(raw, i)
+			end = wire.ValueEnd(raw, i)
 			if _, err := strconv.ParseFloat(string(raw[i:end]), 64); err != nil {
 				if raw[i] == '-' {
 					out = append(out, '-')

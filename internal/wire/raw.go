@@ -135,6 +135,44 @@ func Members(obj []byte) iter.Seq2[string, []byte] {
 	}
 }
 
+// A Field is one member of an object, and where it stands in the object's text.
+type Field struct {
+	Name  string // decoded
+	Text  []byte // key, colon and value
+	Key   []byte // with its quotes
+	Value []byte
+	Start int // of the value
+	End   int
+}
+
+// Fields yields what Members does, with the places.
+func Fields(obj []byte) iter.Seq[Field] {
+	return func(yield func(Field) bool) {
+		s := scanner{b: obj}
+		i := s.space(0)
+		if i >= len(obj) || obj[i] != '{' {
+			return
+		}
+		i++
+		for first := true; ; first = false {
+			m, more := s.member(i, first, 1)
+			if !more || !yield(Field{
+				Name: unquoted(obj[m.key+1 : m.keyEnd-1]), Text: obj[m.key:m.end:m.end], Key: obj[m.key:m.keyEnd:m.keyEnd],
+				Value: obj[m.val:m.end:m.end], Start: m.val, End: m.end,
+			}) {
+				return
+			}
+			i = m.end
+		}
+	}
+}
+
+// ValueEnd is where the value ends that begins at i; -1 if none does.
+func ValueEnd(b []byte, i int) int {
+	s := scanner{b: b}
+	return s.value(i, 0)
+}
+
 // Elements yields the raw elements of an array in order, as views into arr. It
 // ends early where arr stops being JSON, and yields nothing if arr is no array.
 func Elements(arr []byte) iter.Seq[[]byte] {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -235,4 +236,31 @@ func FuzzOneLine(f *testing.F) {
 			t.Fatalf("%q -> %q", b, got)
 		}
 	})
+}
+
+func TestFields(t *testing.T) {
+	obj := []byte(` { "a" : 1 ,"b\u0020":{"c":[2]}, "a":null} `)
+	var got []string
+	for f := range Fields(obj) {
+		if string(obj[f.Start:f.End]) != string(f.Value) {
+			t.Errorf("%s: the place of %s is that of %s", f.Name, f.Value, obj[f.Start:f.End])
+		}
+		got = append(got, f.Name+"|"+string(f.Key)+"|"+string(f.Text))
+	}
+	want := []string{`a|"a"|"a" : 1`, `b |"b\u0020"|"b\u0020":{"c":[2]}`, `a|"a"|"a":null`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for range Fields([]byte(`[1]`)) {
+		t.Error("an array has fields")
+	}
+}
+
+func TestValueEnd(t *testing.T) {
+	text := []byte(`{"a":"x\"y","b":-1.5e3,"c":[{}]}`)
+	for at, want := range map[int]int{0: len(text), 5: 11, 16: 22, 27: 31, 11: -1, len(text): -1} {
+		if got := ValueEnd(text, at); got != want {
+			t.Errorf("the value at %d ends at %d, want %d", at, got, want)
+		}
+	}
 }

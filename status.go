@@ -121,7 +121,7 @@ func (h *Hub) statusOf(v *slot.View) Status {
 			st.Warnings = append(st.Warnings, "a drill breaks it on purpose: "+what)
 		}
 	}
-	for _, o := range h.fleet.Own(st.Name) {
+	for _, o := range h.fleet.SessionSlots(st.Name) {
 		st.Sessions = append(st.Sessions, sessionStatus(o))
 	}
 	for _, c := range h.Catalog().Conflicts() {
@@ -156,7 +156,7 @@ func (st *Status) lists(v *slot.View) {
 	}
 }
 
-func sessionStatus(o fleet.Own) SessionStatus {
+func sessionStatus(o fleet.SessionSlot) SessionStatus {
 	v := o.Slot.View()
 	st := SessionStatus{
 		Client: o.Client, State: v.Seen(), Generation: v.State.Gen, Since: v.Since, AwaySince: v.AwaySince,

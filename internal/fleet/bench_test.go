@@ -68,7 +68,7 @@ func crowd(tb testing.TB, n int, mode string) (*Fleet, []*still) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for f.roster.Load().pending() {
-		out := f.out.Load()
+		out := f.publisher.out.Load()
 		if f.Flush(ctx) != nil {
 			tb.Fatal("it does not come up")
 		}
@@ -98,7 +98,7 @@ func BenchmarkChangeOf1000(b *testing.B) {
 				hash := f.Table().Hash(catalog.Tools)
 				u.catalog.Store(catalogOf(20, fmt.Sprint("changed ", i)))
 				u.changed(catalog.Tools)
-				for out := f.out.Load(); f.Table().Hash(catalog.Tools) == hash; out = f.out.Load() {
+				for out := f.publisher.out.Load(); f.Table().Hash(catalog.Tools) == hash; out = f.publisher.out.Load() {
 					<-out.changed
 				}
 			}

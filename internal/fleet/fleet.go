@@ -4,159 +4,105 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/transport/stdio"
-	"github.com/everline/everline/internal/upstream"
-	"github.com/everline/everline/internal/watch"
 )
 
-// Options make a Fleet. The func fields must not block; nil is allowed.
-type Options struct {
-	StateDir      string // where last good catalogs are kept; "": nowhere
-	Name, Version string // what servers are told of us
-
-	Pins *catalog.Lock // as ReadPins gives it
-
-	Emit    func(event.Event)                  // every event of every slot
-	Changed func([]catalog.Kind)               // after a new table is out: the kinds that differ
-	Log     func(server string, params []byte) // notifications/message of a server
-	Warn    func(server, text string)          // a state file that could not be read or written
-
-	// Start starts a generation in place of upstream.Start; for tests.
-	Start func(context.Context, upstream.Options) (slot.Upstream, error)
-}
-
-// A Fleet has two long-lived goroutines, the merger and the saver, and those
-// of its slots.
+// A Fleet has two long-lived goroutines, the publisher's and the keeper's, and
+// those of its slots.
 type Fleet struct {
-	opts    Options
+	*core
 	started time.Time
-	store   *catalog.Store
-	ledger  *stray.Ledger // of server processes; nil without a state folder
-	spares  *stdio.Spares // of the processes that guard servers
-	wishes  wishes
-	owns    owns  // the slots of single sessions
-	touched names // members that have published since the last merge
-	unsaved names // members of which the disk may not have the latest
-	unused  names // keys of the store that may belong to no server any more
 
-	problems    problems
-	pinsChecked pinsChecked
+	publisher *publisher
+	keeper    *keeper
+	problems  *problems
+	pins      *pins
+	processes *processes
+	subs      *subscriptions
+	starter   *starter
+	sessions  *sessions
+	retired   *retired
 
-	gate     chan struct{} // held by the one Apply or Approve that runs; a channel, so that waiting for it ends with ctx
-	sealed   chan struct{} // closed by Close: whoever gets the gate from then on gives it back
-	sealing  sync.Once
-	locking  chan struct{} // held by whoever reads or writes the pins' file; a channel likewise
-	roster   atomic.Pointer[roster]
-	out      atomic.Pointer[published]
-	trigger  chan struct{}    // one slot: something that is merged has changed
-	save     chan struct{}    // one slot: something that is kept on disk has changed
-	asked    atomic.Uint64    // merges asked for
-	starting chan struct{}    // bounds the starts over all slots
-	ports    watch.Ports      // looks at ports that refused, for all slots
-	lead     *lead            // of the first clients, before servers that are listed already
-	swept    chan struct{}    // closed once what an earlier everline left behind has ended
-	strays   []stray.Leftover // what that was; valid then
-	hard     context.Context  // of the workers; ends when a Close ran out of time
-	give     context.CancelFunc
-	stop     chan struct{}
-	stopped  sync.Once
-	loops    sync.WaitGroup // merger and saver
-	workers  sync.WaitGroup // closings of removed slots, and what new lives are told
-
-	mu      sync.Mutex               // guards the rest; nothing waits under it
-	closed  bool                     // no more workers
-	leaving map[string]chan struct{} // removed servers whose slot is still closing
-	retired map[*member]struct{}     // all members whose slot is, several of one name among them
-	gens    map[string]uint64        // the newest generations of removed servers
-}
-
-// A roster is the immutable set of members; Apply replaces it.
-type roster struct {
-	cfg    *config.Config
-	pins   *pinning
-	order  []*member
-	byName map[string]*member
-	place  map[string]int // in order, by name
-}
-
-func newRoster(cfg *config.Config, pins *pinning) *roster {
-	return &roster{cfg: cfg, pins: pins, byName: map[string]*member{}, place: map[string]int{}}
-}
-
-// published is the table that is out. changed is closed when the next one is.
-type published struct {
-	table   *catalog.Table
-	merged  uint64 // the value of Fleet.asked that this table reflects
-	changed chan struct{}
+	gate    chan struct{} // held by the one Apply or Approve that runs; a channel, so that waiting for it ends with ctx
+	sealed  chan struct{} // closed by Close: whoever gets the gate from then on gives it back
+	sealing sync.Once
+	stopped sync.Once
+	loops   sync.WaitGroup // publisher and keeper, and the sweep
 }
 
 // New starts a slot for every server of cfg. It returns at once: servers come
 // up behind it. The caller must Close the fleet.
 func New(cfg *config.Config, opts Options) *Fleet {
 	f := &Fleet{
-		opts:     opts,
-		started:  time.Now(),
-		gate:     make(chan struct{}, 1),
-		sealed:   make(chan struct{}),
-		locking:  make(chan struct{}, 1),
-		trigger:  make(chan struct{}, 1),
-		save:     make(chan struct{}, 1),
-		starting: make(chan struct{}, max(cfg.MaxStarting, 1)),
-		swept:    make(chan struct{}),
-		stop:     make(chan struct{}),
-		leaving:  map[string]chan struct{}{},
-		retired:  map[*member]struct{}{},
-		gens:     map[string]uint64{},
-		spares:   stdio.NewSpares(),
+		core:    newCore(opts),
+		started: time.Now(),
+		gate:    make(chan struct{}, 1),
+		sealed:  make(chan struct{}),
+		retired: newRetired(),
 	}
-	f.hard, f.give = context.WithCancel(context.Background())
-	f.wishes.init()
+	c := f.core
+	f.problems = &problems{core: c}
+	f.pins = newPins(c, f.problems)
+	f.processes = &processes{core: c, problems: f.problems, swept: make(chan struct{})}
+	f.keeper = &keeper{core: c, problems: f.problems, pins: f.pins, processes: f.processes}
 	if opts.StateDir != "" {
-		f.store = &catalog.Store{Dir: opts.StateDir}
-		f.ledger = stray.NewLedger(opts.StateDir)
+		f.keeper.store = &catalog.Store{Dir: opts.StateDir}
+		f.processes.ledger = stray.NewLedger(opts.StateDir)
 	}
-	f.lead = newLead()
-	f.loops.Go(f.sweep) // bounded by itself
+	f.subs = newSubscriptions(c)
+	f.starter = &starter{
+		core: c, keeper: f.keeper, processes: f.processes, pins: f.pins, subs: f.subs,
+		spares: stdio.NewSpares(), starting: make(chan struct{}, max(cfg.MaxStarting, 1)), headStart: newHeadStart(),
+	}
+	f.sessions = &sessions{core: c, starter: f.starter, subs: f.subs, processes: f.processes}
+	f.pins.sessions = f.sessions.live
+	f.loops.Go(f.processes.sweep) // bounded by itself
 	r := newRoster(cfg, newPinning(opts.Pins))
 	for _, s := range cfg.Servers {
-		r.add(f.newMember(s, nil))
+		r.add(f.starter.newMember(s, 0, nil))
 	}
 	f.roster.Store(r)
-	m := newMerger(f)
-	f.out.Store(&published{table: m.merge(r, nil), changed: make(chan struct{})})
-	f.loops.Go(func() { f.mergeLoop(m) })
-	f.loops.Go(f.saveLoop)
+	f.publisher = newPublisher(c, f.pins)
+	f.loops.Go(func() { f.publisher.run(f.follow) })
+	f.loops.Go(f.keeper.run)
 	f.poke()
 	return f
 }
 
-// pending tells whether a server may still get its first catalog by itself.
-func (r *roster) pending() bool {
-	return slices.ContainsFunc(r.order, func(m *member) bool { return m.slot.View().Pending() })
-}
-
-func (r *roster) add(m *member) {
-	r.place[m.name] = len(r.order)
-	r.order = append(r.order, m)
-	r.byName[m.name] = m
+// follow does what new generations ask for: they are told what clients want,
+// and what they offer is kept on disk.
+func (f *Fleet) follow(r *roster, touched []string) {
+	for _, name := range touched {
+		m := r.byName[name]
+		if m == nil {
+			continue
+		}
+		f.keeper.unsaved.add(name)
+		v := m.slot.View()
+		if v.State.Serving == 0 || m.told.Load() == v.State.Serving {
+			continue
+		}
+		m.told.Store(v.State.Serving)
+		f.subs.renew(m)
+	}
+	f.saveSoon()
 }
 
 // Table is the merged table that is out now.
-func (f *Fleet) Table() *catalog.Table { return f.out.Load().table }
+func (f *Fleet) Table() *catalog.Table { return f.publisher.out.Load().table }
 
 // Config is the configuration that is applied now.
 func (f *Fleet) Config() *config.Config { return f.roster.Load().cfg }
@@ -173,10 +119,7 @@ func (f *Fleet) Views() []*slot.View {
 
 // Slot returns the slot of a server; nil if no such server is configured.
 func (f *Fleet) Slot(name string) *slot.Slot {
-	if m := f.roster.Load().byName[name]; m != nil {
-		return m.slot
-	}
-	return nil
+	return f.roster.Load().slot(name)
 }
 
 // Names returns the names of all servers, in the order of the configuration.
@@ -199,13 +142,13 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 	if err := op(ctx, s); err != nil {
 		return err
 	}
-	for _, o := range f.owns.of(name) {
+	for _, o := range f.sessions.live(name) {
 		if err := op(ctx, o.slot); err != nil && fault.KindOf(err) != fault.Closed {
 			return err
 		}
 	}
 	if !s.View().State.Want {
-		f.endOwn(name)
+		f.sessions.endServer(name)
 	}
 	return f.Flush(ctx)
 }
@@ -231,7 +174,7 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 	if err != nil {
 		return config.Plan{}, err
 	}
-	pins, err := f.reread(ctx, cfg)
+	pins, err := f.pins.reread(ctx, cfg)
 	if err != nil {
 		return config.Plan{}, err
 	}
@@ -246,7 +189,7 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 		m := old.byName[s.Name]
 		switch {
 		case m == nil:
-			m = f.newMember(s, f.predecessor(s.Name))
+			m = f.starter.newMember(s, f.retired.lastGen(s.Name), f.retired.predecessor(s.Name))
 		case slices.Contains(plan.Change, s.Name):
 			m = m.with(s)
 			errs = append(errs, m.slot.Apply(ctx, s))
@@ -255,14 +198,14 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 	}
 	f.roster.Store(next)
 	for _, name := range plan.Change {
-		errs = append(errs, f.applyOwn(ctx, next.byName[name]))
+		errs = append(errs, f.sessions.apply(ctx, next.byName[name]))
 		next.byName[name].replaced.add(old.byName[name].spec.Identity())
 	}
 	for _, name := range plan.Remove {
 		f.retire(ctx, old.byName[name])
-		f.unused.add(old.byName[name].spec.Identity())
+		f.keeper.unused.add(old.byName[name].spec.Identity())
 		for _, key := range old.byName[name].replaced.take() {
-			f.unused.add(key)
+			f.keeper.unused.add(key)
 		}
 	}
 	errs = append(errs, f.Flush(ctx))
@@ -318,7 +261,7 @@ func (f *Fleet) WaitFirst(ctx context.Context) {
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for {
-		out := f.out.Load()
+		out := f.publisher.out.Load()
 		if !f.roster.Load().pending() {
 			_ = f.Flush(ctx) // the catalog is there; so must the table be
 			return
@@ -348,27 +291,25 @@ func (f *Fleet) Closed() bool {
 // Close refuses all calls, ends every server side by side, and waits for all
 // goroutines, bounded by ctx. It is idempotent, and names what would not stop.
 func (f *Fleet) Close(ctx context.Context) error {
-	f.lead.stop()
+	f.starter.headStart.stop()
 	f.sealing.Do(func() { close(f.sealed) })
-	defer context.AfterFunc(ctx, f.give)() // then workers wait no longer for what would not stop; it only ends a context
-	_ = f.closeMembers(ctx)                // at once: a change that goes on holds nobody up
+	defer context.AfterFunc(ctx, f.forceCancel)() // then workers wait no longer for what would not stop; it only ends a context
+	_ = f.closeMembers(ctx)                       // at once: a change that goes on holds nobody up
 	late := f.seal(ctx)
 	errs := append(f.closeMembers(ctx), late) // with those that the change has brought
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
+	f.noMoreWorkers()
 	f.stopped.Do(func() { close(f.stop) })
 	f.loops.Wait()
 	f.workers.Wait()
-	f.spares.Close()
-	f.closeLedger(errors.Join(errs...))
+	f.starter.spares.Close()
+	f.processes.close(errors.Join(errs...))
 	return errors.Join(errs...)
 }
 
 // closeMembers ends every server that there is, side by side, and returns which
 // would not stop. Those that are gone cost nothing.
 func (f *Fleet) closeMembers(ctx context.Context) []error {
-	members := slices.Concat(f.owns.close(), f.roster.Load().order, f.retiring())
+	members := slices.Concat(f.sessions.close(), f.roster.Load().order, f.retired.all())
 	errs := make([]error, len(members), len(members)+1)
 	var wg sync.WaitGroup
 	for i, m := range members {
@@ -378,12 +319,145 @@ func (f *Fleet) closeMembers(ctx context.Context) []error {
 	return errs
 }
 
-// spawn runs fn in a worker that Close waits for; after Close it does nothing.
-// fn must bound itself.
-func (f *Fleet) spawn(fn func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.workers.Go(fn)
+// retire closes a removed server's slot behind the caller's back; Close waits
+// for it. No further generation begins behind the one that is remembered.
+func (f *Fleet) retire(ctx context.Context, m *member) {
+	if err := m.slot.Want(ctx, false); err != nil {
+		f.warn(m.name, "ending the removed server: "+err.Error())
+	}
+	done := f.retired.add(m)
+	f.sessions.endServer(m.name)
+	f.subs.forget(func(key slotKey) bool { return key.server == m.name })
+	f.spawn(func() {
+		ctx, cancel := context.WithTimeout(f.ctx, m.spec.DrainTimeout+closeLimit)
+		defer cancel()
+		err := m.slot.Close(ctx)
+		if err != nil {
+			f.warn(m.name, "closing the removed server: "+err.Error()) // closing the fleet tries again
+		}
+		done(err == nil)
+	})
+}
+
+// Flush returns once the table reflects everything that slots had published
+// when it was called.
+func (f *Fleet) Flush(ctx context.Context) error { return f.publisher.flush(ctx) }
+
+// At returns the slot that serves a session's calls to a server: the session's
+// own where the server's isolation says so, else the shared one. release, if
+// not nil, must be called when the call is over. session may be nil: calls of
+// nobody in particular go to the shared slot.
+func (f *Fleet) At(server string, session *Session) (s *slot.Slot, release func(), err error) {
+	f.starter.headStart.end()
+	for {
+		m := f.roster.Load().byName[server]
+		switch {
+		case m == nil:
+			return nil, nil, fault.New(fault.NotFound, "call", "no server is called "+server)
+		case session == nil || !m.private():
+			return m.slot, nil, nil // a disabled server's slot refuses, and says why
+		}
+		o, err := f.sessions.hold(m, session)
+		if err != nil {
+			return nil, nil, err
+		}
+		if o != nil {
+			return o.slot, func() { f.sessions.release(o) }, nil
+		}
 	}
 }
+
+// A SessionSlot is what can be seen of one session's slot.
+type SessionSlot struct {
+	Client uint64 // the session's
+	Slot   *slot.Slot
+}
+
+// SessionSlots returns the slots that sessions have of a server, those that are
+// ending left out, the oldest session first.
+func (f *Fleet) SessionSlots(server string) []SessionSlot {
+	var all []SessionSlot
+	for _, o := range f.sessions.live(server) {
+		all = append(all, SessionSlot{o.session.Client.ID(), o.slot})
+	}
+	slices.SortFunc(all, func(a, b SessionSlot) int { return cmp.Compare(a.Client, b.Client) })
+	return all
+}
+
+// Subscribe asks a server for the updates of a resource, and again each new
+// generation of it, until cancel is called. Where the server has a slot for each
+// session, that of session is asked. fn gets the params of each notification,
+// and a catch-up one after a generation was replaced; it must not block.
+func (f *Fleet) Subscribe(ctx context.Context, session *Session, server, uri string, fn func(params []byte)) (cancel func(), err error) {
+	_, release, err := f.At(server, session)
+	if err != nil {
+		return nil, err
+	}
+	key := slotKey{server: server}
+	if release != nil {
+		defer release()
+		key.session = session
+	}
+	return f.subs.subscribe(ctx, key, uri, fn)
+}
+
+// SetLevel asks every server for log messages from this level on, and each new
+// generation as well. The level is one for all clients: the most talkative that
+// any of them wants.
+func (f *Fleet) SetLevel(level string) {
+	if !f.subs.setLevel(level) {
+		return
+	}
+	for _, m := range append(f.sessions.members(), f.roster.Load().order...) {
+		if m.slot.View().State.Serving != 0 {
+			f.spawn(func() { f.subs.sayLevel(m) })
+		}
+	}
+}
+
+// PinChanges tells what of a server is not as it was approved, in its shared
+// slot or in those of single sessions, and whether it is withheld; nil if pins
+// are off or the server is disabled.
+func (f *Fleet) PinChanges(server string) (changes []catalog.PinChange, withheld bool) {
+	return f.pins.changes(server)
+}
+
+// Approve pins what is offered now: one tool of a server, all of it, or all
+// servers, where tool and server are "". It returns how many definitions were
+// approved that were not before, once the file is written and the table shows it.
+func (f *Fleet) Approve(ctx context.Context, server, tool string) (int, error) {
+	leave, err := f.enter(ctx, "approve")
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	r := f.roster.Load()
+	if !r.pinsOn() {
+		return 0, &fault.Fault{
+			Kind: fault.Conflict, Op: "approve", Outcome: fault.NotSent, Err: errPinsOff,
+			Remedy: `write "pins": "warn" or "enforce" under "everline" in the configuration`,
+		}
+	}
+	if server != "" && r.byName[server] == nil {
+		return 0, fault.New(fault.NotFound, "approve", "no server is called "+server)
+	}
+	n, err := f.pins.approve(ctx, r, server, tool)
+	if err != nil {
+		return 0, err
+	}
+	f.pins.repin(r)
+	return n, f.Flush(ctx)
+}
+
+// Problems returns what is wrong with what is kept on disk, now.
+func (f *Fleet) Problems() []Problem {
+	f.pins.check()
+	r := f.roster.Load()
+	return slices.DeleteFunc(f.problems.all(), func(p Problem) bool {
+		return p.Server != "" && r.byName[p.Server] == nil // it was removed
+	})
+}
+
+// Leftovers returns the processes of an earlier everline that were found alive
+// at the start, and ended; nothing while they are still looked for.
+func (f *Fleet) Leftovers() []stray.Leftover { return f.processes.found() }

@@ -171,8 +171,8 @@ func TestWhatWasKeptOutlivesAChangeThatFails(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()                      // the saver waits
-		f.saveOne(map[string]kept{}, before) // what it does if the change comes in the middle of a write
-		f.dropUnused()
+		f.keeper.saveOne(map[string]kept{}, before) // what it does if the change comes in the middle of a write
+		f.keeper.dropUnused()
 	})
 	keptIn(t, dir, withArgs(), false, func(t *testing.T, f *Fleet, _ *park) {
 		if got := listed(f); !slices.Equal(got, []string{"drop_table"}) {

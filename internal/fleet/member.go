@@ -1,27 +1,22 @@
 package fleet
 
 import (
-	"context"
-	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
 )
 
 // A member is one server's place in the fleet. It is immutable but for what
-// its own lives found out.
+// its own generations found out.
 type member struct {
-	name string
-	spec config.Server
-	slot *slot.Slot
-	of   *Session // whose own slot it is; nil for the one that is shared, and published
+	name    string
+	spec    config.Server
+	slot    *slot.Slot
+	session *Session // whose slot it is; nil for the one that is shared, and published
 	*memory
 }
 
@@ -41,114 +36,21 @@ type memory struct {
 	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
 }
 
+func newMemory() *memory { return &memory{saying: make(chan struct{}, 1)} }
+
 // with returns the member with a new spec and the same slot.
 func (m *member) with(s config.Server) *member {
 	return &member{name: m.name, spec: s, slot: m.slot, memory: m.memory}
 }
 
-// newMember makes the slot of a server. before, if not nil, is closed when an
-// earlier slot of the same name is gone; the first life waits for that.
-func (f *Fleet) newMember(s config.Server, before <-chan struct{}) *member {
-	m := &member{name: s.Name, spec: s, memory: &memory{saying: make(chan struct{}, 1)}}
-	saved := f.load(s)
-	var era upstream.Era
-	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
-		m.era.Store(&era)
-	}
-	var after <-chan struct{}
-	if saved.Catalog != nil {
-		after = f.lead.over
-	}
-	m.slot = slot.New(slot.Options{
-		Server:    s,
-		Dial:      f.dial(m, before),
-		Last:      saved.Catalog,
-		After:     after,
-		Gen:       max(saved.Gen, f.lastGen(s.Name)),
-		Admit:     func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return f.admit(m, c, offers) },
-		Starting:  f.starting,
-		Watch:     f.watch(m),
-		Published: func(v *slot.View) { f.published(m, v) },
-		Emit:      f.opts.Emit,
-	})
-	return m
-}
-
-func (m *member) seat() seat { return seat{m.name, m.of} }
+func (m *member) slotKey() slotKey { return slotKey{m.name, m.session} }
 
 // key tells the member's processes from those of all others.
 func (m *member) key() string {
-	if m.of == nil {
+	if m.session == nil {
 		return m.name
 	}
-	return m.name + "#" + strconv.FormatUint(m.of.Client.ID(), 10)
-}
-
-// published is called by the slot's loop.
-func (f *Fleet) published(m *member, v *slot.View) {
-	if r := f.roster.Load(); r != nil && r.pinsOn() && v.Published() {
-		m.digestOf(v.Catalog)
-	}
-	f.touched.add(m.name)
-	f.poke()
-}
-
-// retire closes a removed server's slot behind the caller's back; Close waits
-// for it. No further generation begins behind the one that is remembered.
-func (f *Fleet) retire(ctx context.Context, m *member) {
-	if err := m.slot.Want(ctx, false); err != nil {
-		f.warn(m.name, "ending the removed server: "+err.Error())
-	}
-	gone := make(chan struct{})
-	f.mu.Lock()
-	f.leaving[m.name] = gone
-	f.retired[m] = struct{}{}
-	f.gens[m.name] = m.slot.View().State.Gen
-	f.mu.Unlock()
-	f.endOwn(m.name)
-	f.wishes.forget(func(at seat) bool { return at.server == m.name })
-	f.spawn(func() {
-		ctx, cancel := context.WithTimeout(f.hard, m.spec.DrainTimeout+closeLimit)
-		defer cancel()
-		err := m.slot.Close(ctx)
-		if err != nil {
-			f.warn(m.name, "closing the removed server: "+err.Error()) // closing the fleet tries again
-		}
-		f.mu.Lock()
-		if err == nil {
-			delete(f.retired, m)
-		}
-		if f.leaving[m.name] == gone {
-			delete(f.leaving, m.name)
-		}
-		f.mu.Unlock()
-		close(gone)
-	})
-}
-
-// retiring returns the removed members whose slots are not gone yet.
-func (f *Fleet) retiring() []*member {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Keys(f.retired))
-}
-
-// lastGen is the newest generation of a server that was removed.
-func (f *Fleet) lastGen(name string) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.gens[name]
-}
-
-// predecessor returns a channel that is closed when the last retired slot of
-// that name is gone; nil if none is on its way out.
-func (f *Fleet) predecessor(name string) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c, ok := f.leaving[name]; ok {
-		return c
-	}
-	return nil
+	return m.name + "#" + strconv.FormatUint(m.session.Client.ID(), 10)
 }
 
 // entry is what the member adds to the table.
@@ -167,4 +69,47 @@ func (m *member) entry(v *slot.View) catalog.Entry {
 		}
 	}
 	return e
+}
+
+// digestOf computes the pins of a catalog once. A slot's own loop does it when
+// it publishes, so that an enormous definition costs its own server's time.
+func (m *member) digestOf(c *catalog.Catalog) *catalog.Pins {
+	if d := m.digest.Load(); d != nil && d.of == c {
+		return d.now
+	}
+	now := catalog.PinsOf(c)
+	m.digest.Store(&digest{c, now})
+	return now
+}
+
+// known is the era of the last life, which a start tries first. The start after
+// one that failed with it finds the era anew: the server may be another one. If
+// that fails too, it was not the era, and the next goes by it again.
+func (m *member) known() upstream.Era {
+	e := m.learned()
+	switch {
+	case m.doubt.Load():
+		return upstream.Era{Modern: e.Modern} // no more than how long its silence means nothing
+	default:
+		return e
+	}
+}
+
+// learned is what is known of the era, zero if nothing is. An answer that came
+// late counts more than what was agreed to without it.
+func (m *member) learned() upstream.Era {
+	e := m.era.Load()
+	switch {
+	case m.late.Load() != 0 && (e == nil || !e.Modern):
+		return upstream.Era{Modern: true}
+	case e == nil:
+		return upstream.Era{}
+	default:
+		return *e
+	}
+}
+
+// private tells whether sessions have slots of their own of the server.
+func (m *member) private() bool {
+	return m.spec.Isolation == config.IsolationSession && m.slot.View().State.Want
 }

@@ -29,12 +29,3 @@ func (n *names) take() []string {
 	n.mu.Unlock()
 	return slices.Sorted(maps.Keys(set))
 }
-
-// names returns all members of a roster, in its order.
-func (r *roster) names() []string {
-	all := make([]string, len(r.order))
-	for i, m := range r.order {
-		all[i] = m.name
-	}
-	return all
-}

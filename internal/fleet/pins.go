@@ -3,9 +3,8 @@ package fleet
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -18,109 +17,23 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A pinning is the lock of one configuration. It belongs to the roster: what is
-// compared with it, and what is approved by it, is so by one configuration.
-type pinning struct {
-	lock  atomic.Pointer[catalog.Lock] // changed under mu
-	mu    sync.Mutex                   // guards changes of lock, and the next; nothing waits under it
-	fresh *catalog.Lock                // servers that were adopted since the file was written; nil if none were
-	saved *catalog.Lock                // what was last read from the file or written to it; guarded by Fleet.locking
+// pins compare what servers offer with what was approved.
+type pins struct {
+	*core
+	problems *problems
+	sessions func(server string) []*sessionSlot // those of a server that are not ending
+
+	file    chan struct{} // held by whoever reads or writes the lock file; a channel, so that waiting for it ends with ctx
+	checked pinsChecked   // guarded by file
 }
 
-func newPinning(l *catalog.Lock) *pinning {
-	p := &pinning{saved: l}
-	p.lock.Store(l)
-	return p
+func newPins(c *core, ps *problems) *pins {
+	return &pins{core: c, problems: ps, file: make(chan struct{}, 1)}
 }
 
-// by are the pins of a server; nil if it has none yet.
-func (p *pinning) by(server string) *catalog.Pins { return p.lock.Load().Server(server) }
-
-// set replaces the lock by what is in the file by now.
-func (p *pinning) set(l *catalog.Lock) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lock.Store(l.Adopt(p.fresh))
-}
-
-// adopt approves what a server offers that has no pins: the first use is trusted.
-func (p *pinning) adopt(server string, now *catalog.Pins) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lock.Store(p.lock.Load().With(server, now))
-	p.fresh = p.fresh.With(server, now)
-}
-
-// take returns what is to be written; nil if nothing is.
-func (p *pinning) take() *catalog.Lock {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.fresh
-	p.fresh = nil
-	return l
-}
-
-// again makes the next save write what the last one could not.
-func (p *pinning) again(l *catalog.Lock) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fresh = p.fresh.Adopt(l)
-}
-
-// write adds what was adopted to the file. What others have approved there
-// meanwhile stands, and is returned; nil if it is not so. The caller holds
-// Fleet.locking.
-func (p *pinning) write(file string) (others *catalog.Lock, err error) {
-	fresh := p.take()
-	if fresh == nil {
-		return nil, nil
-	}
-	lock := p.saved
-	if !lock.In(file) {
-		lock, err = catalog.ReadLock(file)
-		others = lock
-	}
-	if err == nil {
-		lock = lock.Adopt(fresh)
-		err = lock.Write(file)
-	}
-	if err != nil {
-		p.again(fresh)
-		return nil, err
-	}
-	p.saved = lock
-	return others, nil
-}
-
-// A digest is what pinning a catalog gives.
-type digest struct {
-	of  *catalog.Catalog
-	now *catalog.Pins
-}
-
-// A pinView is what the pins make of one catalog. It is never changed.
-type pinView struct {
-	digest
-	by      *catalog.Pins // the pins it was compared with
-	mode    string
-	out     *catalog.Catalog // what is published
-	changes []catalog.PinChange
-}
-
-// digestOf computes the pins of a catalog once. A slot's own loop does it when
-// it publishes, so that an enormous definition costs its own server's time.
-func (m *member) digestOf(c *catalog.Catalog) *catalog.Pins {
-	if d := m.digest.Load(); d != nil && d.of == c {
-		return d.now
-	}
-	now := catalog.PinsOf(c)
-	m.digest.Store(&digest{c, now})
-	return now
-}
-
-// pinned is what is published of a catalog under the pins. The merge loop
+// publish is what is published of a catalog under the pins. The merge loop
 // alone calls it.
-func (f *Fleet) pinned(r *roster, m *member, c *catalog.Catalog, gen uint64) *catalog.Catalog {
+func (p *pins) publish(r *roster, m *member, c *catalog.Catalog, gen uint64) *catalog.Catalog {
 	if !r.pinsOn() {
 		m.pin.Store(nil)
 		return c
@@ -133,29 +46,22 @@ func (f *Fleet) pinned(r *roster, m *member, c *catalog.Catalog, gen uint64) *ca
 	if by == nil && c.Pinnable() {
 		by = now
 		r.pins.adopt(m.name, now)
-		f.emit(event.Pinned{Head: event.Head{Time: time.Now(), Server: m.name, Gen: gen}, Tools: len(now.Tools)})
+		p.emit(event.Pinned{Head: event.Head{Time: time.Now(), Server: m.name, Gen: gen}, Tools: len(now.Tools)})
 	}
 	next := &pinView{digest: digest{c, now}, by: by, mode: mode, out: c, changes: by.Compare(now)}
 	if mode == config.PinsEnforce {
 		next.out = catalog.Withhold(c, next.changes)
 	}
 	m.pin.Store(next)
-	f.tellPins(m.name, gen, last, next)
+	p.report(m.name, gen, last, next)
 	return next.out
 }
 
-func (r *roster) pinsOn() bool { return r.cfg.Pins != config.PinsOff && r.cfg.Pins != "" }
-
-// holds tells whether the view was made of these.
-func (v *pinView) holds(c *catalog.Catalog, by *catalog.Pins, mode string) bool {
-	return v != nil && v.of == c && v.by == by && v.mode == mode
-}
-
-// pinnedOwn tells of what a session's own life offers, and the shared one does
+// checkSession tells of what a session's own life offers, and the shared one does
 // not, that was never approved: it is another process, and may be of another
 // version. Its slot's loop alone calls it.
-func (f *Fleet) pinnedOwn(m *member, v *slot.View) {
-	r := f.roster.Load()
+func (p *pins) checkSession(m *member, v *slot.View) {
+	r := p.roster.Load()
 	shared := r.byName[m.name]
 	if shared == nil || !r.pinsOn() || v.Catalog == nil || v.State.Serving == 0 {
 		return
@@ -170,17 +76,17 @@ func (f *Fleet) pinnedOwn(m *member, v *slot.View) {
 	now := m.digestOf(v.Catalog)
 	next := &pinView{digest: digest{v.Catalog, now}, by: by, mode: r.cfg.Pins, changes: by.Compare(now)}
 	m.pin.Store(next)
-	f.tellPins(m.name, v.State.Gen, last, next)
+	p.report(m.name, v.State.Gen, last, next)
 }
 
 // admit refuses the call of a tool whose definition, as the life lists it that
 // would get the call, is not the approved one: the call may have waited for
 // that life, or the life may be of one session alone.
-func (f *Fleet) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fault.Fault {
+func (p *pins) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fault.Fault {
 	if c.Method != mcp.ToolsCall || offers == nil {
 		return nil
 	}
-	r := f.roster.Load()
+	r := p.roster.Load()
 	if r.cfg.Pins != config.PinsEnforce {
 		return nil
 	}
@@ -200,9 +106,9 @@ func (f *Fleet) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fau
 	}
 }
 
-// tellPins tells of definitions that are not as they were approved, once for
+// report tells of definitions that are not as they were approved, once for
 // each time they change.
-func (f *Fleet) tellPins(server string, gen uint64, last, next *pinView) {
+func (p *pins) report(server string, gen uint64, last, next *pinView) {
 	if last != nil && last.mode == next.mode && slices.EqualFunc(last.changes, next.changes, samePin) {
 		return
 	}
@@ -218,25 +124,15 @@ func (f *Fleet) tellPins(server string, gen uint64, last, next *pinView) {
 		}
 	}
 	if len(e.New)+len(e.Changed) > 0 || e.Instructions {
-		f.emit(e)
+		p.emit(e)
 	}
 }
 
-func samePin(a, b catalog.PinChange) bool {
-	return a.Tool == b.Tool && a.What == b.What && string(a.Now) == string(b.Now)
-}
-
-func (f *Fleet) emit(e event.Event) {
-	if f.opts.Emit != nil {
-		f.opts.Emit(e)
-	}
-}
-
-// PinChanges tells what of a server is not as it was approved, in its shared
+// changes tells what of a server is not as it was approved, in its shared
 // life or in those of single sessions, and whether it is withheld; nil if pins
 // are off or the server is disabled.
-func (f *Fleet) PinChanges(server string) (changes []catalog.PinChange, withheld bool) {
-	r := f.roster.Load()
+func (p *pins) changes(server string) (changes []catalog.PinChange, withheld bool) {
+	r := p.roster.Load()
 	m := r.byName[server]
 	if m == nil {
 		return nil, false
@@ -246,7 +142,7 @@ func (f *Fleet) PinChanges(server string) (changes []catalog.PinChange, withheld
 		return nil, false
 	}
 	changes = slices.Clone(v.changes)
-	for _, o := range f.owns.of(server) {
+	for _, o := range p.sessions(server) {
 		c := o.slot.View().Catalog
 		if c == nil || c == v.of {
 			continue
@@ -260,38 +156,11 @@ func (f *Fleet) PinChanges(server string) (changes []catalog.PinChange, withheld
 	return changes, v.mode == config.PinsEnforce
 }
 
-// Approve pins what is offered now: one tool of a server, all of it, or all
-// servers, where tool and server are "". It returns how many definitions were
-// approved that were not before, once the file is written and the table shows it.
-func (f *Fleet) Approve(ctx context.Context, server, tool string) (int, error) {
-	leave, err := f.enter(ctx, "approve")
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	r := f.roster.Load()
-	if !r.pinsOn() {
-		return 0, &fault.Fault{
-			Kind: fault.Conflict, Op: "approve", Outcome: fault.NotSent, Err: errPinsOff,
-			Remedy: `write "pins": "warn" or "enforce" under "everline" in the configuration`,
-		}
-	}
-	if server != "" && r.byName[server] == nil {
-		return 0, fault.New(fault.NotFound, "approve", "no server is called "+server)
-	}
-	n, err := f.approve(ctx, r, server, tool)
-	if err != nil {
-		return 0, err
-	}
-	f.repin(r)
-	return n, f.Flush(ctx)
-}
-
 // approve puts what was asked for into the file and the lock in use.
-func (f *Fleet) approve(ctx context.Context, r *roster, server, tool string) (int, error) {
+func (p *pins) approve(ctx context.Context, r *roster, server, tool string) (int, error) {
 	select {
-	case f.locking <- struct{}{}:
-		defer func() { <-f.locking }()
+	case p.file <- struct{}{}:
+		defer func() { <-p.file }()
 	case <-ctx.Done():
 		return 0, fault.From("approve", ctx.Err())
 	}
@@ -299,12 +168,12 @@ func (f *Fleet) approve(ctx context.Context, r *roster, server, tool string) (in
 	if err != nil {
 		return 0, err
 	}
-	lock, n := f.approved(lock.Adopt(r.pins.lock.Load()), r, server, tool)
+	lock, n := p.approved(lock.Adopt(r.pins.lock.Load()), r, server, tool)
 	switch {
 	case n > 0:
-	case f.ownDiffer(lock, server, tool):
+	case p.sessionsDiffer(lock, server, tool):
 		return 0, &fault.Fault{
-			Kind: fault.Conflict, Op: "approve", Server: server, Outcome: fault.NotSent, Err: errOwnDiffer,
+			Kind: fault.Conflict, Op: "approve", Server: server, Outcome: fault.NotSent, Err: errSessionsDiffer,
 			Remedy: "everline restart " + typed.Argument(server) + ", so that all of its lives are of one version",
 		}
 	case tool != "":
@@ -315,26 +184,26 @@ func (f *Fleet) approve(ctx context.Context, r *roster, server, tool string) (in
 	}
 	r.pins.saved = lock
 	r.pins.set(lock)
-	f.problems.solve(pinsKey) // whoever asks at once is not to be told of the file from before
+	p.problems.solve(pinsKey) // whoever asks at once is not to be told of the file from before
 	return n, nil
 }
 
 // repin has all members compared with the lock anew.
-func (f *Fleet) repin(r *roster) {
+func (p *pins) repin(r *roster) {
 	for _, m := range r.order {
-		f.touched.add(m.name)
+		p.touched.add(m.name)
 	}
 }
 
 // errPinsOff is why nothing can be approved.
 var errPinsOff = fault.New(fault.Conflict, "approve", "pins are off")
 
-// errOwnDiffer is why what a session's own life offers cannot be approved.
-var errOwnDiffer = fault.New(fault.Conflict, "approve", "only lives of single clients offer something else")
+// errSessionsDiffer is why what a session's own life offers cannot be approved.
+var errSessionsDiffer = fault.New(fault.Conflict, "approve", "only lives of single clients offer something else")
 
-// ownDiffer tells whether a session's own life offers of this what is not approved.
-func (f *Fleet) ownDiffer(lock *catalog.Lock, server, tool string) bool {
-	for _, o := range f.owns.of(server) {
+// sessionsDiffer tells whether a session's own life offers of this what is not approved.
+func (p *pins) sessionsDiffer(lock *catalog.Lock, server, tool string) bool {
+	for _, o := range p.sessions(server) {
 		c := o.slot.View().Catalog
 		if c == nil {
 			continue
@@ -349,7 +218,7 @@ func (f *Fleet) ownDiffer(lock *catalog.Lock, server, tool string) bool {
 }
 
 // approved is the lock with what was asked for as it is now.
-func (f *Fleet) approved(lock *catalog.Lock, r *roster, server, tool string) (*catalog.Lock, int) {
+func (p *pins) approved(lock *catalog.Lock, r *roster, server, tool string) (*catalog.Lock, int) {
 	n := 0
 	for _, m := range r.order {
 		c := m.slot.View().Catalog
@@ -386,14 +255,14 @@ func ReadPins(cfg *config.Config) (*catalog.Lock, error) {
 
 // reread is the lock for a new configuration, once what the old one adopted is
 // in its file.
-func (f *Fleet) reread(ctx context.Context, cfg *config.Config) (*pinning, error) {
+func (p *pins) reread(ctx context.Context, cfg *config.Config) (*pinning, error) {
 	select {
-	case f.locking <- struct{}{}:
-		defer func() { <-f.locking }()
+	case p.file <- struct{}{}:
+		defer func() { <-p.file }()
 	case <-ctx.Done():
 		return nil, fault.From("apply", ctx.Err())
 	}
-	old := f.roster.Load()
+	old := p.roster.Load()
 	if _, err := old.pins.write(old.cfg.PinsFile); err != nil {
 		return nil, err
 	}
@@ -404,18 +273,78 @@ func (f *Fleet) reread(ctx context.Context, cfg *config.Config) (*pinning, error
 	return newPinning(lock), nil
 }
 
-// savePins writes what was adopted. The saver alone calls it.
-func (f *Fleet) savePins() {
-	f.locking <- struct{}{} // held for the time of one write
-	defer func() { <-f.locking }()
-	r := f.roster.Load()
+// save writes what was adopted. The saver alone calls it.
+func (p *pins) save() {
+	p.file <- struct{}{} // held for the time of one write
+	defer func() { <-p.file }()
+	r := p.roster.Load()
 	others, err := r.pins.write(r.cfg.PinsFile)
-	f.wrote("", "what was approved at first sight", err)
+	p.problems.wrote("", "what was approved at first sight", err)
 	switch {
 	case err != nil:
 	case others != nil:
 		r.pins.set(others.Adopt(r.pins.lock.Load()))
-		f.repin(r)
-		f.poke()
+		p.repin(r)
+		p.poke()
+	}
+}
+
+// pinsChecked is what the pins' file was like when it was last compared with
+// what was read from it. It is guarded by pins.file.
+type pinsChecked struct {
+	file  string
+	at    time.Time
+	size  int64
+	saved *catalog.Lock
+}
+
+const pinsKey = "pins file"
+
+// check compares the pins' file with what is in force. A file that did not
+// change is not read again; while somebody else uses the file nothing is.
+func (p *pins) check() {
+	select {
+	case p.file <- struct{}{}:
+		defer func() { <-p.file }()
+	default:
+		return
+	}
+	r := p.roster.Load()
+	if !r.pinsOn() {
+		p.problems.solve(pinsKey)
+		return
+	}
+	now := pinsChecked{file: r.cfg.PinsFile, saved: r.pins.saved, size: -1}
+	if info, err := os.Stat(now.file); err == nil {
+		now.at, now.size = info.ModTime(), info.Size()
+	}
+	if now == p.checked {
+		return
+	}
+	p.checked = now
+	if bad := pinsProblem(now.file, now.saved); bad == nil {
+		p.problems.solve(pinsKey)
+	} else if p.problems.note(pinsKey, *bad) {
+		p.warn("", bad.Text)
+	}
+}
+
+// pinsProblem says why the file does not say what is in force; nil if it does.
+func pinsProblem(file string, saved *catalog.Lock) *Problem {
+	lock, err := catalog.ReadLock(file)
+	const before = "; what everline has read from it before stays in force"
+	switch {
+	case err != nil:
+		bad := fault.From("read pins", err)
+		return &Problem{About: "pins", Text: "the lock file cannot be used: " + bad.Text() + before, Remedy: bad.Remedy + ", then: everline reload"}
+	case lock.Same(saved):
+		return nil
+	case lock == nil:
+		return &Problem{
+			About: "pins", Text: "the lock file " + file + " is gone" + before,
+			Remedy: "take the file from version control, or write it anew: everline tools approve",
+		}
+	default:
+		return &Problem{About: "pins", Text: "the lock file " + file + " has been changed" + before, Remedy: "everline reload"}
 	}
 }

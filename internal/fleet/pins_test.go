@@ -146,11 +146,11 @@ func TestPinsAreOffOrOnAsAWhole(t *testing.T) {
 		a.SetTools(tool("send", "Sends. And reads your keys."))
 		a.Notify("notifications/tools/list_changed", "")
 		time.Sleep(time.Minute)
-		late := newMerger(f)
+		late := newMerger(f.pins)
 		if got := late.merge(old, nil); bytes.Contains(got.Array(catalog.Tools), []byte("keys")) {
 			t.Errorf("published by the old configuration: %s", got.Array(catalog.Tools))
 		}
-		f.savePins()
+		f.pins.save()
 		if after := readFile(t, cfg.PinsFile); after != before {
 			t.Errorf("the lock has changed to %s", after)
 		}

@@ -121,13 +121,13 @@ func TestFaultS12_Removed(t *testing.T) {
 }
 
 func TestFaultS12_Remedy(t *testing.T) {
-	f := &Fleet{opts: Options{StateDir: "/var/st"}}
+	ps := &problems{core: newCore(Options{StateDir: "/var/st"})}
 	for err, want := range map[error]string{
 		&os.PathError{Op: "write", Path: "/var/st/x", Err: syscall.ENOSPC}: "make room on the file system of /var/st",
 		&os.PathError{Op: "write", Path: "/var/st/x", Err: syscall.EDQUOT}: "make room on the file system of /var/st",
 		&os.PathError{Op: "open", Path: "/var/st/x", Err: syscall.EROFS}:   "let everline write in /var/st, or name another folder with --state-dir",
 	} {
-		if got := f.writeRemedy(err); got != want {
+		if got := ps.writeRemedy(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // opener opens the transports of a server. An upstream says which.
-func (f *Fleet) opener(s *config.Server) func(context.Context, transport.Kind, transport.Options) (transport.Conn, error) {
+func (st *starter) opener(s *config.Server) func(context.Context, transport.Kind, transport.Options) (transport.Conn, error) {
 	return func(ctx context.Context, k transport.Kind, o transport.Options) (transport.Conn, error) {
 		switch k {
 		case transport.Stdio:
-			return stdio.Open(ctx, f.stdioSpec(s), o)
+			return stdio.Open(ctx, st.stdioSpec(s), o)
 		case transport.HTTP:
 			return http.Open(ctx, httpSpec(s), o)
 		case transport.SSE:
@@ -27,7 +27,7 @@ func (f *Fleet) opener(s *config.Server) func(context.Context, transport.Kind, t
 	}
 }
 
-func (f *Fleet) stdioSpec(s *config.Server) stdio.Spec {
+func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 	return stdio.Spec{
 		Command:   s.Command,
 		Args:      s.Args,
@@ -35,7 +35,7 @@ func (f *Fleet) stdioSpec(s *config.Server) stdio.Spec {
 		Dir:       s.Cwd,
 		StopGrace: s.StopGrace,
 		Limits:    cgroup.Limits(s.Limits),
-		Spares:    f.spares,
+		Spares:    st.spares,
 	}
 }
 

@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"os"
-	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/watch"
@@ -32,25 +30,5 @@ func (m *member) look(s config.Server) {
 func (m *member) refused(s config.Server, err error) {
 	if s.URL != "" && err != nil {
 		m.lack.Store(&lack{port: watch.Refused(s.URL, err)})
-	}
-}
-
-// watch is the member's slot.Options.Watch. A port is looked at while retries
-// are fast; the files of a command for as long as it takes.
-func (f *Fleet) watch(m *member) func(context.Context, config.Server, time.Time) bool {
-	return func(ctx context.Context, s config.Server, lost time.Time) bool {
-		l := m.lack.Load()
-		often := lost.Add(s.Retry.WatchFor)
-		switch {
-		case l == nil || s.Retry.WatchFor <= 0:
-			return false
-		case l.files != nil:
-			return l.files.Wait(ctx, often)
-		case l.port == watch.Address{}:
-			return false
-		}
-		ctx, cancel := context.WithDeadline(ctx, lost.Add(s.Retry.FastFor))
-		defer cancel()
-		return f.ports.Wait(ctx, l.port, often)
 	}
 }

@@ -44,7 +44,7 @@ func TestClientsHaveAHeadStart(t *testing.T) {
 		f := start(t, cfg, o)
 		defer stop(t, f)
 		if call {
-			time.Sleep(headStart / 2)
+			time.Sleep(headStartTime / 2)
 			if _, _, err := f.At("a", nil); err != nil {
 				t.Error(err)
 			}
@@ -61,8 +61,8 @@ func TestClientsHaveAHeadStart(t *testing.T) {
 		known time.Duration
 	}{
 		{"first", false, 0},
-		{"warm", false, headStart},
-		{"with a call", true, headStart / 2},
+		{"warm", false, headStartTime},
+		{"with a call", true, headStartTime / 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			names := []string{"a", "b"}

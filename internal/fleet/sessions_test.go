@@ -168,7 +168,7 @@ func TestFaultN3EverySessionHasALifeOfItsOwn(t *testing.T) {
 		a.End()
 		a.End()
 		synctest.Wait()
-		if !m.gone(1) || len(f.Own("srv")) != 1 {
+		if !m.gone(1) || len(f.SessionSlots("srv")) != 1 {
 			t.Error("the life of a session that ended goes on")
 		}
 		if _, err := count(t, f, a); fault.KindOf(err) != fault.Closed {
@@ -245,11 +245,11 @@ func TestAnOwnLifeEndsWhenItIsNotUsed(t *testing.T) {
 		wantCount(t, f, a, "3")
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
-		if own := f.Own("srv"); len(own) != 1 || own[0].Client != b.Client.ID() {
+		if own := f.SessionSlots("srv"); len(own) != 1 || own[0].Client != b.Client.ID() {
 			t.Fatalf("after 10 minutes without a call there is %v, want the one that is listened to", own)
 		}
 		wantCount(t, f, a, "1")
-		if gen := f.Own("srv")[0].Slot.View().State.Gen; gen != 2 {
+		if gen := f.SessionSlots("srv")[0].Slot.View().State.Gen; gen != 2 {
 			t.Errorf("the session's second life is generation %d", gen)
 		}
 	})
@@ -315,7 +315,7 @@ func TestOwnLivesFollowTheOperator(t *testing.T) {
 			t.Errorf("a call to a disabled server: %v", err)
 		}
 		synctest.Wait()
-		if len(f.Own("srv")) != 0 {
+		if len(f.SessionSlots("srv")) != 0 {
 			t.Error("a life of a disabled server goes on")
 		}
 		do((*slot.Slot).Enable)
@@ -329,7 +329,7 @@ func TestOwnLivesFollowTheOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(f.Own("srv")) != 0 {
+		if len(f.SessionSlots("srv")) != 0 {
 			t.Error("a life of one client goes on where all share one")
 		}
 		n := m.started()
@@ -433,12 +433,12 @@ func TestNoOwnLifeBeginsBehindTheOperator(t *testing.T) {
 			}
 			s, _ := newSession()
 			defer s.End()
-			o, err := f.hold(seen, s)
+			o, err := f.sessions.hold(seen, s)
 			if o != nil || err != nil {
 				t.Errorf("%s: a slot is held, %v", name, err)
 			}
 			time.Sleep(time.Minute)
-			if n := len(f.Own("srv")); n != 0 || s.slots["srv"] != nil {
+			if n := len(f.SessionSlots("srv")); n != 0 || s.slots["srv"] != nil {
 				t.Errorf("%s: %d lives of single clients", name, n)
 			}
 		})

@@ -1,0 +1,26 @@
+package fleet
+
+import (
+	"context"
+
+	"github.com/everline/everline/event"
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
+)
+
+// Options make a Fleet. The func fields must not block; nil is allowed.
+type Options struct {
+	StateDir      string // where last good catalogs are kept; "": nowhere
+	Name, Version string // what servers are told of us
+
+	Pins *catalog.Lock // as ReadPins gives it
+
+	Emit    func(event.Event)                  // every event of every slot
+	Changed func([]catalog.Kind)               // after a new table is out: the kinds that differ
+	Log     func(server string, params []byte) // notifications/message of a server
+	Warn    func(server, text string)          // a state file that could not be read or written
+
+	// Start starts a generation in place of upstream.Start; for tests.
+	Start func(context.Context, upstream.Options) (slot.Upstream, error)
+}

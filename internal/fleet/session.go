@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/slot"
+	"github.com/everline/everline/internal/upstream"
+)
+
+// A Session is one client between its first call and its end. A server whose
+// isolation is "session" has a slot for each, from the session's first use of
+// it on; what is published comes from the shared slot all the same. The zero
+// value with a Client works. Whoever makes one must End it.
+type Session struct {
+	// Client gets what its own servers ask and log outside of any call.
+	// Required; its ID is the session's.
+	Client upstream.Client
+	// Capabilities returns what the client has declared to serve, as a raw
+	// object; nil for nothing. It is asked when a life is started. May be nil.
+	Capabilities func() []byte
+
+	mu    sync.Mutex // guards the rest; ordered before sessions.mu; nothing waits under it
+	ended bool
+	slots map[string]*sessionSlot // by server
+	gens  map[string]uint64       // the newest generation of slots that are gone, by server
+}
+
+// A sessionSlot is one session's slot of one server.
+type sessionSlot struct {
+	*member                    // nil while it is being made
+	ended   func(*sessionSlot) // called when its session has ended
+	users   int                // calls that hold it; guarded by the session's lock like the next
+	idle    *time.Timer        // ends it after it was not used for long; nil while users hold it
+	gone    atomic.Bool        // it is ending, and is no session's any more
+}
+
+// concern makes a generation the session's: what it says by itself goes to the
+// client.
+func (s *Session) concern(o *upstream.Options) {
+	o.Owner = s.Client
+	if s.Capabilities != nil {
+		o.Capabilities = s.Capabilities()
+	}
+	o.Log = func(params []byte) { s.Client.Notify(mcp.NotifyMessage, params) }
+}
+
+// End ends the session: its slots refuse calls and end, each with its drain
+// time. It does not wait, and is idempotent.
+func (s *Session) End() {
+	s.mu.Lock()
+	s.ended = true
+	slots := s.slots
+	s.slots = nil
+	s.mu.Unlock()
+	for _, o := range slots {
+		o.ended(o)
+	}
+}
+
+// slot is the session's slot of a server; nil if there is none now.
+func (s *Session) slot(server string) *slot.Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.slots[server]; o != nil {
+		return o.slot
+	}
+	return nil
+}
+
+// A slotKey is where a server is asked: its shared slot, or the one of a session.
+type slotKey struct {
+	server  string
+	session *Session // nil: the shared one
+}

@@ -26,8 +26,8 @@ var mayImport = map[string][]string{
 	"internal/evidence":  {"fault"},
 	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp"},
-	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/stray", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup"},
-	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/stray", "internal/mcp"},
+	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup"},
+	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp"},
 	"internal/gateway":   {"internal/message", "internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp"},
 	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
-	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/stray", "internal/cgroup", "fault"},
+	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
 
 	// What outlives everline of a client's session.
@@ -77,7 +77,7 @@ var mayImport = map[string][]string{
 	// and the fleet ends what an earlier life left behind.
 	"internal/shim":      {},
 	"internal/statelock": {"internal/owned", "fault"},
-	"internal/stray":     {"internal/cgroup", "internal/owned"},
+	"internal/orphan":    {"internal/cgroup", "internal/owned"},
 	"internal/cgroup":    {},
 
 	// Why a command cannot be started, in words: for who starts it, and for who
@@ -123,7 +123,7 @@ var mayImportForeign = map[string][]string{
 	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"config":                   {"github.com/tailscale/hujson"},
-	"internal/stray":           {"golang.org/x/sys"},
+	"internal/orphan":          {"golang.org/x/sys"},
 	"internal/admin":           {"golang.org/x/sys"},
 	"internal/statelock":       {"golang.org/x/sys"},
 	"internal/show":            {"github.com/clipperhouse/displaywidth"},

@@ -6,15 +6,15 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/slot"
-	"github.com/everline/everline/internal/stray"
 )
 
 // LogLine is one line that a server's process wrote to stderr.
 type LogLine = slot.Line
 
 // A Leftover is a process of an earlier everline that was found alive.
-type Leftover = stray.Leftover
+type Leftover = orphan.Leftover
 
 // Leftovers returns the processes that an earlier everline on the same
 // Options.StateDir had left behind: servers, and what they had started. They

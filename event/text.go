@@ -137,11 +137,11 @@ func (c Change) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func (h Head) next(at time.Time) string {
-	if at.IsZero() {
+func (h Head) next(when time.Time) string {
+	if when.IsZero() {
 		return ""
 	}
-	return ", next attempt in " + Short(at.Sub(h.Time))
+	return ", next attempt in " + Short(when.Sub(h.Time))
 }
 
 // Short writes a duration as the texts of events do: rounded for reading.

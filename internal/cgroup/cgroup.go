@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Limits are what one life of a server may use at most; 0: no limit.
+// Limits are what one generation of a server may use at most; 0: no limit.
 type Limits struct {
 	Memory int64   // bytes
 	Pids   int     // processes and threads
@@ -100,7 +100,7 @@ func (r *Root) vacate(mine func(int) bool) error {
 	return nil
 }
 
-// A Group is the cgroup of one life.
+// A Group is the cgroup of one generation.
 type Group struct {
 	dir    string
 	remove func(string) error

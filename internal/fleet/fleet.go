@@ -15,8 +15,8 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/slot"
-	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/transport/stdio"
 )
 
@@ -60,7 +60,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 	f.keeper = &keeper{core: c, problems: f.problems, pins: f.pins, processes: f.processes}
 	if opts.StateDir != "" {
 		f.keeper.store = &catalog.Store{Dir: opts.StateDir}
-		f.processes.ledger = stray.NewLedger(opts.StateDir)
+		f.processes.ledger = orphan.NewLedger(opts.StateDir)
 	}
 	f.subs = newSubscriptions(c)
 	f.starter = &starter{
@@ -460,4 +460,4 @@ func (f *Fleet) Problems() []Problem {
 
 // Leftovers returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
-func (f *Fleet) Leftovers() []stray.Leftover { return f.processes.found() }
+func (f *Fleet) Leftovers() []orphan.Leftover { return f.processes.found() }

@@ -170,7 +170,7 @@ func TestWhatWasKeptOutlivesAChangeThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		synctest.Wait()                      // the saver waits
+		synctest.Wait()                             // the saver waits
 		f.keeper.saveOne(map[string]kept{}, before) // what it does if the change comes in the middle of a write
 		f.keeper.dropUnused()
 	})

@@ -3,7 +3,7 @@ package fleet
 import (
 	"context"
 
-	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/orphan"
 )
 
 // processes are those of servers: they are written down, so that the next
@@ -11,9 +11,9 @@ import (
 type processes struct {
 	*core
 	problems *problems
-	ledger   *stray.Ledger    // nil without a state folder
-	swept    chan struct{}    // closed once what an earlier everline left behind has ended
-	orphans  []stray.Leftover // what that was; valid then
+	ledger   *orphan.Ledger    // nil without a state folder
+	swept    chan struct{}     // closed once what an earlier everline left behind has ended
+	orphans  []orphan.Leftover // what that was; valid then
 }
 
 // sweep ends what an earlier everline on the same state folder has left
@@ -44,7 +44,7 @@ func (p *processes) clean(ctx context.Context) bool {
 
 // found returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
-func (p *processes) found() []stray.Leftover {
+func (p *processes) found() []orphan.Leftover {
 	select {
 	case <-p.swept:
 		return p.orphans

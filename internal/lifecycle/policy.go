@@ -58,7 +58,7 @@ func (p Policy) delay(n int) time.Duration {
 }
 
 // fastArm is the wait before a fast retry, after so many losses that nothing but
-// a timer or nothing at all preceded; After 0 means at once.
+// a timer or nothing at all preceded; After 0 means immediately.
 func (p Policy) fastArm(attempt int, e end) Arm {
 	if e.verdict == SessionEnd {
 		if attempt <= p.Sessions {

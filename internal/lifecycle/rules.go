@@ -17,7 +17,7 @@ func (t *transition) want(ev Want) {
 	}
 }
 
-// disable wins at once: nothing serves and nothing is due from here on,
+// disable wins immediately: nothing serves and nothing is due from here on,
 // however long closing takes.
 func (t *transition) disable() {
 	t.forget()
@@ -43,7 +43,7 @@ func (t *transition) enable() {
 // configuration, or from before somebody switched the server off.
 func (t *transition) forget() { t.s.Attempt, t.s.Returns, t.s.LastLost = 0, 0, 0 }
 
-// respec brings the wanted revision up, at once and whatever the slot waited
+// respec brings the wanted revision up, immediately and whatever the slot waited
 // for. Only an idle lazy server goes on waiting for its call.
 func (t *transition) respec() {
 	t.forget()
@@ -168,7 +168,7 @@ func (t *transition) onCall() {
 	}
 }
 
-// retry has the next generation start at once or after the growing delay.
+// retry has the next generation start immediately or after the growing delay.
 func (t *transition) retry(e end) {
 	a := t.p.fastArm(t.s.Attempt-t.s.Returns, e)
 	if a.After == 0 {

@@ -51,7 +51,7 @@ const (
 	BadConfig                 // cannot succeed as configured
 	NotThere                  // the command is not there
 	CleanEnd                  // the peer ended in order: exit 0, a clean EOF, an idle close
-	SessionEnd                // the server forgot the session: not the link's fault, start anew at once
+	SessionEnd                // the server forgot the session: not the link's fault, start anew immediately
 )
 
 // State is all that is known about one slot. It is a comparable value; Step
@@ -221,7 +221,7 @@ func (Publish) effect() {}
 type Policy struct {
 	Strikes       int           // failures in a row that recycle a generation; 3
 	FastFor       time.Duration // how long after the loss retries are fast; 10 min
-	FirstDelay    time.Duration // delay before the second retry; the first is at once; 1 s
+	FirstDelay    time.Duration // delay before the second retry; the first is immediately; 1 s
 	MaxDelay      time.Duration // where doubling stops; 30 s, and 10 s for a URL
 	Sessions      int           // sessions lost in a row that are replaced without a delay; 5
 	SlowProbe     time.Duration // delay of the slow retry; 2 min

@@ -33,7 +33,7 @@ type guard struct {
 	gone     chan struct{} // closed when there is no child left
 }
 
-// run is the life of a shim; it returns the exit code.
+// run is all that a shim does; it returns the exit code.
 func run() int {
 	keepFiles()
 	becomeReaper()
@@ -56,14 +56,14 @@ func run() int {
 		report(ReportFailed, errno(err))
 		return 1
 	}
-	letGo()
+	releaseStreams()
 	g := &guard{
 		server: pid, grace: spec.Grace,
 		commands: make(chan byte), exited: make(chan syscall.WaitStatus, 1), gone: make(chan struct{}),
 	}
 	report(ReportStarted, uint32(pid))
-	go g.hear() // ends with the process
-	go g.reap() // ends when no child is left
+	go g.readCommands() // ends with the process
+	go g.reap()         // ends when no child is left
 	g.watch()
 	return 0
 }
@@ -120,10 +120,10 @@ func errno(err error) uint32 {
 	return uint32(syscall.EIO)
 }
 
-// letGo gives up what is the server's now, so that the ends of its streams are
+// releaseStreams gives up what is the server's now, so that the ends of its streams are
 // seen by whoever is at the other ends, and does not hear what is meant for
 // others. Only now: what a process ignores, its children ignore too.
-func letGo() {
+func releaseStreams() {
 	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		for fd := range 3 {
 			_ = replace(null, fd)
@@ -133,8 +133,8 @@ func letGo() {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 }
 
-// hear reads commands.
-func (g *guard) hear() {
+// readCommands reads commands.
+func (g *guard) readCommands() {
 	defer close(g.commands)
 	buf := make([]byte, 1)
 	for {
@@ -176,7 +176,7 @@ const (
 func (g *guard) watch() {
 	commands, gone := g.commands, g.gone
 	var grace, look <-chan time.Time
-	told, force, pause := false, false, firstLook
+	reported, force, pause := false, false, firstLook
 	for {
 		select {
 		case command, open := <-commands:
@@ -194,11 +194,11 @@ func (g *guard) watch() {
 			force, pause = true, firstLook
 		case status := <-g.exited:
 			report(ReportExited, uint32(status))
-			told = true
+			reported = true
 		case <-gone:
-			if !told {
+			if !reported {
 				report(ReportExited, uint32(<-g.exited)) // it is there: gone comes after it
-				told = true
+				reported = true
 			}
 			gone = nil
 		case <-look:

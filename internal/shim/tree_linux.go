@@ -49,7 +49,7 @@ func enterCgroup(dir string) error {
 
 // attributes give the server a group of its own, so that a script's "kill 0"
 // does not reach us, and end it with us: this thread is the main one, which
-// Go keeps for as long as the process lives.
+// Go keeps for as long as the process runs.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -118,15 +118,15 @@ func processTree() (map[int][]int, error) {
 // parentIn finds the parent in "pid (name) state ppid ..."; the name may
 // contain anything.
 func parentIn(stat []byte) (int, bool) {
-	at := len(stat) - 1
-	for at >= 0 && stat[at] != ')' {
-		at--
+	end := len(stat) - 1
+	for end >= 0 && stat[end] != ')' {
+		end--
 	}
 	const before = len(") S ")
-	if at < 0 || at+before > len(stat) {
+	if end < 0 || end+before > len(stat) {
 		return 0, false
 	}
-	rest := stat[at+before:]
+	rest := stat[end+before:]
 	n := 0
 	for n < len(rest) && rest[n] != ' ' {
 		n++

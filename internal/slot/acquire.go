@@ -60,7 +60,7 @@ type waiter struct {
 type hold struct {
 	until    time.Time       // look again then; zero: only when something changes
 	admitted <-chan struct{} // the gate's; nil if that is not what is waited for
-	answered <-chan struct{} // the loop's answer to a demand; nil likewise
+	answered <-chan struct{} // the loop's answer to a demand; nil if none was made
 }
 
 // wait alternates between a look at the view and waiting for what the look
@@ -123,7 +123,7 @@ func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 		w.ticket = w.slot.gate.join()
 	}
 	if w.ticket != nil && !w.ticket.open() {
-		return Lease{}, hold{admitted: w.ticket.in}, nil
+		return Lease{}, hold{admitted: w.ticket.admitted}, nil
 	}
 	if !g.lease() {
 		return w.lookAhead(v, now)
@@ -147,8 +147,8 @@ func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 		return Lease{}, hold{}, nil // v.Changed is closed: look at the newer one
 	}
 	f := v.refusal(now)
-	if at := w.slot.born.Add(time.Duration(w.slot.probeAt.Load())); probeable(v.State) && at.Before(v.Next) {
-		f.RetryAfter = max(at.Sub(now), time.Millisecond)
+	if probeAt := w.slot.born.Add(time.Duration(w.slot.probeAt.Load())); probeable(v.State) && probeAt.Before(v.Next) {
+		f.RetryAfter = max(probeAt.Sub(now), time.Millisecond)
 	}
 	return Lease{}, hold{}, f
 }

@@ -45,7 +45,7 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 
 func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
 	limit := s.view.Load().Server.CallTimeout
-	if at, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(at) > limit) {
+	if deadline, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(deadline) > limit) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -186,8 +186,8 @@ func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
 func (s *Slot) obey(ctx context.Context, f *fault.Fault, n int) bool {
 	until := time.Now().Add(pauseOf(f, n))
 	s.pause.extend(until)
-	at, ok := ctx.Deadline()
-	return !ok || until.Before(at)
+	deadline, ok := ctx.Deadline()
+	return !ok || until.Before(deadline)
 }
 
 // leave leaves a generation whose link is gone for the next one. Where the link still

@@ -45,7 +45,7 @@ type Drill struct {
 	// Delay is how long slow holds an answer back. 0: 1 s.
 	Delay time.Duration
 	// Recovery is how long the server may take to be well again by itself once
-	// the fault is over; after that it is told once to connect at once. 0: 30 s.
+	// the fault is over; after that it is made to connect immediately, once. 0: 30 s.
 	Recovery time.Duration
 	// Broken is called once the fault is on, and Over once it is over; nil is
 	// allowed, and they must not block.
@@ -63,7 +63,7 @@ type Drilled struct {
 	After     uint64        // the newest one at the end
 	Recovered bool          // the server answered again
 	Recovery  time.Duration // from the fault's end until it did; valid if Recovered
-	Woken     bool          // it was told to connect, because it was not well in time
+	Woken     bool          // it was made to connect, because it was not well in time
 	Clients   Tally         // what the calls of clients saw
 	Probes    Tally         // what calls by Probe saw
 }

@@ -24,7 +24,7 @@ func (s *Slot) Drilling() string {
 
 // Drill breaks the server on purpose, counts what calls see of it, and returns
 // once the server is well again, or twice Recovery has passed. The fault is
-// over when Drill returns, and at once when ctx ends. Errors are faults:
+// over when Drill returns, and immediately when ctx ends. Errors are faults:
 // Conflict if the server is not connected, is being drilled, or has nothing
 // that could be broken so; Invalid if the fault does not fit it; Canceled.
 func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {

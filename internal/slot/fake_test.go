@@ -25,9 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // which are set before the slot starts or under mu.
 type server struct {
 	mu    sync.Mutex
-	dial  func(ctx context.Context, n int) error                               // the nth start; nil: it works at once
+	dial  func(ctx context.Context, n int) error                               // the nth start; nil: it works immediately
 	list  func(ctx context.Context, u *fake, n int) (*catalog.Catalog, error)  // the nth listing of all generations
-	call  func(ctx context.Context, u *fake, c *upstream.Call) ([]byte, error) // nil: it answers at once
+	call  func(ctx context.Context, u *fake, c *upstream.Call) ([]byte, error) // nil: it answers immediately
 	close func(ctx context.Context, u *fake) error
 	ping  func(ctx context.Context, u *fake) error // nil: it is answered
 

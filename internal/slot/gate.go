@@ -17,15 +17,15 @@ type gate struct {
 	queue    list.List  // of *ticket, those that wait
 }
 
-// A ticket is one call's place at the gate. in is closed when it is let in.
+// A ticket is one call's place at the gate. admitted is closed when it is let in.
 type ticket struct {
-	in    chan struct{}
-	place *list.Element // nil once it is let in
+	admitted chan struct{}
+	place    *list.Element // nil once it is let in
 }
 
 // join asks to be let in; the ticket's in may be closed already.
 func (g *gate) join() *ticket {
-	t := &ticket{in: make(chan struct{})}
+	t := &ticket{admitted: make(chan struct{})}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t.place = g.queue.PushBack(t)
@@ -61,14 +61,14 @@ func (g *gate) admit() {
 		t, _ := g.queue.Remove(g.queue.Front()).(*ticket)
 		t.place = nil
 		g.admitted++
-		close(t.in)
+		close(t.admitted)
 	}
 }
 
 // open tells whether the ticket has been let in.
 func (t *ticket) open() bool {
 	select {
-	case <-t.in:
+	case <-t.admitted:
 		return true
 	default:
 		return false

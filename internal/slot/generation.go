@@ -47,7 +47,7 @@ type generation struct {
 	info upstream.Info
 
 	known atomic.Pointer[catalog.Catalog] // what this generation offers, as last listed; nil before it serves
-	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil likewise
+	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil before it serves
 
 	doubts   doubts
 	noise    *fault.Fault // the loop's: what it wrote instead of an answer while it was starting; nil if nothing

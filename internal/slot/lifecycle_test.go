@@ -19,7 +19,7 @@ func TestRetryTimes(t *testing.T) {
 	srv := newServer("a")
 	srv.dial = func(context.Context, int) error { return errRefused }
 	play(t, Options{}, srv, 0.5, func(b *bench) {
-		b.wantDials(0, 0) // the first retry is at once
+		b.wantDials(0, 0) // the first retry is immediately
 		b.seen("disconnected")
 		const ms = time.Millisecond
 		if next := b.View().Next.Sub(b.t0); next != 750*ms {

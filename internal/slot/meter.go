@@ -43,9 +43,9 @@ func (m *meter) percentiles() (p50, p95 time.Duration) {
 		return 0, 0
 	}
 	slices.Sort(times)
-	at := func(share int) time.Duration {
-		rank := (len(times)*share + 99) / 100 // nearest rank, from 1
-		return time.Duration(max(times[rank-1], 1)) * time.Microsecond
+	rank := func(share int) time.Duration {
+		n := (len(times)*share + 99) / 100 // nearest rank, from 1
+		return time.Duration(max(times[n-1], 1)) * time.Microsecond
 	}
-	return at(50), at(95)
+	return rank(50), rank(95)
 }

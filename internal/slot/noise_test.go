@@ -72,7 +72,7 @@ func TestFaultS3_NoiseInTheHandshake(t *testing.T) {
 	})
 }
 
-// A handshake or a first listing that cannot be read fails at once, and the
+// A handshake or a first listing that cannot be read fails immediately, and the
 // cause names it.
 func TestFaultS3_UnreadableStart(t *testing.T) {
 	for broken, answers := range map[string][]string{

@@ -47,7 +47,7 @@ func (s *Slot) Want(ctx context.Context, want bool) error {
 // Enable lets a disabled server run again. It is idempotent.
 func (s *Slot) Enable(ctx context.Context) error { return s.enable(ctx, "enable", true) }
 
-// Disable unpublishes the server and refuses calls at once, whatever ending
+// Disable unpublishes the server and refuses calls immediately, whatever ending
 // its generation then does. It is idempotent.
 func (s *Slot) Disable(ctx context.Context) error { return s.enable(ctx, "disable", false) }
 

@@ -55,7 +55,7 @@ func schedule(t *rapid.T, t0 time.Time) []stretch {
 	return append(all, stretch{from: now, p: last})
 }
 
-// fate is what must become of a call, found from the whole schedule at once.
+// fate is what must become of a call, found from the whole schedule immediately.
 func fate(all []stretch, now, limit, deadline time.Time) (end time.Time, served bool) {
 	bound := limit
 	if deadline.Before(bound) {

@@ -49,7 +49,7 @@ func (lp *loop) publish() {
 	}
 	lp.slot.view.Store(v)
 	if lp.slot.opts.Published != nil {
-		lp.slot.opts.Published(v) // before anybody who waits for the view can ask whoever it is told to
+		lp.slot.opts.Published(v) // before those who wait for the view can ask whoever learns of it here
 	}
 	close(stale)
 }
@@ -104,7 +104,7 @@ func countsOf(c *catalog.Catalog) event.Counts {
 	}
 }
 
-// changeOf is a difference of catalogs as it is told to people.
+// changeOf is a difference of catalogs as people read it.
 func changeOf(diff catalog.Change) event.Change {
 	c := event.Change{Instructions: diff.Instructions}
 	for _, k := range diff.Kinds() {

@@ -13,7 +13,7 @@ import (
 const (
 	gapFirst   = 100 * time.Millisecond // between listings of a server that announces changes again and again
 	gapMax     = 30 * time.Second
-	quietTime  = 10 * time.Second // without an announcement, after which the next is answered at once
+	quietTime  = 10 * time.Second // without an announcement, after which the next is answered immediately
 	busyStreak = 20               // announced listings in a row after which even real changes are looked at less often
 	leastTTL   = 10 * time.Second // ttlMs below that is not obeyed to the letter
 	listRetry  = 250 * time.Millisecond
@@ -126,18 +126,18 @@ func (lp *loop) plan() {
 		r.due.off()
 		return
 	}
-	at := r.planned
+	due := r.planned
 	if r.pending != 0 {
-		at = later(r.pace.last.Add(r.pace.gap), r.hold)
-	} else if !at.IsZero() {
-		at = later(at, r.hold)
+		due = later(r.pace.last.Add(r.pace.gap), r.hold)
+	} else if !due.IsZero() {
+		due = later(due, r.hold)
 	}
-	if at.IsZero() {
+	if due.IsZero() {
 		r.due.off()
 		return
 	}
-	at = later(at, lp.slot.pause.end(time.Now()))
-	r.due.set(time.Until(at))
+	due = later(due, lp.slot.pause.end(time.Now()))
+	r.due.set(time.Until(due))
 }
 
 func later(a, b time.Time) time.Time {
@@ -243,9 +243,9 @@ func (lp *loop) take(g *generation, cat *catalog.Catalog) (changed bool) {
 	g.known.Store(cat)
 	diff := catalog.Diff(lp.catalog, cat)
 	changed = !diff.Empty()
-	by := g.spec.Identity()
-	lp.dirty = lp.dirty || lp.catalogOf != by
-	lp.catalogOf = by
+	identity := g.spec.Identity()
+	lp.dirty = lp.dirty || lp.catalogOf != identity
+	lp.catalogOf = identity
 	if !changed && lp.catalog != nil && sameAbout(lp.catalog, cat) {
 		g.shown.Store(lp.catalog)
 		return false

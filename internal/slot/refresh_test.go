@@ -87,7 +87,7 @@ func TestFaultG6(t *testing.T) {
 				srv.with(func() { srv.catalog = tools2catalog("z") })
 				srv.fake(1).hooks.Changed(catalog.Tools)
 				if !c.alternate {
-					b.wantTools("z") // after a quiet time it is looked at once again
+					b.wantTools("z") // after a quiet time it is looked immediately again
 				}
 			})
 		})
@@ -367,7 +367,7 @@ func TestFaultG2(t *testing.T) {
 }
 
 // However long a server was quiet, and however often it was listed meanwhile
-// without having said anything: what it announces is looked at at once.
+// without having said anything: what it announces is looked at immediately.
 func TestAnnouncementOfAQuietServer(t *testing.T) {
 	for _, c := range []struct{ every, ttl time.Duration }{{5 * time.Minute, 0}, {10 * time.Second, 0}, {0, time.Minute}} {
 		t.Run(c.every.String()+" "+c.ttl.String(), func(t *testing.T) {

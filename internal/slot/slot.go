@@ -128,8 +128,8 @@ func (s *Slot) Logs() []Line { return s.logs.lines() }
 // fault names what would not stop; a later Close waits on. It is idempotent.
 func (s *Slot) Close(ctx context.Context) error {
 	s.inbox.post(&operation{op: (*loop).shut, done: make(chan struct{})})
-	if at, ok := ctx.Deadline(); ok {
-		t := time.AfterFunc(time.Until(at)/2, s.cutDrains)
+	if deadline, ok := ctx.Deadline(); ok {
+		t := time.AfterFunc(time.Until(deadline)/2, s.cutDrains)
 		defer t.Stop()
 	}
 	select {

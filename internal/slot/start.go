@@ -149,12 +149,12 @@ func firstList(ctx context.Context, up Upstream, old *catalog.Catalog) (*catalog
 		}
 		wait := pause
 		if f := fault.From("list", err); f.Kind == fault.RateLimited && f.RetryAfter > 0 {
-			wait = f.RetryAfter // the server's wish is no failure of the link
+			wait = f.RetryAfter // what the server asks for is no failure of the link
 		} else if try++; try > firstTries || noPointRetrying(f.Kind) {
 			return nil, err
 		}
 		pause *= 2
-		if at, ok := ctx.Deadline(); ok && time.Until(at) < wait {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 			return nil, err
 		}
 		if !pauseFor(ctx, up.Done(), wait) {
@@ -176,11 +176,11 @@ func noPointRetrying(k fault.Kind) bool {
 // listWithin gives one listing its share of the time that is left, so that a
 // server which swallows the first request gets another.
 func listWithin(ctx context.Context, up Upstream, old *catalog.Catalog, triesLeft int) (*catalog.Catalog, error) {
-	at, ok := ctx.Deadline()
+	deadline, ok := ctx.Deadline()
 	if !ok {
 		panic("bug: a first listing without a deadline")
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Until(at)/time.Duration(triesLeft))
+	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(triesLeft))
 	defer cancel()
 	return up.List(ctx, old, catalog.Kinds[:]...)
 }

@@ -32,7 +32,7 @@ func mayWait(p prospects, now, limit, deadline time.Time) (until time.Time, ok b
 	case lifecycle.Starting:
 		until, ok = deadline, !p.began.After(limit)
 	case lifecycle.Idle, lifecycle.Ready, lifecycle.Draining:
-		// An attempt follows at once, by itself or by this call's wish.
+		// An attempt follows immediately, by itself or by this call's demand.
 		until, ok = bound, now.Before(bound)
 	case lifecycle.Backoff, lifecycle.Stopped:
 		until, ok = bound, !p.next.IsZero() && !p.next.After(bound) && now.Before(bound)

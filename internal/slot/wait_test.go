@@ -95,7 +95,7 @@ func TestMayWaitProperties(t *testing.T) {
 	})
 }
 
-// The next attempt is due too late: the call fails at once and says when.
+// The next attempt is due too late: the call fails immediately and says when.
 func TestFailsAtOnceWithTheCause(t *testing.T) {
 	srv := newServer("a")
 	srv.dial = func(context.Context, int) error { return errDied }

@@ -116,7 +116,7 @@ func TestBusyServerKeepsItsLife(t *testing.T) {
 	}
 }
 
-// A raised callTimeout holds at once: the generation that is running does not know it.
+// A raised callTimeout holds immediately: the generation that is running does not know it.
 func TestCallTimeoutIsTheNewestOne(t *testing.T) {
 	whole(t, func(_ *mcptest.Server, s *Slot, t0 time.Time) {
 		sp := spec()

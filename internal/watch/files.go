@@ -109,11 +109,11 @@ var locks = []string{
 // until often.
 func (f *Files) Wait(ctx context.Context, often time.Time) bool {
 	paths := append(append([]string{}, f.paths...), f.later...)
-	was := append(append([]os.FileInfo{}, f.infos...), stat(f.later)...)
-	last := was
+	before := append(append([]os.FileInfo{}, f.infos...), stat(f.later)...)
+	last := before
 	for sleep(ctx, interval(time.Now(), often)) {
 		now := stat(paths)
-		if same(now, last) && !same(now, was) {
+		if same(now, last) && !same(now, before) {
 			return true
 		}
 		last = now

@@ -92,9 +92,9 @@ type port struct {
 
 // Wait returns true once somebody listens at the address, and false when ctx
 // ends. The looks are quick until often.
-func (p *Ports) Wait(ctx context.Context, at Address, often time.Time) bool {
-	one := p.join(at, often)
-	defer p.leave(at, one)
+func (p *Ports) Wait(ctx context.Context, addr Address, often time.Time) bool {
+	one := p.join(addr, often)
+	defer p.leave(addr, one)
 	select {
 	case <-one.back:
 		return true
@@ -103,18 +103,18 @@ func (p *Ports) Wait(ctx context.Context, at Address, often time.Time) bool {
 	}
 }
 
-func (p *Ports) join(at Address, often time.Time) *port {
+func (p *Ports) join(addr Address, often time.Time) *port {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.open[at]
+	one := p.open[addr]
 	if one == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		one = &port{back: make(chan struct{}), cancel: cancel, ended: make(chan struct{})}
 		if p.open == nil {
 			p.open = map[Address]*port{}
 		}
-		p.open[at] = one
-		go p.look(ctx, at, one) // ended by the last who leaves, who waits for it
+		p.open[addr] = one
+		go p.look(ctx, addr, one) // ended by the last who leaves, who waits for it
 	}
 	one.waiting++
 	if often.After(one.often) {
@@ -124,12 +124,12 @@ func (p *Ports) join(at Address, often time.Time) *port {
 }
 
 // leave takes one out. Who comes after a success looks for itself.
-func (p *Ports) leave(at Address, one *port) {
+func (p *Ports) leave(addr Address, one *port) {
 	p.mu.Lock()
 	one.waiting--
 	last := one.waiting == 0
-	if last && p.open[at] == one {
-		delete(p.open, at)
+	if last && p.open[addr] == one {
+		delete(p.open, addr)
 	}
 	p.mu.Unlock()
 	if last {
@@ -139,9 +139,9 @@ func (p *Ports) leave(at Address, one *port) {
 }
 
 // look connects again and again, until it succeeds or ctx ends.
-func (p *Ports) look(ctx context.Context, at Address, one *port) {
+func (p *Ports) look(ctx context.Context, addr Address, one *port) {
 	defer close(one.ended)
-	names := resolver{at: at}
+	names := resolver{addr: addr}
 	for {
 		p.mu.Lock()
 		often := one.often
@@ -149,12 +149,12 @@ func (p *Ports) look(ctx context.Context, at Address, one *port) {
 		if !sleep(ctx, interval(time.Now(), often)) {
 			return
 		}
-		if !p.listens(ctx, at.Network, names.addresses(ctx)) {
+		if !p.listens(ctx, addr.Network, names.addresses(ctx)) {
 			continue
 		}
 		p.mu.Lock()
-		if p.open[at] == one {
-			delete(p.open, at)
+		if p.open[addr] == one {
+			delete(p.open, addr)
 		}
 		p.mu.Unlock()
 		close(one.back)
@@ -162,7 +162,7 @@ func (p *Ports) look(ctx context.Context, at Address, one *port) {
 	}
 }
 
-// connectLimit bounds one bare connect: a port that is back answers at once.
+// connectLimit bounds one bare connect: a port that is back answers immediately.
 const connectLimit = 500 * time.Millisecond
 
 // listens tells whether any of the addresses takes a connection.
@@ -186,7 +186,7 @@ func (p *Ports) listens(ctx context.Context, network string, addrs []string) boo
 // A resolver keeps what a name means for a while, so that ten looks a second
 // are not ten questions to a name server.
 type resolver struct {
-	at    Address
+	addr  Address
 	addrs []string
 	until time.Time
 }
@@ -194,9 +194,9 @@ type resolver struct {
 const resolveEvery = 5 * time.Second
 
 func (r *resolver) addresses(ctx context.Context) []string {
-	host, port, err := net.SplitHostPort(r.at.Host)
-	if r.at.Network != "tcp" || err != nil || net.ParseIP(host) != nil {
-		return []string{r.at.Host}
+	host, port, err := net.SplitHostPort(r.addr.Host)
+	if r.addr.Network != "tcp" || err != nil || net.ParseIP(host) != nil {
+		return []string{r.addr.Host}
 	}
 	if now := time.Now(); now.After(r.until) {
 		// Not cut short by ctx: a look-up that is given up goes on behind our back.

@@ -47,7 +47,7 @@ func (w *wire) dial(context.Context, string, string) (net.Conn, error) {
 func (w *wire) set(open bool) { w.mu.Lock(); defer w.mu.Unlock(); w.open = open }
 
 // TestFaultS21OneWatchForAll: a hundred slots wait for one address. It is looked
-// at once each 100 ms, for all of them together, nothing is sent, and all hear of
+// immediately each 100 ms, for all of them together, nothing is sent, and all hear of
 // it within 150 ms.
 func TestFaultS21OneWatchForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestFaultS21OneWatchForAll(t *testing.T) {
 	})
 }
 
-// TestFaultS21SlowerLater: after the first seconds it is looked at once a
+// TestFaultS21SlowerLater: after the first seconds it is looked immediately a
 // second, each address by itself, and not at all when nobody waits any more.
 func TestFaultS21SlowerLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/everline/everline/internal/cgroup"
-	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/orphan"
 )
 
 // cgroupRoot finds where limits can be set.
@@ -24,7 +24,7 @@ func (c *conn) limit(s *procSpec) {
 	}
 	root, err := find()
 	if err == nil {
-		c.group, err = root.New(cgroup.Prefix+strings.TrimSuffix(stray.NewMark(), "."), c.spec.Limits)
+		c.group, err = root.New(cgroup.Prefix+strings.TrimSuffix(orphan.NewMark(), "."), c.spec.Limits)
 	}
 	if err != nil {
 		c.notice(cgroupNotice(err))

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/orphan"
 )
 
 // A procSpec says how to start a process with all that it will start.
@@ -25,7 +25,7 @@ type procSpec struct {
 type procChild struct {
 	group  procGroup
 	pid    int
-	mark   string        // in its environment; see package stray
+	mark   string        // in its environment; see package orphan
 	ours   procEnds      // the caller's, who closes them
 	notice string        // what could not be had, for status
 	exited chan struct{} // closed once the process has ended
@@ -77,7 +77,7 @@ func procStartPlain(s procSpec) (*procChild, error) {
 		return nil, err
 	}
 	defer its.close() // the process has them
-	p := &procChild{mark: stray.NewMark(), ours: ours, exited: make(chan struct{})}
+	p := &procChild{mark: orphan.NewMark(), ours: ours, exited: make(chan struct{})}
 	procPrepare(s.cmd)
 	its.give(s.cmd)
 	s.cmd.Env = marked(s.cmd.Env, p.mark)
@@ -106,7 +106,7 @@ func procStartPlain(s procSpec) (*procChild, error) {
 
 // marked puts the mark behind the rest: the last one counts.
 func marked(env []string, mark string) []string {
-	return append(env[:len(env):len(env)], stray.MarkVar+"="+mark)
+	return append(env[:len(env):len(env)], orphan.MarkVar+"="+mark)
 }
 
 func procExit(s *os.ProcessState) string {
@@ -187,6 +187,6 @@ func (p *procChild) noneLeft() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), killWait)
 	defer cancel()
-	_, ended := stray.End(ctx, p.mark)
+	_, ended := orphan.End(ctx, p.mark)
 	return ended
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/stray"
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -74,7 +74,7 @@ func TestFaultE5_InterruptedStarts(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if stray.Alive(stray.Instance()) {
+		if orphan.Alive(orphan.Instance()) {
 			t.Error("something is left")
 		}
 	})
@@ -228,7 +228,7 @@ func TestLivesLeaveNothing(t *testing.T) {
 		if after := openFiles(t); after > before {
 			t.Errorf("%d files are open, there were %d", after, before)
 		}
-		if stray.Alive(stray.Instance()) {
+		if orphan.Alive(orphan.Instance()) {
 			t.Error("a process is left")
 		}
 	})

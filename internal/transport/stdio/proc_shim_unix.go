@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/shim"
-	"github.com/everline/everline/internal/stray"
 )
 
 // shimReplies bounds the wait for a shim to take its order and to start the
@@ -104,7 +104,7 @@ func startShim(program string) (*shimLink, error) {
 		ours.close()
 		return nil, err
 	}
-	l := &shimLink{control: control, status: status, ours: ours, mark: stray.NewMark()}
+	l := &shimLink{control: control, status: status, ours: ours, mark: orphan.NewMark()}
 	l.cmd = &exec.Cmd{
 		Path: program, Args: []string{shim.Name},
 		Env:         marked([]string{shim.Var + "=" + shim.Tag, "GOMAXPROCS=1", "GOGC=off", "GOTRACEBACK=none"}, l.mark),
@@ -211,7 +211,7 @@ func (p *procChild) attend(l *shimLink) {
 func endMarked(mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), killWait)
 	defer cancel()
-	stray.End(ctx, mark)
+	orphan.End(ctx, mark)
 }
 
 func waitText(s syscall.WaitStatus) string {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/shim"
-	"github.com/everline/everline/internal/stray"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -87,7 +87,7 @@ func TestSpareGoneAtItsOrder(t *testing.T) {
 	if _, err := link.start(procSpec{cmd: cmd}); !errors.Is(err, errShimGone) {
 		t.Errorf("%v", err)
 	}
-	if stray.Alive(stray.Instance()) {
+	if orphan.Alive(orphan.Instance()) {
 		t.Error("something is left")
 	}
 }
@@ -125,7 +125,7 @@ func TestSparesRefillAndClose(t *testing.T) {
 		}
 	}
 	spares.Close()
-	if stray.Alive(stray.Instance()) {
+	if orphan.Alive(orphan.Instance()) {
 		t.Error("it is left")
 	}
 	if spares.take() != nil {

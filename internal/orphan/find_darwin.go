@@ -1,4 +1,4 @@
-package stray
+package orphan
 
 import (
 	"strconv"
@@ -10,15 +10,15 @@ import (
 // find: the environment of other processes cannot be relied on here.
 func find(string) (pids []int, unsure bool) { return nil, false }
 
-// born identifies a life of a process id by the moment of its start. "" if
+// born identifies one use of a process id by the moment of its start. "" if
 // there is no such process.
 func born(pid int) string {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {
 		return ""
 	}
-	at := info.Proc.P_starttime
-	return strconv.FormatInt(at.Sec, 10) + "." + strconv.FormatInt(int64(at.Usec), 10)
+	start := info.Proc.P_starttime
+	return strconv.FormatInt(start.Sec, 10) + "." + strconv.FormatInt(int64(start.Usec), 10)
 }
 
 func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }

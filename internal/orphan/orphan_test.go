@@ -1,4 +1,4 @@
-package stray
+package orphan
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 func sleeper(t *testing.T, mark string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), MarkVar+"="+mark, "EVERLINE_STRAY_SLEEPS=1")
+	cmd.Env = append(os.Environ(), MarkVar+"="+mark, "EVERLINE_ORPHAN_SLEEPS=1")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func sleeper(t *testing.T, mark string) *exec.Cmd {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv("EVERLINE_STRAY_SLEEPS") != "" {
+	if os.Getenv("EVERLINE_ORPHAN_SLEEPS") != "" {
 		<-time.After(time.Minute)
 	}
 	os.Exit(m.Run())

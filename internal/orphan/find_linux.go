@@ -1,4 +1,4 @@
-package stray
+package orphan
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func statOf(pid int) [][]byte {
 	return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 }
 
-// born identifies a life of a process id: an id is used again, the moment of
+// born identifies one use of a process id: an id is used again, the moment of
 // its start on this boot is not. "" if there is no such process.
 func born(pid int) string {
 	fields := statOf(pid) // starttime is the 20th of them

@@ -1,8 +1,8 @@
-// Package stray finds the processes of servers by a mark in their environment
+// Package orphan finds the processes of servers by a mark in their environment
 // and ends those that have outlived what started them; a Ledger remembers them
 // over everline's own end. It starts nothing, and touches no process that it
 // cannot prove to be ours.
-package stray
+package orphan
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 
 // MarkVar is the environment variable that every server gets, and hands on to
 // whatever it starts. Its value is a mark.
-const MarkVar = "EVERLINE_LIFE"
+const MarkVar = "EVERLINE_MARK"
 
 var (
 	instance = strings.ToLower(rand.Text())
-	lives    atomic.Uint64
+	marks    atomic.Uint64
 )
 
 // Instance is what all marks of this process begin with.
 func Instance() string { return instance + "-" }
 
-// NewMark returns the mark for one life of one server. It ends like none that
+// NewMark returns the mark for one generation of one server. It ends like none that
 // another one begins with.
-func NewMark() string { return Instance() + strconv.FormatUint(lives.Add(1), 10) + "." }
+func NewMark() string { return Instance() + strconv.FormatUint(marks.Add(1), 10) + "." }
 
 const (
 	firstLook = time.Millisecond

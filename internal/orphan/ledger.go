@@ -1,4 +1,4 @@
-package stray
+package orphan
 
 import (
 	"context"
@@ -41,7 +41,7 @@ type record struct {
 
 // A Ledger keeps on disk which processes this everline has started, so that
 // the next one can end what a crash left behind. All methods may be called by
-// many goroutines at once, but Save by one at a time.
+// many goroutines, but Save by one at a time.
 type Ledger struct {
 	dir    string
 	file   string
@@ -197,7 +197,7 @@ func (l *Ledger) sweepFile(ctx context.Context, path string) ([]Leftover, error)
 		return found, nil // kept, for the next start
 	}
 	if err := l.groups(rec.Instance); err != nil {
-		return found, err // likewise
+		return found, err // kept, for the next start
 	}
 	return found, os.Remove(path)
 }

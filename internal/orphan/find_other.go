@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package stray
+package orphan
 
 // Where processes cannot be looked into, nothing is found and nothing ended.
 // On Windows nothing is left behind either: the job object of a server is

@@ -30,9 +30,9 @@ func newDoctor(a *app) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor [server]",
-		Short: "What is wrong, and the command that mends it",
+		Short: "What is wrong, and the command that fixes it",
 		Long: "Look at the configuration, the commands, the network and the everline that runs, and say what is wrong and\n" +
-			"what mends it. A server that no everline runs is started once, and ended. Exits with 1 if anything failed.",
+			"what fixes it. A server that no everline runs is started once, and ended. Exits with 1 if anything failed.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error { return a.doctor(cmd, args, f) }),
 	}

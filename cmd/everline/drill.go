@@ -44,16 +44,16 @@ func newDrill(a *app) *cobra.Command {
 		Use:   "drill [server] --fault FAULT",
 		Short: "Break a server on purpose and see what clients see",
 		Long: "Break a server of the running everline on purpose, call it at a steady rate meanwhile, and report what the\n" +
-			"calls, the lists and the other clients saw. The fault ends by itself, and at once when drill is interrupted.\n\n" +
+			"calls, the lists and the other clients saw. The fault ends by itself, and immediately when drill is interrupted.\n\n" +
 			"  kill     SIGKILL to the server's process and what it started; all connections to a URL are cut\n" +
 			"  hang     requests are written, and nothing that the server says comes through\n" +
 			"  404      an HTTP server answers as one that has forgotten the session\n" +
 			"  slow     each answer is held back for --delay\n" +
 			"  garbage  what is no message comes ahead of what the server says\n" +
 			"  drop     stdout is closed; the open event streams of a URL are cut\n\n" +
-			"kill, 404 and drop strike once, and calls go on for --for; the others last so long. Without --call the calls are\n" +
-			"pings on the way of every call. Exits with 0 if every call was answered, no list was short and the server is well\n" +
-			"again, and with 1 if not. It asks first; --yes says yes to that, and to a tool that may not be harmless.",
+			"kill, 404 and drop happen once, and calls go on for --for; the others last so long. Without --call the calls are\n" +
+			"pings on the way of every call. Exits with 0 if every call was answered, no list was short and the server has\n" +
+			"recovered, and with 1 if not. It asks first; --yes says yes to that, and to a tool that may not be harmless.",
 		Example: "everline drill github --fault kill --yes\neverline drill github --fault hang --for 5s --call github.search --args '{\"q\": \"x\"}'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
@@ -66,7 +66,7 @@ func newDrill(a *app) *cobra.Command {
 	flags.StringVar(&f.fault, "fault", "", "what to do: "+strings.Join(everline.DrillFaults(), ", "))
 	flags.DurationVar(&f.length, "for", 10*time.Second, "how long hang, slow and garbage last, and for how long there are calls at least")
 	flags.DurationVar(&f.delay, "delay", time.Second, "how long slow holds an answer back")
-	flags.DurationVar(&f.recovery, "recovery", 30*time.Second, "how long the server may take to be well again by itself; then it is told to connect at once")
+	flags.DurationVar(&f.recovery, "recovery", 30*time.Second, "how long the server may take to recover by itself; then it is told to connect immediately")
 	flags.DurationVar(&f.every, "every", 100*time.Millisecond, "time between two calls")
 	flags.StringVar(&f.call, "call", "", "call this tool, server.tool, instead of pings")
 	flags.StringVar(&f.args, "args", "{}", "the tool's arguments, a JSON object")
@@ -270,7 +270,7 @@ func drillText(r drill.Report) string {
 	var b strings.Builder
 	verdict := "every call was answered"
 	if !r.OK {
-		verdict = "not everything was well"
+		verdict = "something went wrong"
 	}
 	fmt.Fprintf(&b, "%s of %s: %s\n", r.Fault, shownName(r.Server), verdict)
 	line := func(label, format string, args ...any) {
@@ -286,7 +286,7 @@ func drillText(r drill.Report) string {
 	if r.CatalogShort {
 		line("catalog", "something that %s offers was not listed all the time", shownName(r.Server))
 	}
-	if r.Well {
+	if r.Recovered {
 		line("recovery", "%s after the fault%s", show.Milliseconds(r.RecoveryMS), ifWoken(r.Woken))
 	} else {
 		line("recovery", "none yet%s; everline status %s", ifWoken(r.Woken), typed.Argument(r.Server))

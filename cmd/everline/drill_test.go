@@ -38,7 +38,7 @@ func TestDrillText(t *testing.T) {
 		Lists: drill.Lists{Via: "admin", Count: 40, Failed: 1, Short: 2, Tools: 1},
 	}
 	want := []string{
-		"kill of github: not everything was well",
+		"kill of github: something went wrong",
 		"  calls      none",
 		"  clients    12, 8 answered, 3 failed (exited 2, unavailable 1), 1 given up by their clients; waited 3, sent again 2; median 1.2 ms, longest 10 s",
 		"  lists      40 by the admin API, 1 failed, 2 short of 1 tool",
@@ -50,7 +50,7 @@ func TestDrillText(t *testing.T) {
 	if got := drillText(r); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%swant\n%s", got, strings.Join(want, "\n"))
 	}
-	r.Well, r.Woken, r.RecoveryMS = true, false, 132
+	r.Recovered, r.Woken, r.RecoveryMS = true, false, 132
 	if got := drillText(r); !strings.Contains(got, "\n  recovery   132 ms after the fault\n") {
 		t.Errorf("got\n%s", got)
 	}

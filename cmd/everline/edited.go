@@ -90,7 +90,7 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 		fmt.Fprintf(a.out, "  before: %s\n", *r.Backup)
 	}
 	if r.Remedy != nil {
-		fmt.Fprintf(a.out, "  serve asks for your word first; look at it, then: %s\n", *r.Remedy)
+		fmt.Fprintf(a.out, "  serve asks for your approval first; look at it, then: %s\n", *r.Remedy)
 	}
 	return made, nil
 }

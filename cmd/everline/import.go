@@ -67,7 +67,7 @@ func (a *app) printFound(all []fileedit.Found) error {
 	}
 	for _, f := range all {
 		note := ""
-		if f.State == fileedit.FoundTwice {
+		if f.State == fileedit.FoundDuplicate {
 			note = "  (the name is taken above)"
 		}
 		fmt.Fprintf(a.out, "%s  %s  %s%s\n", pad(printable(f.Server), name), pad(f.Client, client), f.File, note)

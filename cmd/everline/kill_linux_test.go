@@ -445,10 +445,10 @@ func openFiles() int {
 	return len(entries)
 }
 
-// TestLeftoversAreShown is a crash that nothing could guard: everline and the
+// TestOrphansAreShown is a crash that nothing could guard: everline and the
 // guards are killed at the same moment. The next everline ends the rest before
 // it starts its own, and says so.
-func TestLeftoversAreShown(t *testing.T) {
+func TestOrphansAreShown(t *testing.T) {
 	t.Parallel()
 	f := newForest(t)
 	r := f.start()
@@ -476,24 +476,24 @@ func TestLeftoversAreShown(t *testing.T) {
 		t.Fatal("nothing is left over: this test proves nothing")
 	}
 	r = f.start()
-	f.until("the end of the leftovers", func() string { return describe(alive(left)) })
+	f.until("the end of the orphans", func() string { return describe(alive(left)) })
 	var st admin.Status
 	f.until("a status", func() string {
 		var err error
 		if st, err = admin.NewClient(f.state, 0).Status(t.Context()); err != nil {
 			return err.Error()
 		}
-		if len(st.Leftovers) == 0 {
-			return "no leftovers shown"
+		if len(st.Orphans) == 0 {
+			return "no orphans shown"
 		}
 		return ""
 	})
-	for _, l := range st.Leftovers {
+	for _, l := range st.Orphans {
 		if !l.Ended {
 			t.Errorf("%+v", l)
 		}
 	}
-	if text := leftovers(st.Leftovers); !strings.Contains(text, "ended ") || !strings.Contains(text, "pid ") {
+	if text := orphans(st.Orphans); !strings.Contains(text, "ended ") || !strings.Contains(text, "pid ") {
 		t.Error(text)
 	}
 	gone := r.kill(t)

@@ -75,7 +75,7 @@ func (p *progress) stop() {
 	}
 }
 
-// stateText says in a few words how a server does.
+// stateText is the state of a server in a few words.
 func stateText(s admin.Server) string {
 	text := s.Name + " is " + string(s.State)
 	switch {

@@ -26,7 +26,7 @@ import (
 // documented are the types of docs/reference/json.md, by the headings over
 // their tables.
 var documented = map[string]any{
-	"status": admin.Status{}, "A server": admin.Server{}, "A phase": admin.Phase{}, "A session": admin.Session{}, "What a server offers": admin.Offered{}, "A leftover": admin.Leftover{},
+	"status": admin.Status{}, "A server": admin.Server{}, "A phase": admin.Phase{}, "A session": admin.Session{}, "What a server offers": admin.Offered{}, "An orphan": admin.Orphan{},
 	"events": admin.Event{}, "logs": admin.LogLine{},
 	"tools": admin.Tool{}, "tools diff": admin.Pins{}, "A change": admin.PinChange{}, "tools approve": admin.Approved{},
 	"drill": drill.Report{}, "Calls": admin.DrillCalls{}, "Lists": drill.Lists{},
@@ -47,7 +47,7 @@ func TestJSONPage(t *testing.T) {
 			i := slices.Index(want, strings.Join(row[:2], " | "))
 			switch {
 			case i < 0:
-				t.Errorf("%s: no member is %q, or it is there twice", heading, row[:2])
+				t.Errorf("%s: no member is %q, or it is a duplicate", heading, row[:2])
 			case len(row) != 3 || row[2] == "":
 				t.Errorf("%s: %s has no meaning", heading, row[0])
 				fallthrough
@@ -189,7 +189,7 @@ func samePage(t *testing.T, page, heading string, want map[string]bool) {
 	}
 	for _, row := range tablesOf(t, "../../docs/reference/"+page)[heading] {
 		if !want[row[0]] {
-			t.Errorf("%s, %s: nothing is called %s any more, or it is there twice", page, heading, row[0])
+			t.Errorf("%s, %s: nothing is called %s any more, or it is a duplicate", page, heading, row[0])
 		}
 		for _, cell := range row[1:] {
 			if cell == "" {

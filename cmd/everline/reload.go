@@ -45,7 +45,7 @@ func (a *app) printReload(r admin.Reload) error {
 	}{
 		{"+", "new", r.Added},
 		{"-", "removed: its calls may finish, then it ends", r.Removed},
-		{"~", "changed: gets a new life", r.Restarted},
+		{"~", "changed: gets a new generation", r.Restarted},
 		{"~", "changed: no restart", r.Adjusted},
 	} {
 		if len(part.names) > 0 {

@@ -33,8 +33,8 @@ func newRoot(s *streams) *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: "+strings.Join(outputs, ", "))
 	root.AddCommand(
 		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newTop(a), newLogs(a), newEvents(a),
-		newOperation(a, "restart", "Replace a server's life by a new one"),
-		newOperation(a, "reconnect", "Connect a server anew, whatever it is waiting for"),
+		newOperation(a, "restart", "Replace a server's generation by a new one"),
+		newOperation(a, "reconnect", "Connect a server again immediately, whatever it is waiting for"),
 		newOperation(a, "enable", "Let a disabled server run again"),
 		newOperation(a, "disable", "Stop a server and refuse its calls until it is enabled"),
 		newCall(a), newTools(a), newVersion(a),

@@ -44,9 +44,9 @@ func newServe(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the gateway",
 		Long: "Run the gateway: keep every configured server connected, and serve all of them as one\n" +
-			"MCP endpoint. It listens at once, whatever the servers do.\n\n" +
+			"MCP endpoint. It listens immediately, whatever the servers do.\n\n" +
 			"A change of the configuration files is taken up by itself, and by everline reload and SIGHUP. SIGTERM or Ctrl-C ends it after the calls in flight,\n" +
-			"a second one at once.",
+			"a second one immediately.",
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }),
 	}

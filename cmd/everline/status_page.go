@@ -72,7 +72,7 @@ func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 	for _, bad := range st.Problems {
 		p.problem(&b, bad)
 	}
-	if text := leftovers(st.Leftovers); text != "" {
+	if text := orphans(st.Orphans); text != "" {
 		p.wrapped(&b, "", "", text)
 	}
 	return b.String()
@@ -121,8 +121,8 @@ func (p statusPrinter) wrapped(b *strings.Builder, indent, label, text string) {
 	}
 }
 
-// leftovers tells of processes that an earlier run had left behind.
-func leftovers(found []admin.Leftover) string {
+// orphans names the processes that an earlier run left behind.
+func orphans(found []admin.Orphan) string {
 	if len(found) == 0 {
 		return ""
 	}
@@ -145,7 +145,7 @@ func leftovers(found []admin.Leftover) string {
 	if len(stubborn) > 0 {
 		parts = append(parts, "would not end: "+strings.Join(stubborn, ", "))
 	}
-	return "left over from an earlier run that did not end in order: " + strings.Join(parts, "; ")
+	return "left behind by an earlier run that did not end in order: " + strings.Join(parts, "; ")
 }
 
 // gap stands between the parts of the head.
@@ -193,7 +193,7 @@ func (p statusPrinter) block(b *strings.Builder, s admin.Server) {
 // causeCell is the longest cause in bytes that stands in the server's own line.
 const causeCell = 60
 
-// facts are the cells that depend on how the server does.
+// facts are the cells that depend on the state of the server.
 func (p statusPrinter) facts(s admin.Server) []string {
 	var cells []string
 	up := s.State == event.StateConnected
@@ -289,22 +289,22 @@ func (p statusPrinter) lines(s admin.Server) string {
 	return b.String()
 }
 
-// sessionsShown is how many lives of single clients the table lists.
+// sessionsShown is how many connections of single clients the table lists.
 const sessionsShown = 3
 
-// sessionLines tell of the lives that single clients have of a server: how many
-// there are, and those that are not well; all of them in the wide table.
+// sessionLines are the connections that single clients have to a server: how many
+// there are, and those that are not connected; all of them in the wide table.
 func (p statusPrinter) sessionLines(all []admin.Session) []string {
 	switch len(all) {
 	case 0:
 		return nil
 	case 1:
-		return p.lives([]string{"1 client has a life of its own"}, all)
+		return p.sessions([]string{"1 client has a connection of its own"}, all)
 	}
-	return p.lives([]string{fmt.Sprintf("%d clients have lives of their own", len(all))}, all)
+	return p.sessions([]string{fmt.Sprintf("%d clients have connections of their own", len(all))}, all)
 }
 
-func (p statusPrinter) lives(lines []string, all []admin.Session) []string {
+func (p statusPrinter) sessions(lines []string, all []admin.Session) []string {
 	more := 0
 	for _, s := range all {
 		switch {
@@ -312,7 +312,7 @@ func (p statusPrinter) lives(lines []string, all []admin.Session) []string {
 		case !p.wide && len(lines) > sessionsShown:
 			more++
 		default:
-			lines = append(lines, p.life(s))
+			lines = append(lines, p.session(s))
 		}
 	}
 	if more > 0 {
@@ -321,7 +321,7 @@ func (p statusPrinter) lives(lines []string, all []admin.Session) []string {
 	return lines
 }
 
-func (p statusPrinter) life(s admin.Session) string {
+func (p statusPrinter) session(s admin.Session) string {
 	cells := []string{fmt.Sprintf("client %d", s.Client), string(s.State), fmt.Sprintf("gen %d", s.Generation)}
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))

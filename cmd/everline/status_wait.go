@@ -175,7 +175,7 @@ func notYet(servers []admin.Server, state event.State, timeout time.Duration) er
 // lateOnes are the servers that are not in the wanted state, and what is.
 func lateOnes(servers []admin.Server, state event.State) string {
 	if len(servers) == 0 {
-		return "everline has told of no server yet"
+		return "everline has reported no server yet"
 	}
 	var late []string
 	for _, s := range servers {

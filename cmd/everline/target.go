@@ -43,8 +43,8 @@ func about(st admin.Status, name string) admin.Status {
 	if name == "" {
 		return st
 	}
-	left, problems := st.Leftovers, st.Problems
-	st.Warnings, st.Leftovers, st.Problems = []string{}, []admin.Leftover{}, []admin.Problem{}
+	orphans, problems := st.Orphans, st.Problems
+	st.Warnings, st.Orphans, st.Problems = []string{}, []admin.Orphan{}, []admin.Problem{}
 	for _, p := range problems {
 		if p.Server == name {
 			st.Problems = append(st.Problems, p)
@@ -53,9 +53,9 @@ func about(st admin.Status, name string) admin.Status {
 	for _, s := range only(st.Servers, name) { // one at most
 		st.Warnings = append(st.Warnings, s.ConfigWarnings...)
 	}
-	for _, l := range left {
+	for _, l := range orphans {
 		if l.Server == name {
-			st.Leftovers = append(st.Leftovers, l)
+			st.Orphans = append(st.Orphans, l)
 		}
 	}
 	return st

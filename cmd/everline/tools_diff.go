@@ -117,7 +117,7 @@ func writeChange(b *strings.Builder, c admin.PinChange) {
 			writeLeaf(b, '+', path, after)
 		}
 	}
-	if !shown { // such as a key that is there twice
+	if !shown { // such as a duplicate key
 		writeLeaf(b, '-', "", string(c.Was))
 		writeLeaf(b, '+', "", string(c.Now))
 	}

@@ -21,7 +21,7 @@ func newTrust(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust [file]",
 		Short: "Let the commands of a project's configuration be started",
-		Long: "A configuration that serve comes across in the working folder may start any program, and send your secrets\n" +
+		Long: "A configuration that serve finds in the working folder may start any program, and send your secrets\n" +
 			"anywhere, and anybody may have written it. This command shows what it would start, asks, and then says that it\n" +
 			"may. A file that changes afterwards must be trusted again, but for changes by everline add and remove; files that\n" +
 			"are named with --config, and those in your own configuration folder, need no trust. Without a terminal nobody can\n" +

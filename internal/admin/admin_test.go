@@ -474,7 +474,7 @@ func TestDrill(t *testing.T) {
 	if err != nil || !slices.Equal(steps, []string{"broken", "over", "done"}) {
 		t.Fatalf("%v, %v", steps, err)
 	}
-	if r.Server != "up" || r.Fault != "kill" || !r.Well || r.GenerationAfter != 4 || r.RecoveryMS != 1.5 ||
+	if r.Server != "up" || r.Fault != "kill" || !r.Recovered || r.GenerationAfter != 4 || r.RecoveryMS != 1.5 ||
 		r.Clients.Answered != 2 || r.Clients.Failed["exited"] != 1 || r.Probes.Failed == nil {
 		t.Errorf("%+v", r)
 	}

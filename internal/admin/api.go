@@ -162,7 +162,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
 		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
-		Problems: []Problem{}, Leftovers: []Leftover{},
+		Problems: []Problem{}, Orphans: []Orphan{},
 	}
 	if r := a.broken.Load(); r != nil {
 		st.ConfigError, st.ConfigRemedy, st.ConfigErrorSince = known(hide(r.fault.Error())), known(hide(r.fault.Remedy)), &r.since
@@ -172,7 +172,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 		st.Problems = append(st.Problems, Problem(p))
 	}
 	for _, l := range a.opts.Hub.Leftovers() {
-		st.Leftovers = append(st.Leftovers, Leftover(l))
+		st.Orphans = append(st.Orphans, Orphan(l))
 	}
 	for _, warning := range cfg.Warnings {
 		st.Warnings = append(st.Warnings, warning.String())
@@ -236,7 +236,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, bounded := ctx.Deadline(); bounded {
-		if _, err := a.opts.Hub.Await(ctx, name, oldLife(was, op)); err != nil {
+		if _, err := a.opts.Hub.Await(ctx, name, seenGeneration(was, op)); err != nil {
 			a.fail(w, err)
 			return
 		}
@@ -244,9 +244,9 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 	a.answerServer(w, op, name)
 }
 
-// oldLife is the life that a waiter has seen enough of: enabling a server that
-// serves already is done with the life that there is.
-func oldLife(was everline.Status, op string) uint64 {
+// seenGeneration is the generation that a waiter has seen enough of: enabling a
+// server that serves already is done with the generation that serves.
+func seenGeneration(was everline.Status, op string) uint64 {
 	if op == "enable" && was.Generation > 0 && was.State == event.StateConnected {
 		return was.Generation - 1
 	}

@@ -37,7 +37,7 @@ type DrillReport struct {
 	LastedMS         float64    `json:"lastedMs"` // 0 for a fault that strikes once
 	GenerationBefore uint64     `json:"generationBefore"`
 	GenerationAfter  uint64     `json:"generationAfter"`
-	Well             bool       `json:"well"`       // the server answered again
+	Recovered        bool       `json:"recovered"`  // the server answered again
 	RecoveryMS       float64    `json:"recoveryMs"` // from the fault's end until then
 	Woken            bool       `json:"woken"`      // it was told to connect, because it was not well in time
 	CatalogShort     bool       `json:"catalogShort"`
@@ -60,7 +60,7 @@ type DrillCalls struct {
 func shapeDrill(server, what string, r everline.DrillReport) *DrillReport {
 	return &DrillReport{
 		Server: server, Fault: what, Began: r.Began, LastedMS: millis(r.Lasted),
-		GenerationBefore: r.Before, GenerationAfter: r.After, Well: r.Recovered, RecoveryMS: millis(r.Recovery),
+		GenerationBefore: r.Before, GenerationAfter: r.After, Recovered: r.Recovered, RecoveryMS: millis(r.Recovery),
 		Woken: r.Woken, CatalogShort: r.Short, Clients: shapeTally(r.Clients), Probes: shapeTally(r.Probes),
 	}
 }
@@ -146,7 +146,7 @@ func (a *API) writeSteps(w http.ResponseWriter, steps <-chan DrillStep, cancel f
 	}
 }
 
-// ping asks the server for a sign of life on the way of every call.
+// ping asks the server for an answer on the way of every call.
 func (a *API) ping(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if _, ok := a.opts.Hub.Server(name); !ok {

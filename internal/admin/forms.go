@@ -155,9 +155,9 @@ func (c *caller) end(result json.RawMessage, err error) {
 		_, _ = c.w.Write(result) // the error is the client's going away
 	case err != nil:
 		body := shapeError(fault.From("call", err), c.api.hide()).Error
-		_ = c.write(CallLine{Error: &body}) // likewise
+		_ = c.write(CallLine{Error: &body}) // the error is the client's going away
 	default:
-		_ = c.write(CallLine{Result: result}) // likewise
+		_ = c.write(CallLine{Result: result}) // the error is the client's going away
 	}
 }
 

@@ -15,8 +15,8 @@ type Reload struct {
 	Applied   bool     `json:"applied"`
 	Added     []string `json:"added"`
 	Removed   []string `json:"removed"`
-	Restarted []string `json:"restarted"` // changed in what a running life depends on
-	Adjusted  []string `json:"adjusted"`  // changed in settings that need no new life
+	Restarted []string `json:"restarted"` // changed in what a running generation depends on
+	Adjusted  []string `json:"adjusted"`  // changed in settings that need no new generation
 	Kept      int      `json:"kept"`
 	Warnings  []string `json:"warnings"` // of the files, and of servers that cannot run as configured
 }

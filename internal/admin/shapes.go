@@ -33,9 +33,9 @@ type Status struct {
 	Servers          []Server   `json:"servers"`
 	// Problems are what is wrong with what everline itself keeps on disk.
 	Problems []Problem `json:"problems"`
-	// Leftovers are processes of an earlier everline that were alive when this
+	// Orphans are processes of an earlier everline that were alive when this
 	// one started, and that it ended.
-	Leftovers []Leftover `json:"leftovers"`
+	Orphans []Orphan `json:"orphans"`
 }
 
 // Problem is something that is wrong with what everline itself keeps on disk,
@@ -48,8 +48,8 @@ type Problem struct {
 	Since  time.Time `json:"since"`
 }
 
-// Leftover is a process that a crash of everline had left behind.
-type Leftover struct {
+// Orphan is a process that a crash of everline left behind.
+type Orphan struct {
 	Server string `json:"server"` // "" for what a server had started
 	PID    int    `json:"pid"`
 	Ended  bool   `json:"ended"` // false: it would not go
@@ -75,10 +75,10 @@ func (s *Server) All() Offered {
 type Server struct {
 	Name            string      `json:"name"`
 	State           event.State `json:"state"`
-	Generation      uint64      `json:"generation"` // newest life ever started; 0 if none was
+	Generation      uint64      `json:"generation"` // newest ever started; 0 if none was
 	Transport       string      `json:"transport"`
 	URL             *string     `json:"url"`             // without credentials
-	PID             *int        `json:"pid"`             // of the serving life's process
+	PID             *int        `json:"pid"`             // of the process of the serving generation
 	Era             *string     `json:"era"`             // "legacy" or "modern"
 	ProtocolVersion *string     `json:"protocolVersion"` // as negotiated
 	Tools           int         `json:"tools"`           // that clients see listed, as the three below
@@ -89,9 +89,9 @@ type Server struct {
 	ToolTokens      int         `json:"toolTokensEstimate"` // what its listed tools cost a model that reads them: bytes / 4
 	CatalogAt       *time.Time  `json:"catalogAt"`          // when that catalog was listed
 	Since           *time.Time  `json:"since"`              // when the state began
-	AwaySince       *time.Time  `json:"awaySince"`          // since when no life serves that should, over all attempts; null if one does, or if it is idle or disabled
+	AwaySince       *time.Time  `json:"awaySince"`          // since when no generation serves that should, over all attempts; null if one does, or if it is idle or disabled
 	NextAttempt     *time.Time  `json:"nextAttempt"`
-	Attempt         int         `json:"attempt"` // lives lost in a row
+	Attempt         int         `json:"attempt"` // generations lost in a row
 	Cause           *string     `json:"cause"`
 	CauseKind       *string     `json:"causeKind"` // see fault.Kind
 	Exit            *string     `json:"exit"`      // how the process ended: "exit 1"
@@ -103,25 +103,25 @@ type Server struct {
 	Remedy          *string     `json:"remedy"` // what to type
 	Warnings        []string    `json:"warnings"`
 	ConfigWarnings  []string    `json:"configWarnings"`       // those of Status.Warnings that are about it
-	Sessions        []Session   `json:"sessions"`             // with isolation session: the lives of single clients
-	Noise           uint64      `json:"noise"`                // lines where messages belong that were none: of the serving life, or of the newest start
-	Ignored         uint64      `json:"ignored"`              // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
+	Sessions        []Session   `json:"sessions"`             // with isolation session: the connections of single clients
+	Noise           uint64      `json:"noise"`                // lines where messages belong that were none: of the serving generation, or of the newest start
+	Ignored         uint64      `json:"ignored"`              // messages of the same generation that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate      float64     `json:"stderrBytesPerSecond"` // of late
 	Calls           uint64      `json:"calls"`                // that have ended since everline started, however they did
-	Handshake       []Phase     `json:"handshake"`            // how the serving life came up
+	Handshake       []Phase     `json:"handshake"`            // how the serving generation came up
 	P50             *float64    `json:"latencyMsP50"`         // of the newest 256 answers, waiting included
 	P95             *float64    `json:"latencyMsP95"`
 	Memory          *int64      `json:"memoryBytes"` // resident, of its process and all below it; null where that is not known
 }
 
-// Phase is one part of how a life came up: spawn, first byte, era, initialize
+// Phase is one part of how a generation came up: spawn, first byte, era, initialize
 // or list.
 type Phase struct {
 	Phase string  `json:"phase"`
 	MS    float64 `json:"ms"`
 }
 
-// Session is the life of a server that one client has for itself.
+// Session is the connection to a server that one client has for itself.
 type Session struct {
 	Client     uint64      `json:"client"` // a number that no other client of this run has
 	State      event.State `json:"state"`
@@ -139,7 +139,7 @@ type Event struct {
 	Time       time.Time `json:"time"`
 	Server     string    `json:"server"`
 	Generation uint64    `json:"generation"`
-	Session    uint64    `json:"session,omitempty"` // the client whose own life it is about
+	Session    uint64    `json:"session,omitempty"` // the client whose own connection it is about
 	Kind       string    `json:"kind"`              // connecting, connected, start_failed, lost, stopped, …
 	Text       string    `json:"text"`
 }

@@ -37,7 +37,7 @@ func (d *daemon) untilStopped(ctx context.Context, stop, reload <-chan os.Signal
 	case err := <-done:
 		return err
 	case s := <-stop:
-		d.parts.Log.Warn("stopping at once", "signal", s.String())
+		d.parts.Log.Warn("stopping immediately", "signal", s.String())
 		now()
 	}
 	select {

@@ -1,5 +1,5 @@
 // Package doctor looks for what is wrong with an installation and names the
-// command that mends it. It changes nothing, and beyond one probe of a server
+// command that fixes it. It changes nothing, and beyond one probe of a server
 // that nobody runs it starts nothing.
 package doctor
 
@@ -31,7 +31,7 @@ type Finding struct {
 	Server  string  `json:"server"` // "" if it is about no server
 	Verdict Verdict `json:"verdict"`
 	Text    string  `json:"text"`
-	Remedy  string  `json:"remedy"` // what to type or do; "" if there is nothing to mend
+	Remedy  string  `json:"remedy"` // what to type or do; "" if there is nothing to fix
 	TookMS  int64   `json:"tookMs"` // of checks that wait for something
 	// Phases are the parts of a handshake; null for other checks.
 	Phases []admin.Phase `json:"phases"`
@@ -119,7 +119,7 @@ func (e *examination) gateway() {
 		e.say("gateway", "", Warn, "restart everline", "it runs version %s, and this program is %s", st.Version, e.Version)
 	}
 	if st.ConfigError != nil {
-		remedy, since := "mend the file, then: everline reload", ""
+		remedy, since := "fix the file, then: everline reload", ""
 		if st.ConfigRemedy != nil {
 			remedy = *st.ConfigRemedy
 		}
@@ -129,7 +129,7 @@ func (e *examination) gateway() {
 		e.say("gateway", "", Fail, remedy, "the files are not applied%s: %s", since, *st.ConfigError)
 	}
 	e.problems("")
-	e.leftovers("")
+	e.orphans("")
 }
 
 // problems tells what is wrong with what everline keeps on disk, of one server
@@ -142,17 +142,17 @@ func (e *examination) problems(server string) {
 	}
 }
 
-// leftovers tells of processes that an earlier run had left behind, of one
+// orphans reports processes that an earlier run left behind, of one
 // server or, for "", of all.
-func (e *examination) leftovers(server string) {
-	for _, l := range e.Running.Leftovers {
+func (e *examination) orphans(server string) {
+	for _, l := range e.Running.Orphans {
 		if server != "" && l.Server != server {
 			continue
 		}
 		if l.Ended {
-			e.say("leftovers", l.Server, Warn, "", "process %d of an earlier run was still there, and was ended", l.PID)
+			e.say("orphans", l.Server, Warn, "", "process %d of an earlier run was still there, and was ended", l.PID)
 		} else {
-			e.say("leftovers", l.Server, Fail, fmt.Sprintf("kill -9 %d", l.PID), "process %d of an earlier run will not end", l.PID)
+			e.say("orphans", l.Server, Fail, fmt.Sprintf("kill -9 %d", l.PID), "process %d of an earlier run will not end", l.PID)
 		}
 	}
 }

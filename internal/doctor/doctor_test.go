@@ -119,13 +119,13 @@ func TestWhatRunsIsRead(t *testing.T) {
 			{Name: "b", State: "auth_required", Remedy: &remedy, Cause: &cause},
 			{Name: "c", State: "connecting"},
 		},
-		Leftovers: []admin.Leftover{{Server: "a", PID: 7}},
+		Orphans: []admin.Orphan{{Server: "a", PID: 7}},
 	}
 	long := strings.Repeat("x", longestForMost+1)
 	got, failed := examine(t, Options{Config: cfg, Running: running, Version: "2", Tools: []admin.Tool{{Name: long, Tokens: manyTokens + 1}}})
 	for key, want := range map[string]Verdict{
 		"a/server": OK, "b/server": Fail, "c/server": Warn, "d/server": Fail, "e/server": OK,
-		"gateway": Warn, "a/leftovers": Fail, "names": Fail, "tokens": Warn, "port": OK, "state": OK,
+		"gateway": Warn, "a/orphans": Fail, "names": Fail, "tokens": Warn, "port": OK, "state": OK,
 	} {
 		if got[key].Verdict != want {
 			t.Errorf("%s: %+v, want %s", key, got[key], want)
@@ -134,7 +134,7 @@ func TestWhatRunsIsRead(t *testing.T) {
 	if got["b/server"].Remedy != remedy || !failed {
 		t.Errorf("%+v", got["b/server"])
 	}
-	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 2 || one["a/server"].Verdict != OK || one["a/leftovers"].Verdict != Fail {
+	if one, _ := examine(t, Options{Config: cfg, Running: running, Server: "a"}); len(one) != 2 || one["a/server"].Verdict != OK || one["a/orphans"].Verdict != Fail {
 		t.Errorf("of one server: %+v", one)
 	}
 }
@@ -175,12 +175,12 @@ func TestOnlyHereItCannotStart(t *testing.T) {
 // What is found out about one server is not mixed with what is about others.
 func TestFaultU20(t *testing.T) {
 	cfg := parse(t, `{"mcpServers":{"a":{"command":"nowhere-a","nonsense":1},"b":{"command":"nowhere-b","gibberish":1}}}`)
-	running := &admin.Status{Leftovers: []admin.Leftover{{Server: "a", PID: 1, Ended: true}, {Server: "b", PID: 2, Ended: true}}}
+	running := &admin.Status{Orphans: []admin.Orphan{{Server: "a", PID: 1, Ended: true}, {Server: "b", PID: 2, Ended: true}}}
 	got, _ := examine(t, Options{Config: cfg, Server: "a", Running: running})
 	if f, ok := got["a/config"]; !ok || !strings.Contains(f.Text, "nonsense") {
 		t.Errorf("its own warning is missing: %v", got)
 	}
-	if f, ok := got["a/leftovers"]; !ok || !strings.Contains(f.Text, "process 1 ") {
+	if f, ok := got["a/orphans"]; !ok || !strings.Contains(f.Text, "process 1 ") {
 		t.Errorf("its own leftover is missing: %v", got)
 	}
 	for key := range got {

@@ -164,7 +164,7 @@ func (e *examination) command(s config.Server) bool {
 			file = filepath.Join(s.Cwd, file)
 		}
 		if found := runnable(file); found != "" {
-			e.say("command", s.Name, OK, "", "%s is there", found)
+			e.say("command", s.Name, OK, "", "%s was found", found)
 			return true
 		}
 		text, remedy := file+" cannot be run", "correct \"command\""

@@ -28,7 +28,7 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 		e.warnings(s.Name)
 		if e.Running != nil {
 			e.problems(s.Name)
-			e.leftovers(s.Name)
+			e.orphans(s.Name)
 		}
 	}
 	if s.Command != "" && !s.Disabled {
@@ -130,7 +130,7 @@ func (e *examination) network(ctx context.Context, s config.Server) bool {
 	}
 	request := &http.Request{URL: u}
 	if proxy, err := http.ProxyFromEnvironment(request); err != nil {
-		e.say("proxy", s.Name, Fail, "mend HTTP_PROXY and HTTPS_PROXY", "%v", err)
+		e.say("proxy", s.Name, Fail, "fix HTTP_PROXY and HTTPS_PROXY", "%v", err)
 		return false
 	} else if proxy != nil {
 		e.say("proxy", s.Name, OK, "", "through the proxy %s", proxy.Host)

@@ -267,7 +267,7 @@ func (r *run) report(seen *admin.DrillReport) Report {
 	r.calls.Waited, r.calls.Resent = seen.Probes.Waited, seen.Probes.Resent
 	out := Report{DrillReport: *seen, Lists: r.lists}
 	out.Probes = r.calls
-	out.OK = seen.Well && !seen.CatalogShort && sum(seen.Clients.Failed)+sum(r.calls.Failed)+r.lists.Short+r.lists.Failed == 0
+	out.OK = seen.Recovered && !seen.CatalogShort && sum(seen.Clients.Failed)+sum(r.calls.Failed)+r.lists.Short+r.lists.Failed == 0
 	return out
 }
 

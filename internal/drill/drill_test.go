@@ -103,7 +103,7 @@ func more(v *atomic.Int64, n int64) {
 func TestRun(t *testing.T) {
 	g := &gateway{
 		wait:   func(g *gateway) { more(&g.pings, 5) },
-		report: admin.DrillReport{Server: "a", Fault: "kill", Well: true, Probes: admin.DrillCalls{Calls: 99, Waited: 2, Resent: 1}},
+		report: admin.DrillReport{Server: "a", Fault: "kill", Recovered: true, Probes: admin.DrillCalls{Calls: 99, Waited: 2, Resent: 1}},
 	}
 	told := 0
 	site := mcptest.Web(t, mcptest.New(mcptest.Config{}))
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 func TestRunTellsWhatFailed(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	site := mcptest.Web(t, s)
-	well := admin.DrillReport{Server: "a", Well: true}
+	well := admin.DrillReport{Server: "a", Recovered: true}
 	run := func(g *gateway) Report {
 		t.Helper()
 		r, err := Run(bounded(t), Options{Client: serveGateway(t, g), Endpoint: site.URL + "/mcp", Server: "a", Every: 5 * time.Millisecond})
@@ -148,8 +148,8 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}
 	for name, seen := range map[string]admin.DrillReport{
 		"not well":       {},
-		"a short list":   {Well: true, CatalogShort: true},
-		"failed clients": {Well: true, Clients: admin.DrillCalls{Failed: map[string]int{"exited": 1}}},
+		"a short list":   {Recovered: true, CatalogShort: true},
+		"failed clients": {Recovered: true, Clients: admin.DrillCalls{Failed: map[string]int{"exited": 1}}},
 	} {
 		if r := run(&gateway{report: seen}); r.OK {
 			t.Errorf("%s: it is OK", name)
@@ -176,7 +176,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 // TestRunWithoutEndpoint lists by the admin API, and calls a tool.
 func TestRunWithoutEndpoint(t *testing.T) {
 	for _, endpoint := range []string{"", "http://127.0.0.1:1/mcp"} {
-		g := &gateway{report: admin.DrillReport{Well: true}, wait: func(g *gateway) { more(&g.calls, 2) }}
+		g := &gateway{report: admin.DrillReport{Recovered: true}, wait: func(g *gateway) { more(&g.calls, 2) }}
 		r, err := Run(bounded(t), Options{
 			Client: serveGateway(t, g), Endpoint: endpoint, Server: "a", Every: 5 * time.Millisecond,
 			Call: &admin.CallRequest{Server: "a", Tool: "look", Probe: true},
@@ -202,7 +202,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // TestLive is what a person sees meanwhile.
 func TestLive(t *testing.T) {
 	seen := make(chan Live, 100)
-	g := &gateway{report: admin.DrillReport{Well: true}, wait: func(*gateway) {
+	g := &gateway{report: admin.DrillReport{Recovered: true}, wait: func(*gateway) {
 		for l := range seen {
 			if l.Step == "broken" && l.Calls > 0 && l.Elapsed > 0 {
 				return

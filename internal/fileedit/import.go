@@ -56,15 +56,15 @@ type Found struct {
 	Client string `json:"client"`
 	File   string `json:"file"`
 	Server string `json:"server"`
-	State  string `json:"state"` // FoundNew or FoundTwice
+	State  string `json:"state"` // FoundNew or FoundDuplicate
 
 	entry tree.Entry
 }
 
 // The states of a server that was found.
 const (
-	FoundNew   = "new"
-	FoundTwice = "twice" // an earlier file has the name
+	FoundNew       = "new"
+	FoundDuplicate = "duplicate" // an earlier file has the name
 )
 
 // Find reads the servers of clients: from the named files, else from those of
@@ -91,7 +91,7 @@ func Find(stateDir string, named []string, format string) (all []Found, warnings
 		warnings = append(warnings, texts...)
 		for _, f := range servers {
 			if seen[f.Server] {
-				f.State = FoundTwice
+				f.State = FoundDuplicate
 			}
 			seen[f.Server] = true
 			all = append(all, f)
@@ -185,7 +185,7 @@ func Copy(stateDir, to string, all []Found, dryRun bool, copied *int) Edit {
 		}
 		text, count := was, 0
 		for _, f := range all {
-			if f.State == FoundTwice || edit.HasServer(clients.Everline, to, text, f.Server) {
+			if f.State == FoundDuplicate || edit.HasServer(clients.Everline, to, text, f.Server) {
 				continue
 			}
 			var err error

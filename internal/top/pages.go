@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	livesShown  = 60
-	stderrShown = keptLogs
-	labelWidth  = 10
+	historyShown = 60
+	stderrShown  = keptLogs
+	labelWidth   = 10
 )
 
 // details is the page of one server.
@@ -27,16 +27,16 @@ func (m *model) details() []line {
 	for _, f := range m.facts(s) {
 		out = append(out, m.labelled(f.label, f.text, f.tone)...)
 	}
-	out = append(out, nil, text(" lives", title))
-	lives := m.newest(livesShown, func(e admin.Event) bool { return e.Server == s.Name && !strings.HasPrefix(e.Kind, "call_") })
-	for _, e := range lives {
+	out = append(out, nil, text(" history", title))
+	history := m.newest(historyShown, func(e admin.Event) bool { return e.Server == s.Name && !strings.HasPrefix(e.Kind, "call_") })
+	for _, e := range history {
 		out = append(out, line{
 			{" " + e.Time.Local().Format("15:04:05") + "  ", dim},
 			{show.Pad(fmt.Sprintf("gen %s", count(e.Generation)), 8) + " ", plain},
 			{show.Line(e.Text), eventTones[e.Kind]},
 		})
 	}
-	if len(lives) == 0 {
+	if len(history) == 0 {
 		out = append(out, text("   nothing has happened to it of late", dim))
 	}
 	return append(out, m.stderr(s)...)
@@ -141,13 +141,13 @@ func (m *model) stderr(s admin.Server) []line {
 var helpText = [][2]string{
 	{"up, down, k, j", "select a server; on a page, scroll"},
 	{"page up, page down, g, G", "further, and to the first and last one"},
-	{"enter", "all about the selected server: cause, lives, stderr, what to type; esc goes back"},
-	{"r", "restart it: a new life takes its place, calls in flight may finish first"},
+	{"enter", "all about the selected server: cause, history, stderr, what to type; esc goes back"},
+	{"r", "restart it: a new generation takes its place, calls in flight may finish first"},
 	{"c", "reconnect it now, whatever it waits for"},
 	{"d, e", "disable it: its calls are refused until it is enabled; enable it again"},
 	{"/", "show only servers with these letters in their name, state or transport"},
 	{"s", "sort by the next column: name, state, calls, p95, memory, configuration"},
-	{"ctrl-l", "draw the screen anew"},
+	{"ctrl-l", "draw the screen again"},
 	{"q, ctrl-c", "leave; everline goes on"},
 }
 
@@ -164,7 +164,7 @@ func (m *model) help() []line {
 	for _, t := range []string{
 		"OUT/WAIT: calls that the server has, and calls that wait for it. CALLS/S: calls that ended, over the last five seconds.",
 		"P50, P95: how long the newest 256 answers took, waiting included. MEMORY: of its process and all that it has started.",
-		"SINCE: how long in its state, or away over all attempts. NEXT TRY, CAUSE: when, which attempt; why the last life ended.",
+		"SINCE: how long in its state, or away over all attempts. NEXT TRY, CAUSE: when, which attempt; why the last generation ended.",
 		"A narrow window leaves columns out; the page of a server has everything.",
 	} {
 		for _, l := range show.Wrap(t, max(m.width-4, 20)) {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
-	"github.com/everline/everline/internal/gateway"
 )
 
 func newStdio(a *app) *cobra.Command {
@@ -38,7 +38,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		return gateway.Bridge(ctx, a.in, a.raw(), fileedit.GroupURL(st.Endpoint, f.group))
+		return bridge.Run(ctx, a.in, a.raw(), fileedit.GroupURL(st.Endpoint, f.group))
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/pipe"
 )
 
 // A daemon is a gateway that can be stopped and started anew on one address.
@@ -59,7 +61,7 @@ func (d *daemon) kill() {
 }
 
 func (d *daemon) bridge(ctx context.Context, in io.Reader, out io.Writer) error {
-	return Bridge(ctx, in, out, "http://"+d.addr+"/mcp")
+	return bridge.Run(ctx, in, out, "http://"+d.addr+"/mcp")
 }
 
 func TestBridgeInEveryVersion(t *testing.T) {
@@ -267,7 +269,7 @@ func TestBridgeAnswersWhatIsInFlightAtTheEnd(t *testing.T) {
 	c.say(call("1", "echo", ""))
 	within(t, "the call starts", h.started)
 	c.in.Close()
-	if got := c.next(); !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, errLeft.Error()) {
+	if got := c.next(); !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, pipe.ErrLeft.Error()) {
 		t.Errorf("got %s", got)
 	}
 	if err := within(t, "the end", c.done); err != nil {

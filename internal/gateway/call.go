@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/pipe"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -126,8 +127,8 @@ func failed(ctx context.Context, m *message.Message, err error) message.Answer {
 		a := m.Failure(&c)
 		a.Silent = true
 		return a
-	case errors.Is(cause, errLeft):
-		c.Err = errLeft
+	case errors.Is(cause, pipe.ErrLeft):
+		c.Err = pipe.ErrLeft
 	}
 	return m.Failure(&c)
 }

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/pipe"
 )
 
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -47,7 +49,7 @@ func TestFaultS8BridgeHoldsWhatComesBehindInitialize(t *testing.T) {
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
 	s := slowOpening{g, make(chan struct{}, 8), make(chan struct{})}
 	url := s.serve(t)
-	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return Bridge(ctx, in, out, url) })
+	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, url) })
 	c.say(hello, initialized, listRequest("1"),
 		`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
 		strings.Replace(hello, `"id":0`, `"id":"again"`, 1), // which holds what is behind it as well
@@ -70,56 +72,6 @@ func TestFaultS8BridgeHoldsWhatComesBehindInitialize(t *testing.T) {
 	}
 }
 
-func TestFaultS8HoldingIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct{ lines, size, most int }{{maxHeld + 500, 10, maxHeld}, {100, 1 << 20, maxHeldBytes >> 20}, {1, maxHeldBytes * 2, 1}} {
-			var h holder
-			h.begin()
-			var held, done atomic.Int64
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() { // ends with its lines
-				for i := range c.lines {
-					if h.hold(ctx, append(make([]byte, c.size), fmt.Sprint(i)...)) {
-						held.Add(1)
-					}
-				}
-				done.Add(1)
-			}()
-			synctest.Wait()
-			if n := held.Load(); n > int64(c.most) || n == 0 {
-				t.Errorf("%d lines of %d bytes are held", n, c.size)
-			}
-			next := 0
-			h.release(func(line []byte) bool {
-				if want := fmt.Sprint(next); !strings.HasSuffix(string(line), want) {
-					t.Errorf("line %d is %q", next, line[len(line)-8:])
-				}
-				next++
-				return true
-			})
-			synctest.Wait()
-			if done.Load() != 1 || h.hold(ctx, nil) {
-				t.Error("something is held on")
-			}
-			cancel()
-		}
-		var h holder
-		h.begin()
-		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan struct{})
-		go func() { // ends with ctx
-			defer close(over)
-			for range maxHeld + 1 {
-				h.hold(ctx, []byte("x"))
-			}
-			h.wait(ctx)
-		}()
-		synctest.Wait()
-		cancel()
-		<-over
-	})
-}
-
 // A daemon that refuses initialize refuses what was held, and holds nothing up.
 func TestFaultS8WhatIsHeldIsAnsweredWhateverInitializeIs(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -127,7 +79,7 @@ func TestFaultS8WhatIsHeldIsAnsweredWhateverInitializeIs(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
 	}))
 	t.Cleanup(srv.Close)
-	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return Bridge(ctx, in, out, srv.URL) })
+	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, srv.URL) })
 	c.say(hello, listRequest("1"), listRequest("2"))
 	for range 3 {
 		if got := c.next(); !strings.Contains(got, `"error"`) {
@@ -269,7 +221,7 @@ func TestFaultW9ListensAreNotInFlight(t *testing.T) {
 		if err := within(t, "the end", c.done); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > eofGrace*3/4 {
+		if took := time.Since(began); took > pipe.Grace*3/4 {
 			t.Errorf("daemon away %v: the end took %v", away, took)
 		}
 		for l := range c.lines {

@@ -108,7 +108,7 @@ func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 		g.ending(p.w, x.Message)
 		return false
 	}
-	if name := r.Header.Get(nameHeader); name != "" && x.name == nil {
+	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" && x.name == nil {
 		x.name = wire.AppendString(nil, name)
 	}
 	x.client = g.peers.clientOf(r, x.Message)
@@ -233,7 +233,7 @@ func (g *Gateway) noSession(w http.ResponseWriter) {
 }
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
-	if name := r.Header.Get(nameHeader); name != "" {
+	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" {
 		g.endNamed(name)
 		w.WriteHeader(http.StatusNoContent)
 		return

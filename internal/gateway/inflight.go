@@ -144,7 +144,4 @@ func (f *inflight) cancelUnattended() {
 var (
 	errClosing  = fault.New(fault.Closed, "close", "everline is shutting down")
 	errCanceled = errors.New("canceled by the client")
-	// errLeft: the client has closed its side of a pipe, and may still read, so the
-	// request is answered.
-	errLeft = errors.New("the client closed its input before the answer came")
 )

@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// nameHeader is mcp.MetaSession for who does not want to change a body, as a
-	// bridge: it names the session in each request, and ends it with a DELETE.
-	nameHeader = "Everline-Session"
-
 	maxPeers   = 1024 // connections that are remembered
 	maxPeerIDs = 4096 // request ids of one of them
 )

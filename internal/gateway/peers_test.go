@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/bridge"
 	words "github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 )
@@ -77,7 +78,7 @@ func TestFaultW2OneModernClientOnTheBridgeIsOneClient(t *testing.T) {
 	s := asker(t)
 	var asked atomic.Int32
 	tr, wait := piped(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
-		return Bridge(ctx, in, out, s.url+"/mcp")
+		return bridge.Run(ctx, in, out, s.url+"/mcp")
 	})
 	c := elicited(t, tr, &asked)
 	if good := callAtOnce(t, c, 4); good != 4 || asked.Load() < 4 {
@@ -106,7 +107,7 @@ func TestFaultW2TwoBridgesAreTwoClients(t *testing.T) {
 	var ann, bob atomic.Int32
 	bridge := func(asked *atomic.Int32) *mcp.ClientSession {
 		tr, wait := piped(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
-			return Bridge(ctx, in, out, s.url+"/mcp")
+			return bridge.Run(ctx, in, out, s.url+"/mcp")
 		})
 		c := elicited(t, tr, asked)
 		t.Cleanup(func() {
@@ -150,7 +151,7 @@ type naming struct {
 
 func (n naming) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(nameHeader, n.name)
+	r.Header.Set("Everline-Session", n.name)
 	return n.RoundTripper.RoundTrip(r)
 }
 

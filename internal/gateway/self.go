@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/pipe"
 )
 
 // ourselves refuses the handshake of the everline that this is the endpoint of,
@@ -23,7 +24,7 @@ func (g *Gateway) ourselves(m *message.Message) *message.Answer {
 func ServeLoop(in io.Reader, out io.Writer) error {
 	r, limit := bufio.NewReaderSize(in, 64<<10), Options{}.filled().MaxBody
 	for {
-		line, err := readLine(r, limit)
+		line, err := pipe.ReadLine(r, limit)
 		if m, bad := message.ParseLegacy(line); bad == nil && m.IsRequest() {
 			if _, err := out.Write(append(m.LoopRefusal().Frame(), '\n')); err != nil {
 				return err
@@ -32,7 +33,7 @@ func ServeLoop(in io.Reader, out io.Writer) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil && !errors.Is(err, errLongLine):
+		case err != nil && !errors.Is(err, pipe.ErrLongLine):
 			return err
 		}
 	}

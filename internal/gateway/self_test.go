@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -46,7 +47,7 @@ func TestFaultE6_ServerOfItself(t *testing.T) {
 		})
 		t.Run("bridge of "+who, func(t *testing.T) {
 			url := serve(t, newHub(), Options{Instance: "me"}).url + "/mcp"
-			c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return Bridge(ctx, in, out, url) })
+			c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, url) })
 			c.say(fmt.Sprintf(discoverFrom, who))
 			check(t, c.next())
 			c.say(fmt.Sprintf(helloFrom, who))

@@ -1,173 +1,57 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/pipe"
 	"github.com/everline/everline/internal/wire"
 )
 
-const (
-	eofGrace  = 2 * time.Second // what is in flight when the client closes its side may take so long
-	stopGrace = time.Second     // what a reader or writer may take to end once its file is closed
-)
-
-// A pipe is one client on a pair of byte streams, a message a line. It speaks
+// A stdioClient is one client on a pair of byte streams, a message a line. It speaks
 // both eras: each message says which it is of. Its long-lived goroutines are a
 // reader and a writer; each request in flight is one more.
-type pipe struct {
+type stdioClient struct {
 	g         *Gateway
 	sess      *session // of the legacy era; it also keeps the ids of modern requests, for cancels
 	admission *message.Admission
 	outbox    *stream.Outbox
-	listen    context.Context // ends the listens
+	listen    context.Context // of the listens: ends with the client's side of the pipe
 }
 
 // ServeStdio serves the one client whose messages come in on in and go out on
-// out, until in ends, out cannot be written to, or ctx or the gateway ends.
-// The end of in is a clean end. What does not stop by itself is made to: in and
-// out are closed if they are io.Closers. Where that does not end a Read or a
-// Write that waits it is given up after a second; of a Write the error says so.
+// out, until in ends, out cannot be written to, or ctx or the gateway ends. How it
+// ends is told by pipe.Serve.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	calls, cancelCalls := context.WithCancelCause(ctx)
-	defer cancelCalls(nil)
-	listen, stopListens := context.WithCancel(calls)
-	defer stopListens()
-	p := &pipe{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox(), listen: listen}
+	p := &stdioClient{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox()}
 	p.sess.outbox, p.sess.admission = p.outbox, p.admission
 	p.sess.standing.Attach()
 	defer p.outbox.Close()
 	defer p.sess.end()
 	defer g.inputs.forget(p.sess.client)
-
-	lines := stream.NewLines(out, g.opts.WriteTimeout)
-	quiet := make(chan struct{}) // closed: write what is left, and end
-	reading, writing := make(chan error, 1), make(chan error, 1)
-	go func() { reading <- p.read(calls, in) }()          // ends with in; settle waits for it
-	go func() { writing <- p.write(ctx, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
-
-	var err error
-	select {
-	case err = <-reading:
-		reading = nil
-		stopListens()
-		p.sess.requests.close()
-		defer time.AfterFunc(eofGrace, func() { cancelCalls(errLeft) }).Stop()
-	case <-g.stop: // Close bounds what is in flight
-	case err = <-writing:
-		writing = nil
-	case <-lines.Stuck():
-		err = stream.ErrSlow
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		cancelCalls(err)
-	}
-	p.admission.Drain()
-	close(quiet)
-	if err == nil {
-		select {
-		case err = <-writing:
-			writing = nil
-		case <-lines.Stuck():
-			err = stream.ErrSlow
-		}
-	}
-	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
-	return errors.Join(err, settle(writing, out, "write"))
-}
-
-// settle makes a reader or writer end; nil if it did, or has ended before.
-func settle(done <-chan error, file any, op string) error {
-	if done == nil {
-		return nil
-	}
-	if c, ok := file.(io.Closer); ok {
-		_ = c.Close() // whether it ended anything is seen below
-	}
-	select {
-	case <-done: //nolint:errcheck // how it ended was told to whoever waited before
-		return nil
-	case <-time.After(stopGrace):
-		return fault.New(fault.Wedged, op, "did not stop")
-	}
-}
-
-// write tells the client what there is to tell until quiet is closed, and then
-// what is left.
-func (p *pipe) write(ctx context.Context, out stream.Sink, quiet <-chan struct{}) error {
-	err := stream.NewWriter(stream.Options{
-		Sink: out, Outbox: p.outbox, Lists: p.g.lists, KeepAlive: p.g.opts.KeepAlive, Announced: p.sess.hasHeard(), Want: p.sess.wants, Over: quiet,
-	}).Run(ctx)
-	if !errors.Is(err, stream.ErrOver) {
-		return err
-	}
-	return p.outbox.WriteLeft(out)
-}
-
-// read takes messages until in ends.
-func (p *pipe) read(ctx context.Context, in io.Reader) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := readLine(r, p.g.opts.MaxBody)
-		switch {
-		case errors.Is(err, errLongLine):
-			p.outbox.Send(message.Refuse(nil, mcp.CodeInvalidRequest, "The message is too large").Frame())
-		case err == nil || len(line) > 0:
-			p.take(ctx, line)
-		}
-		if err != nil && !errors.Is(err, errLongLine) {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fault.From("read", err)
-		}
-	}
-}
-
-var errLongLine = errors.New("the line is too long")
-
-// readLine returns the next line without its end, in a buffer of its own. A
-// line over the limit is passed over.
-func readLine(r *bufio.Reader, limit int64) ([]byte, error) {
-	var line []byte
-	long := false
-	for {
-		part, err := r.ReadSlice('\n')
-		if long = long || int64(len(line)+len(part)) > limit+1; !long {
-			line = append(line, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if long && err == nil {
-			return nil, errLongLine
-		}
-		return trimEnd(line), err
-	}
-}
-
-func trimEnd(line []byte) []byte {
-	for len(line) > 0 && strings.IndexByte(" \t\r\n", line[len(line)-1]) >= 0 {
-		line = line[:len(line)-1]
-	}
-	return line
+	stopListens := func() {}
+	return pipe.Serve(ctx, in, out, pipe.Options{
+		Limit: g.opts.MaxBody, WriteTimeout: g.opts.WriteTimeout,
+		Stream: stream.Options{
+			Outbox: p.outbox, Lists: g.lists, KeepAlive: g.opts.KeepAlive, Announced: p.sess.hasHeard(), Want: p.sess.wants,
+		},
+		Start: func(calls context.Context) { p.listen, stopListens = context.WithCancel(calls) },
+		Take:  p.take,
+		Ended: func(context.Context) {
+			stopListens()
+			p.sess.requests.close()
+		},
+		Drain: p.admission.Drain,
+		Stop:  g.stop, // Close bounds what is in flight
+	})
 }
 
 // take serves one line. Only requests that wait for something run beside it.
-func (p *pipe) take(ctx context.Context, line []byte) {
-	if len(line) == 0 {
-		return
-	}
+func (p *stdioClient) take(ctx context.Context, line []byte) {
 	if wire.IsBatch(line) {
 		p.takeBatch(ctx, line)
 		return
@@ -181,7 +65,7 @@ func (p *pipe) take(ctx context.Context, line []byte) {
 	}
 }
 
-func (p *pipe) takeMessage(ctx context.Context, m *message.Message) *message.Answer {
+func (p *stdioClient) takeMessage(ctx context.Context, m *message.Message) *message.Answer {
 	x := p.g.exchange(m)
 	x.sess = p.sess
 	switch {
@@ -205,7 +89,7 @@ func (p *pipe) takeMessage(ctx context.Context, m *message.Message) *message.Ans
 }
 
 // initialize answers before the next message is read, which depends on it.
-func (p *pipe) initialize(ctx context.Context, x *exchange) *message.Answer {
+func (p *stdioClient) initialize(ctx context.Context, x *exchange) *message.Answer {
 	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}
@@ -218,7 +102,7 @@ func (p *pipe) initialize(ctx context.Context, x *exchange) *message.Answer {
 }
 
 // startListen runs a listen beside the others; all of them share out.
-func (p *pipe) startListen(x *exchange) *message.Answer {
+func (p *stdioClient) startListen(x *exchange) *message.Answer {
 	l, bad := p.g.newListener(x)
 	if bad != nil {
 		return bad
@@ -249,7 +133,7 @@ func (p *pipe) startListen(x *exchange) *message.Answer {
 }
 
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
-func (p *pipe) takeBatch(ctx context.Context, line []byte) {
+func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
 	frames, bad := message.SplitBatch(line, p.sess.protocol(), p.g.opts.MaxInFlight)
 	if bad != nil {
 		p.outbox.Send(bad.Frame())

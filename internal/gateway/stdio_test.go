@@ -13,6 +13,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/pipe"
 )
 
 // A console is a client on a pair of pipes.
@@ -333,7 +334,7 @@ func TestACallThatMayAskIsAnsweredAtTheEnd(t *testing.T) {
 	select {
 	case err := <-h.ended:
 		t.Errorf("ended at once by %v", err)
-	case <-time.After(eofGrace / 10):
+	case <-time.After(pipe.Grace / 10):
 	}
 	close(h.release)
 	if got := c.next(); !strings.Contains(got, `"id":1,"result"`) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/pipe"
 )
 
 // These run on the fake clock of a bubble, so their times are exact.
@@ -59,10 +60,10 @@ func TestStdioEndsCallsTwoSecondsAfterItsInput(t *testing.T) {
 		start := time.Now()
 		out := &strings.Builder{}
 		err := g.ServeStdio(context.Background(), strings.NewReader(call("1", "echo", "")+"\n"), out)
-		if err != nil || time.Since(start) != eofGrace {
+		if err != nil || time.Since(start) != pipe.Grace {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		if got := out.String(); !strings.Contains(got, `"id":1,"error"`) || !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, errLeft.Error()) {
+		if got := out.String(); !strings.Contains(got, `"id":1,"error"`) || !strings.Contains(got, `"outcome":"unknown"`) || !strings.Contains(got, pipe.ErrLeft.Error()) {
 			t.Errorf("got %s", got)
 		}
 	})

@@ -13,6 +13,11 @@ const (
 	HeaderName        = "Mcp-Name"
 	HeaderParamPrefix = "Mcp-Param-"
 	HeaderLastEventID = "Last-Event-Id"
+
+	// HeaderNamedSession is MetaSession for a client that does not want to change
+	// a body, as a bridge: it names the session in each request, and ends it with a
+	// DELETE.
+	HeaderNamedSession = "Everline-Session"
 )
 
 // Media types.

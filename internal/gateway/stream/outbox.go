@@ -165,3 +165,26 @@ func (o *Outbox) Close() {
 	o.closed = true
 	o.dropLocked()
 }
+
+// WriteLeft writes what waits in the outbox.
+func (o *Outbox) WriteLeft(out Sink) error {
+	frames, _ := o.Take()
+	if len(frames) == 0 {
+		return nil
+	}
+	return out.Write(frames)
+}
+
+// Forward is a sink that puts frames into the outbox of another stream.
+func (o *Outbox) Forward() Sink { return forward{o} }
+
+type forward struct{ to *Outbox }
+
+func (f forward) Write(frames [][]byte) error {
+	for _, frame := range frames {
+		f.to.Send(frame)
+	}
+	return nil
+}
+
+func (forward) Alive() error { return nil }

@@ -7,6 +7,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -24,12 +25,12 @@ type Sink interface {
 	Alive() error
 }
 
-// Options make a Writer. Sink, Outbox, Lists and KeepAlive are needed.
+// Options make a Writer. Sink and Outbox are needed.
 type Options struct {
 	Sink      Sink
 	Outbox    *Outbox
-	Lists     *ListVersions
-	KeepAlive time.Duration // silence after which Sink.Alive is called
+	Lists     *ListVersions // nil: no list changes
+	KeepAlive time.Duration // silence after which Sink.Alive is called; 0: never
 
 	Announced Versions                   // what the client has heard of
 	Want      func() Lists               // which changed lists are announced now; nil: all
@@ -55,6 +56,12 @@ var (
 
 // NewWriter returns the writer of one stream.
 func NewWriter(o Options) *Writer {
+	if o.Lists == nil {
+		o.Lists = NewListVersions()
+	}
+	if o.KeepAlive == 0 {
+		o.KeepAlive = math.MaxInt64
+	}
 	if o.Want == nil {
 		o.Want = func() Lists { return AllLists }
 	}

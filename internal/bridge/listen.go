@@ -1,4 +1,4 @@
-package gateway
+package bridge
 
 import (
 	"context"
@@ -23,12 +23,12 @@ type relay struct {
 func (b *bridge) relay(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
 	r := &relay{b: b, rq: rq}
 	rq.emit = r.emit
-	deadline := time.Now().Add(bridgeWait)
-	for step := bridgeRetry; ; step = min(2*step, bridgeMaxStep) {
+	deadline := time.Now().Add(maxAway)
+	for step := firstPause; ; step = min(2*step, maxPause) {
 		r.fresh = false
-		frame, err := b.post(ctx, rq, line, link{})
+		frame, err := b.post(ctx, rq, line, session{})
 		if r.fresh {
-			step = bridgeRetry
+			step = firstPause
 		}
 		if r.over(frame, err, deadline) || !pause(ctx, step) {
 			return frame, err

@@ -1,9 +1,11 @@
-package gateway
+// Package bridge connects a client that speaks stdio with a running daemon, as a
+// client of it over Streamable HTTP, and hides from the one that the other was
+// started anew. It serves nothing itself.
+package bridge
 
 import (
-	"bufio"
 	"context"
-	"errors"
+	"crypto/rand"
 	"io"
 	"maps"
 	"net/http"
@@ -16,28 +18,34 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/pipe"
 	"github.com/everline/everline/internal/wire"
 )
 
-// Bounds of a bridge.
+// Bounds of a bridge. Those of one client are the ones that the daemon's endpoint has
+// by default.
 const (
-	bridgeWait    = 30 * time.Second // how long a request waits for a daemon that is away
-	bridgeRetry   = 100 * time.Millisecond
-	bridgeMaxStep = 2 * time.Second
-	bridgeNotice  = 10 * time.Second // one notification
-	bridgeLimit   = 30 * time.Minute // one request; the daemon's own limits are below
-	bridgeBody    = 256 << 20        // bytes of one answer
-	bridgeTries   = 2                // how often one request opens a new session
+	maxMessage   = 64 << 20 // bytes of one message of the client
+	maxInFlight  = 1024     // its requests at a time
+	writeTimeout = 30 * time.Second
+
+	maxAway      = 30 * time.Second // how long a request waits for a daemon that is away
+	firstPause   = 100 * time.Millisecond
+	maxPause     = 2 * time.Second
+	noticeLimit  = 10 * time.Second // one notification
+	requestLimit = 30 * time.Minute // one request; the daemon's own limits are below
+	maxAnswer    = 256 << 20        // bytes of one answer
+	maxSessions  = 2                // how often one request opens a new session
 )
 
 // A bridge speaks stdio with a client and Streamable HTTP with a running
 // daemon. It keeps the client's initialize, so that a daemon that was started
-// anew gets a new session without the client's doing. It serves nothing itself.
+// anew gets a new session without the client's doing.
 type bridge struct {
 	url       string
 	name      string // of the connection, which is the session of its modern requests
 	web       *http.Client
-	life      context.Context // ends with the bridge
+	calls     context.Context // ends with the bridge
 	listens   context.Context // of the requests that subscribe: ends with the client's side of the pipe
 	held      holder
 	outbox    *stream.Outbox
@@ -45,14 +53,14 @@ type bridge struct {
 
 	renew chan struct{} // one slot: held while a session is being opened
 
-	mu      sync.Mutex        // guards the rest; nothing waits under it
-	hello   []byte            // the client's initialize
-	wishes  map[string][]byte // its subscriptions by raw URI, and its log level under ""
-	session link
-	stand   func()                       // ends the standing stream of session, and waits for it
-	named   bool                         // a request has named the session
-	flying  map[string]flown             // requests in flight, by raw id
-	mirrors map[string][]mcp.HeaderParam // by tool
+	mu         sync.Mutex        // guards the rest; nothing waits under it
+	initialize []byte            // the client's initialize
+	repeated   map[string][]byte // its subscriptions by raw URI, and its log level under ""
+	session    session
+	stand      func()                       // ends the standing stream of session, and waits for it
+	nameUsed   bool                         // a request has named the session
+	inFlight   map[string]pending           // requests in flight, by raw id
+	params     map[string][]mcp.HeaderParam // by tool
 }
 
 // A relayed message is one on its way to the daemon.
@@ -62,111 +70,46 @@ type relayed struct {
 	muted atomic.Bool        // the client wants no answer
 }
 
-// A flown is a request that is with the daemon.
-type flown struct {
+// A pending is a request that is with the daemon.
+type pending struct {
 	rq     *relayed
 	cancel context.CancelFunc
 	ended  <-chan struct{}
 }
 
-// Bridge connects the client on in and out with the daemon at url until in
-// ends, out cannot be written to, or ctx ends. The end of in is a clean end.
-// Files are ended as by ServeStdio.
-func Bridge(ctx context.Context, in io.Reader, out io.Writer, url string) error {
-	opts := Options{}.filled()
+// Run connects the client on in and out with the daemon at url until in ends, out
+// cannot be written to, or ctx ends. How it ends is told by pipe.Serve.
+func Run(ctx context.Context, in io.Reader, out io.Writer, url string) error {
 	tr := http.DefaultTransport.(*http.Transport).Clone()
-	calls, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	listens, stopListens := context.WithCancel(calls)
-	defer stopListens()
-	b := &bridge{
-		url: url, name: sessionID(), web: &http.Client{Transport: tr}, life: calls, listens: listens, outbox: stream.NewOutbox(), admission: &message.Admission{Limit: opts.MaxInFlight},
-		renew: make(chan struct{}, 1), wishes: map[string][]byte{},
-		stand: func() {}, flying: map[string]flown{},
-	}
 	defer tr.CloseIdleConnections()
+	b := &bridge{
+		url: url, name: rand.Text(), web: &http.Client{Transport: tr},
+		outbox: stream.NewOutbox(), admission: &message.Admission{Limit: maxInFlight},
+		renew: make(chan struct{}, 1), repeated: map[string][]byte{}, stand: func() {}, inFlight: map[string]pending{},
+	}
 	defer b.outbox.Close()
-
-	lines := stream.NewLines(out, opts.WriteTimeout)
-	quiet := make(chan struct{}) // closed: write what is left, and end
-	reading, writing := make(chan error, 1), make(chan error, 1)
-	go func() { reading <- b.read(calls, in, opts.MaxBody) }()         // ends with in; settle waits for it
-	go func() { writing <- drainLines(ctx, b.outbox, lines, quiet) }() // ends with quiet, ctx or out; settle waits for it
-
-	var err error
-	select {
-	case err = <-reading:
-		reading = nil
-		stopListens() // nothing is in flight there
-		defer time.AfterFunc(eofGrace, func() { cancel(errLeft) }).Stop()
-		b.held.wait(calls)
-	case err = <-writing:
-		writing = nil
-	case <-lines.Stuck():
-		err = stream.ErrSlow
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		cancel(err)
-	}
-	b.admission.Drain()
-	b.endStanding()
-	b.goodbye()
-	close(quiet)
-	if err == nil {
-		select {
-		case err = <-writing:
-			writing = nil
-		case <-lines.Stuck():
-			err = stream.ErrSlow
-		}
-	}
-	_ = settle(reading, in, "read") // a standard input need not come back from a Read; nothing is taken from it any more
-	return errors.Join(err, settle(writing, out, "write"))
-}
-
-// drainLines writes what is put into the outbox until quiet is closed, and then
-// what is left.
-func drainLines(ctx context.Context, o *stream.Outbox, out stream.Sink, quiet <-chan struct{}) error {
-	for {
-		frames, ok := o.Take()
-		if !ok {
-			return stream.ErrSlow
-		}
-		if len(frames) > 0 {
-			if err := out.Write(frames); err != nil {
-				return err
+	stopListens := func() {}
+	return pipe.Serve(ctx, in, out, pipe.Options{
+		Limit: maxMessage, WriteTimeout: writeTimeout, Stream: stream.Options{Outbox: b.outbox},
+		Start: func(calls context.Context) {
+			b.calls = calls
+			b.listens, stopListens = context.WithCancel(calls)
+		},
+		Take: func(calls context.Context, line []byte) {
+			if !b.held.hold(calls, line) {
+				b.take(calls, line)
 			}
-			continue
-		}
-		select {
-		case <-o.Wake():
-		case <-quiet:
-			return o.WriteLeft(out)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// read takes messages until in ends.
-func (b *bridge) read(ctx context.Context, in io.Reader, limit int64) error {
-	r := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := readLine(r, limit)
-		if len(line) > 0 && !b.held.hold(ctx, line) {
-			b.take(ctx, line)
-		}
-		switch {
-		case errors.Is(err, errLongLine):
-			b.outbox.Send(message.Refuse(nil, mcp.CodeInvalidRequest, "The message is too large").Frame())
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fault.From("read", err)
-		}
-	}
+		},
+		Ended: func(calls context.Context) {
+			stopListens() // nothing is in flight there
+			b.held.wait(calls)
+		},
+		Drain: func() {
+			b.admission.Drain()
+			b.endStanding()
+			b.goodbye()
+		},
+	})
 }
 
 // take passes one message on. It is false if what comes behind the message is
@@ -250,13 +193,13 @@ func (b *bridge) begin(ctx context.Context, rq *relayed, line []byte) (serve fun
 	}
 	call, cancel := context.WithCancel(ctx)
 	b.mu.Lock()
-	b.flying[id] = flown{rq, cancel, call.Done()}
+	b.inFlight[id] = pending{rq, cancel, call.Done()}
 	b.mu.Unlock()
 	return func() message.Answer {
 		defer cancel()
 		a := b.serve(call, rq, line)
 		b.mu.Lock()
-		delete(b.flying, id)
+		delete(b.inFlight, id)
 		b.mu.Unlock()
 		b.admission.Free(rq.Message) // first: who reads the answer may use the id at once
 		return a
@@ -271,7 +214,7 @@ func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) message.An
 		deliver = b.relay
 	} else {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, bridgeLimit)
+		ctx, cancel = context.WithTimeout(ctx, requestLimit)
 		defer cancel()
 	}
 	frame, err := deliver(ctx, rq, line)
@@ -287,8 +230,8 @@ func (b *bridge) serve(ctx context.Context, rq *relayed, line []byte) message.An
 // daemon that starts anew, or a tool that changed, explains why. It returns the
 // answer.
 func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
-	deadline := time.Now().Add(bridgeWait)
-	step := bridgeRetry
+	deadline := time.Now().Add(maxAway)
+	step := firstPause
 	for tries := 0; ; tries++ {
 		session := b.current()
 		frame, err := b.post(ctx, rq, line, session)
@@ -298,13 +241,13 @@ func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte,
 		again := false
 		switch fault.KindOf(err) {
 		case fault.SessionLost:
-			again = tries < bridgeTries && b.reopen(ctx, session) == nil
+			again = tries < maxSessions && b.reopen(ctx, session) == nil
 		case fault.Conflict: // the headers do not fit the tool
-			again = tries < bridgeTries && b.learn(ctx) == nil
+			again = tries < maxSessions && b.learn(ctx) == nil
 		case fault.Dial, fault.Broken, fault.Unavailable:
 			safe := fault.From("", err).Outcome == fault.NotSent || message.Repeatable(rq.Method)
 			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
-			step = min(2*step, bridgeMaxStep)
+			step = min(2*step, maxPause)
 			tries--
 		default: // nothing that trying again would mend
 		}
@@ -326,10 +269,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A link is the daemon's session for the client; the zero value is none.
-type link struct{ id, version string }
+// A session is the daemon's session for the client; the zero value is none.
+type session struct{ id, version string }
 
-func (b *bridge) current() link {
+func (b *bridge) current() session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.session
@@ -340,7 +283,7 @@ func (b *bridge) notice(ctx context.Context, rq *relayed, line []byte) {
 	pass := func() { b.inform(ctx, rq, line) }
 	if rq.Method == mcp.NotifyCancelled {
 		b.mu.Lock()
-		f, ok := b.flying[string(rq.Fields.RequestID)]
+		f, ok := b.inFlight[string(rq.Fields.RequestID)]
 		b.mu.Unlock()
 		switch {
 		case !ok || f.rq.muted.Swap(true):
@@ -362,15 +305,15 @@ func (b *bridge) notice(ctx context.Context, rq *relayed, line []byte) {
 
 // inform sends a notification; nobody waits for its outcome.
 func (b *bridge) inform(ctx context.Context, rq *relayed, line []byte) {
-	ctx, cancel := context.WithTimeout(ctx, bridgeNotice)
+	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
 	defer cancel()
 	_, _ = b.post(ctx, rq, line, b.current())
 }
 
 // revoke sends a cancel until its request has ended: each is an exchange of its
 // own, and the cancel may have come first.
-func (b *bridge) revoke(ctx context.Context, f flown, rq *relayed, line []byte) {
-	for step := bridgeRetry; ; step = min(2*step, bridgeMaxStep) {
+func (b *bridge) revoke(ctx context.Context, f pending, rq *relayed, line []byte) {
+	for step := firstPause; ; step = min(2*step, maxPause) {
 		b.inform(ctx, rq, line)
 		select {
 		case <-f.ended: // also with ctx
@@ -389,19 +332,19 @@ func (b *bridge) remember(rq *relayed, line []byte) {
 	defer b.mu.Unlock()
 	switch rq.Method {
 	case mcp.Initialize:
-		b.hello, b.wishes = line, map[string][]byte{}
+		b.initialize, b.repeated = line, map[string][]byte{}
 	case mcp.LoggingSetLevel:
-		b.wishes[""] = line
+		b.repeated[""] = line
 	case mcp.ResourcesSubscribe:
-		b.wishes[string(rq.Fields.URI)] = line
+		b.repeated[string(rq.Fields.URI)] = line
 	case mcp.ResourcesUnsubscribe:
-		delete(b.wishes, string(rq.Fields.URI))
+		delete(b.repeated, string(rq.Fields.URI))
 	}
 }
 
 // reopen replaces a session that the daemon does not know any more. Requests
 // that lose the same session share one initialize.
-func (b *bridge) reopen(ctx context.Context, lost link) error {
+func (b *bridge) reopen(ctx context.Context, lost session) error {
 	select {
 	case b.renew <- struct{}{}:
 		defer func() { <-b.renew }()
@@ -409,14 +352,14 @@ func (b *bridge) reopen(ctx context.Context, lost link) error {
 		return ctx.Err()
 	}
 	b.mu.Lock()
-	hello := b.hello
-	wishes := slices.Collect(maps.Values(b.wishes))
-	done := b.session != lost || hello == nil
+	initialize := b.initialize
+	repeated := slices.Collect(maps.Values(b.repeated))
+	done := b.session != lost || initialize == nil
 	b.mu.Unlock()
 	if done {
 		return nil
 	}
-	for i, line := range append([][]byte{hello, initializedNote}, wishes...) {
+	for i, line := range append([][]byte{initialize, initializedNote}, repeated...) {
 		m, bad := message.ParseLegacy(line)
 		if bad != nil {
 			continue

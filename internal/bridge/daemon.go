@@ -1,4 +1,4 @@
-package gateway
+package bridge
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // request; what comes before it is passed on. The fault's kind says what can be
 // done: Dial and SessionLost were not executed, and Conflict are headers that
 // do not fit the tool.
-func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s link) ([]byte, error) {
+func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s session) ([]byte, error) {
 	b.remember(rq, line)
 	resp, err := b.send(ctx, rq, line, s)
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s link) ([]
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), mcp.TypeEvents) {
 		return b.readEvents(ctx, rq, resp)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxAnswer))
 	if err != nil {
 		return nil, linkFault(ctx, err)
 	}
@@ -44,7 +44,7 @@ func (b *bridge) post(ctx context.Context, rq *relayed, line []byte, s link) ([]
 }
 
 // send makes the HTTP request.
-func (b *bridge) send(ctx context.Context, rq *relayed, line []byte, s link) (*http.Response, error) {
+func (b *bridge) send(ctx context.Context, rq *relayed, line []byte, s session) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "bridge", Outcome: fault.NotSent, Err: err}
@@ -61,12 +61,12 @@ func (b *bridge) send(ctx context.Context, rq *relayed, line []byte, s link) (*h
 
 // ask sends a request of the bridge's own and returns the whole JSON answer.
 func (b *bridge) ask(ctx context.Context, rq *relayed, line []byte) ([]byte, error) {
-	resp, err := b.send(ctx, rq, line, link{})
+	resp, err := b.send(ctx, rq, line, session{})
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, bridgeBody))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxAnswer))
 	if err != nil {
 		return nil, linkFault(ctx, err)
 	}
@@ -74,7 +74,7 @@ func (b *bridge) ask(ctx context.Context, rq *relayed, line []byte) ([]byte, err
 }
 
 // setHeaders sets what the era of a request asks for.
-func (b *bridge) setHeaders(h http.Header, rq *relayed, s link) {
+func (b *bridge) setHeaders(h http.Header, rq *relayed, s session) {
 	if !rq.Modern {
 		if rq.Method != mcp.Initialize && s.id != "" {
 			h.Set(mcp.HeaderSession, s.id)
@@ -85,18 +85,18 @@ func (b *bridge) setHeaders(h http.Header, rq *relayed, s link) {
 	version, _ := wire.Text(rq.Fields.Meta.Version)
 	h.Set(mcp.HeaderVersion, version)
 	h.Set(mcp.HeaderMethod, rq.Method)
-	h.Set(nameHeader, b.name)
+	h.Set(mcp.HeaderNamedSession, b.name)
 	b.mu.Lock()
-	b.named = true
+	b.nameUsed = true
 	b.mu.Unlock()
 	switch rq.Method {
 	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead, mcp.TasksGet, mcp.TasksUpdate, mcp.TasksCancel:
 		name, _ := rq.ItemName()
 		h.Set(mcp.HeaderName, mcp.EncodeHeader(name))
 		b.mu.Lock()
-		mirrors := b.mirrors[name]
+		params := b.params[name]
 		b.mu.Unlock()
-		for _, m := range mirrors {
+		for _, m := range params {
 			if text, ok := m.Value(rq.Fields.Arguments); ok {
 				h.Set(m.Header(), mcp.EncodeHeader(text))
 			}
@@ -168,9 +168,9 @@ func (b *bridge) answered(rq *relayed, resp *http.Response, msg *wire.Message) {
 	}
 	version, _ := wire.Text(wire.Get(msg.Result, "protocolVersion"))
 	b.endStanding()
-	ctx, cancel := context.WithCancel(b.life)
+	ctx, cancel := context.WithCancel(b.calls)
 	ended := make(chan struct{})
-	s := link{id: id, version: version}
+	s := session{id: id, version: version}
 	b.mu.Lock()
 	b.session = s
 	b.stand = func() { cancel(); <-ended }
@@ -193,8 +193,8 @@ func (b *bridge) endStanding() {
 // with a growing delay, until the daemon does not know the session any more:
 // then a new session is opened, so that the client hears of changes without
 // having to ask.
-func (b *bridge) listen(ctx context.Context, s link) {
-	step := bridgeRetry
+func (b *bridge) listen(ctx context.Context, s session) {
+	step := firstPause
 	for ctx.Err() == nil {
 		status, heard := b.listenOnce(ctx, s)
 		if status == http.StatusNotFound {
@@ -205,18 +205,18 @@ func (b *bridge) listen(ctx context.Context, s link) {
 			return // there is none
 		}
 		if heard {
-			step = bridgeRetry
+			step = firstPause
 		}
 		if !pause(ctx, step) {
 			return
 		}
-		step = min(2*step, bridgeMaxStep)
+		step = min(2*step, maxPause)
 	}
 }
 
 // listenOnce returns the HTTP status, 0 if there was none, and whether
 // anything came.
-func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool) {
+func (b *bridge) listenOnce(ctx context.Context, s session) (status int, heard bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
 	if err != nil {
 		return http.StatusBadRequest, false
@@ -241,13 +241,13 @@ func (b *bridge) listenOnce(ctx context.Context, s link) (status int, heard bool
 
 // lostStanding opens a new session in place of s, beside the standing stream
 // that found out, which ends.
-func (b *bridge) lostStanding(s link) {
+func (b *bridge) lostStanding(s session) {
 	if !b.admission.Admit() {
 		return
 	}
 	go func() { // ends with its time; the admission's drain waits for it
 		defer b.admission.Work.Done()
-		ctx, cancel := context.WithTimeout(b.life, bridgeNotice)
+		ctx, cancel := context.WithTimeout(b.calls, noticeLimit)
 		defer cancel()
 		_ = b.reopen(ctx, s) // the client's next request tries again
 	}()
@@ -262,10 +262,10 @@ func (b *bridge) goodbye() {
 		b.leave(ctx, http.Header{mcp.HeaderSession: {s.id}, mcp.HeaderVersion: {s.version}})
 	}
 	b.mu.Lock()
-	named := b.named
+	named := b.nameUsed
 	b.mu.Unlock()
 	if named {
-		b.leave(ctx, http.Header{nameHeader: {b.name}})
+		b.leave(ctx, http.Header{mcp.HeaderNamedSession: {b.name}})
 	}
 }
 
@@ -298,7 +298,7 @@ func linkFault(ctx context.Context, err error) error {
 // events calls fn with the messages of a stream until fn is false or the
 // stream ends.
 func events(r io.Reader, fn func(data []byte) bool) error {
-	rd := mcp.NewEventReader(r, bridgeBody, "")
+	rd := mcp.NewEventReader(r, maxAnswer, "")
 	defer rd.Release()
 	for {
 		ev, err := rd.Next()

@@ -1,4 +1,4 @@
-package gateway
+package bridge
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 var toolsQuestion = []byte(`{"jsonrpc":"2.0","id":"bridge-tools","method":"tools/list","params":{"_meta":{"` +
 	mcp.MetaVersion + `":"` + mcp.ModernVersion + `","` + mcp.MetaCapabilities + `":{}}}}`)
 
-// learn reads the tools' mirrors anew.
+// learn reads anew which arguments of the tools headers repeat: a client on stdio
+// knows nothing of headers (streamable-http, Custom Headers from Tool Parameters).
 func (b *bridge) learn(ctx context.Context) error {
 	m, bad := message.Parse(toolsQuestion, mcp.ModernVersion)
 	if bad != nil {
@@ -23,16 +24,16 @@ func (b *bridge) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mirrors := map[string][]mcp.HeaderParam{}
+	params := map[string][]mcp.HeaderParam{}
 	for tool := range wire.Elements(wire.Get(body, "result", "tools")) {
 		if name, ok := wire.Text(wire.Get(tool, "name")); ok {
 			if found, _ := mcp.HeaderParams(wire.Get(tool, "inputSchema")); found != nil {
-				mirrors[name] = found
+				params[name] = found
 			}
 		}
 	}
 	b.mu.Lock()
-	b.mirrors = mirrors
+	b.params = params
 	b.mu.Unlock()
 	return nil
 }

@@ -76,10 +76,10 @@ func about(gen uint64) []Event {
 	return evs
 }
 
-// TestExplore walks every state that a small world can reach, breadth first.
-// In each it delivers every event about every generation that ever was or is yet to
-// be: what is due, and every stale one that could still be in flight, in whatever
-// number. And from each, left alone, the slot must come to rest.
+// TestExplore walks every state that a small world can reach, breadth first. In
+// each it delivers every event about every generation that ever was or is yet
+// to be: what is due, and every stale one that could still be in flight, in
+// whatever number. And from each, left alone, the slot must come to rest.
 func TestExplore(t *testing.T) {
 	for _, size := range []struct {
 		restart Restart

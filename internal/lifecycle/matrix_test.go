@@ -60,8 +60,8 @@ func rows() []row {
 	}
 }
 
-// columns are all events, about the newest generation n and the one that serves or
-// closes beside it, m.
+// columns are all events, about the newest generation n and the one that serves
+// or closes beside it, m.
 func columns(n, m uint64) []Event {
 	evs := []Event{
 		Want{},

@@ -8,8 +8,8 @@ import (
 )
 
 // TestModel drives long random runs with noise: spurious events about the
-// current generation, stale ones, and ones about generations that do not exist yet. The
-// invariants are those of world.
+// current generation, stale ones, and ones about generations that do not exist
+// yet. The invariants are those of world.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawPolicy(t))

@@ -85,8 +85,8 @@ func (t *transition) wake(ev Wake) {
 	}
 }
 
-// started makes the new generation the serving one. Its handshake and listing prove
-// nothing yet.
+// started makes the new generation the serving one. Its handshake and listing
+// prove nothing yet.
 func (t *transition) started() {
 	gen := t.s.Trying
 	t.s.Trying, t.s.Brought = 0, false
@@ -110,8 +110,8 @@ func (t *transition) failed(e end) {
 	t.lose(e)
 }
 
-// exited: the serving generation has lost its link. Calls that are out end with it,
-// except where only the session or the login is gone: those may still be
+// exited: the serving generation has lost its link. Calls that are out end with
+// it, except where only the session or the login is gone: those may still be
 // answered.
 func (t *transition) exited(e end) { t.drop(e, e.verdict == SessionEnd || e.verdict == NeedAuth) }
 
@@ -156,9 +156,9 @@ func (t *transition) lose(e end) {
 	}
 }
 
-// onCall leaves the next generation to a call, behind the wait that was just begun
-// if one was: a call that waits, or one after the other, may start a server
-// that does not come up no faster than retries would.
+// onCall leaves the next generation to a call, behind the wait that was just
+// begun if one was: a call that waits, or one after the other, may start a
+// server that does not come up no faster than retries would.
 func (t *transition) onCall() {
 	switch {
 	case t.s.RetryArmed():
@@ -220,9 +220,9 @@ func (t *transition) prove() {
 	}
 }
 
-// late is a good answer that was overtaken by the loss of its generation: that loss
-// was then the first in a row. A server that exits after each answer
-// needs this rule.
+// late is a good answer that was overtaken by the loss of its generation: that
+// loss was then the first in a row. A server that exits after each answer needs
+// this rule.
 func (t *transition) late() {
 	t.s.Attempt, t.s.Returns = 1, 0
 	budget := t.s.Next == NextStopped && t.s.Stopped == Budget
@@ -251,8 +251,8 @@ func (t *transition) idled() {
 	}
 }
 
-// closed: a generation is gone. Whether it went in order is shown and is no reason
-// for anything.
+// closed: a generation is gone. Whether it went in order is shown and is no
+// reason for anything.
 func (t *transition) closed(gen uint64) {
 	c := &t.s.Closing
 	if gen == c[0] {

@@ -93,9 +93,9 @@ func (t *transition) apply(ev Event) {
 	}
 }
 
-// finish starts the next generation if it waits for nothing but room and there is
-// room. Where generations may overlap, the serving one goes on until its successor
-// serves, make before break; else it makes room first.
+// finish starts the next generation if it waits for nothing but room and there
+// is room. Where generations may overlap, the serving one goes on until its
+// successor serves, make before break; else it makes room first.
 func (t *transition) finish() {
 	if t.s.Next == NextSlotFree && t.s.Serving != 0 && !t.s.Overlap {
 		t.detach(true)

@@ -58,8 +58,8 @@ const (
 // returns a new one. The zero State, or one with only Gen set, is a slot that
 // nobody has wanted yet.
 //
-// At most one of the generations Trying, Serving and Closing is alive where Overlap
-// is off, at most two where it is on.
+// At most one of the generations Trying, Serving and Closing is alive where
+// Overlap is off, at most two where it is on.
 type State struct {
 	Gen         uint64    // newest generation ever started; never goes down
 	Want        bool      // enabled, wanted by the config, owned by this replica
@@ -114,8 +114,8 @@ type (
 		Recent  int           // starts in the last minute, this one included
 		Down    time.Duration // since the first of the losses in a row; 0 if this is the first
 	}
-	// Exited: generation Gen, which had Started, lost its link. What is left of it
-	// must still be closed.
+	// Exited: generation Gen, which had Started, lost its link. What is left of
+	// it must still be closed.
 	Exited struct {
 		Gen     uint64
 		Verdict Verdict
@@ -123,15 +123,16 @@ type (
 		Recent  int
 		Down    time.Duration
 	}
-	// Struck: a discovery or a call on generation Gen failed in a way that blames the link.
+	// Struck: a discovery or a call on generation Gen failed in a way that
+	// blames the link.
 	Struck struct {
 		Gen    uint64
 		List   bool
 		Recent int // starts in the last minute
 		Down   time.Duration
 	}
-	// Healthy: a discovery or a call on generation Gen got a good answer. That of a
-	// call may arrive after the Exited of its generation and still counts.
+	// Healthy: a discovery or a call on generation Gen got a good answer. That
+	// of a call may arrive after the Exited of its generation and still counts.
 	Healthy struct {
 		Gen  uint64
 		List bool
@@ -178,19 +179,20 @@ const (
 )
 
 type (
-	// Start begins generation Gen with config revision Spec, in a worker, which ends
-	// in exactly one Started or Failed.
+	// Start begins generation Gen with config revision Spec, in a worker, which
+	// ends in exactly one Started or Failed.
 	Start struct{ Gen, Spec uint64 }
-	// Stop ends generation Gen in a worker: no new leases; with Drain the leases that
-	// are out are waited for up to the drain deadline; then the upstream, or
-	// the start that is still running, is ended. It ends in exactly one Closed.
+	// Stop ends generation Gen in a worker: no new leases; with Drain the
+	// leases that are out are waited for up to the drain deadline; then the
+	// upstream, or the start that is still running, is ended. It ends in
+	// exactly one Closed.
 	Stop struct {
 		Gen   uint64
 		Drain bool
 	}
-	// Arm sets a timer for generation Gen; one that is set already is set anew. The
-	// loop draws the actual delay between Least and After when Jitter is set
-	// ("full jitter" where Least is 0), and reports it in the view.
+	// Arm sets a timer for generation Gen; one that is set already is set anew.
+	// The loop draws the actual delay between Least and After when Jitter is
+	// set ("full jitter" where Least is 0), and reports it in the view.
 	Arm struct {
 		Timer  Timer
 		Gen    uint64

@@ -280,8 +280,9 @@ func checkReturned(before, after State, ev Event) error {
 	return nil
 }
 
-// checkServing: where generations may overlap, nothing takes the serving generation away
-// before its successor serves, except its own end and a disable.
+// checkServing: where generations may overlap, nothing takes the serving
+// generation away before its successor serves, except its own end and a
+// disable.
 func checkServing(before, after State, ev Event) error {
 	if before.Serving == 0 || after.Serving == before.Serving || !after.Want {
 		return nil
@@ -299,8 +300,9 @@ func checkServing(before, after State, ev Event) error {
 	return nil
 }
 
-// checkHealth: the two counters of strikes know nothing of each other, a generation
-// speaks for its own revision only, and no answer shortens a wait that none may shorten.
+// checkHealth: the two counters of strikes know nothing of each other, a
+// generation speaks for its own revision only, and no answer shortens a wait
+// that none may shorten.
 func checkHealth(before, after State, ev Event) error {
 	list, call := false, false
 	switch ev := ev.(type) {

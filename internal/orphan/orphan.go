@@ -25,8 +25,8 @@ var (
 // Instance is what all marks of this process begin with.
 func Instance() string { return instance + "-" }
 
-// NewMark returns the mark for one generation of one server. It ends like none that
-// another one begins with.
+// NewMark returns the mark for one generation of one server. It ends like none
+// that another one begins with.
 func NewMark() string { return Instance() + strconv.FormatUint(marks.Add(1), 10) + "." }
 
 const (

@@ -10,12 +10,12 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// Acquire takes a lease on the serving generation. If none serves it waits as the
-// supervisor gives reason to (see mayWait), and for its turn where calls at a
-// time are limited. All who wait for a generation are woken together when it serves;
-// turns are given in order. Errors are faults with outcome NotSent: Disabled,
-// Unavailable with cause and RetryAfter, RateLimited, Overloaded, Closed, and
-// those of ctx.
+// Acquire takes a lease on the serving generation. If none serves it waits as
+// the supervisor gives reason to (see mayWait), and for its turn where calls at
+// a time are limited. All who wait for a generation are woken together when it
+// serves; turns are given in order. Errors are faults with outcome NotSent:
+// Disabled, Unavailable with cause and RetryAfter, RateLimited, Overloaded,
+// Closed, and those of ctx.
 func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ctx, 0) }
 
 // acquire is Acquire for a generation newer than after.

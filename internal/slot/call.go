@@ -190,9 +190,9 @@ func (s *Slot) obey(ctx context.Context, f *fault.Fault, n int) bool {
 	return !ok || until.Before(deadline)
 }
 
-// leave leaves a generation whose link is gone for the next one. Where the link still
-// stands, as after one refused connection of many, the same generation gets another
-// chance after a pause; its strikes decide how long it lasts.
+// leave leaves a generation whose link is gone for the next one. Where the link
+// still stands, as after one refused connection of many, the same generation
+// gets another chance after a pause; its strikes decide how long it lasts.
 func (s *Slot) leave(ctx context.Context, g *generation, t *attempts) {
 	if !g.gone() && pauseFor(ctx, g.up.Done(), resendPause<<(2*(t.sends-1))) && !g.gone() {
 		return

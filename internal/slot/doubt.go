@@ -15,7 +15,7 @@ const (
 	loginPace = 30 * time.Second // between probes that decide whether a login is needed
 )
 
-// probed: the probe of l has ended; err is nil if it was answered.
+// probed: the probe of gen has ended; cause is nil if it was answered.
 type probed struct {
 	gen   *generation
 	cause *fault.Fault
@@ -63,8 +63,8 @@ func probe(g *generation) note {
 	return n
 }
 
-// probeDone decides the doubts about l. Those that came while it was probed are
-// decided with the rest.
+// probeDone decides the doubts about a generation. Those that came while it was
+// probed are decided with the rest.
 func (lp *loop) probeDone(n probed) {
 	g := n.gen
 	calls := g.doubts.calls

@@ -45,7 +45,8 @@ type Drill struct {
 	// Delay is how long slow holds an answer back. 0: 1 s.
 	Delay time.Duration
 	// Recovery is how long the server may take to be well again by itself once
-	// the fault is over; after that it is made to connect immediately, once. 0: 30 s.
+	// the fault is over; after that it is made to connect immediately, once. 0:
+	// 30 s.
 	Recovery time.Duration
 	// Broken is called once the fault is on, and Over once it is over; nil is
 	// allowed, and they must not block.

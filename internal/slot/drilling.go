@@ -44,23 +44,23 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 	}
 	defer s.drill.Store(nil)
 	r := Drilled{Before: s.view.Load().State.Gen}
-	trouble, begin := run.begin(&s.faults, kind, d)
+	injection, begin := run.begin(&s.faults, kind, d)
 	if begin != nil {
 		return Drilled{}, fault.From("drill", begin).At(s.name, r.Before)
 	}
-	defer s.restore(trouble)
+	defer s.restore(injection)
 	s.emitLater(event.DrillBegan{Head: s.head(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
 	d.tell(d.Broken)
 	r.Began = run.began
 	select {
-	case <-trouble.Over():
+	case <-injection.Over():
 	case <-ctx.Done():
 		return Drilled{}, fault.From("drill", ctx.Err()).At(s.name, r.Before)
 	}
 	over := time.Now()
 	r.Lasted = lasting(kind, over.Sub(r.Began))
 	d.tell(d.Over)
-	s.watchRecovery(ctx, trouble, &r, over, d.Recovery)
+	s.watchRecovery(ctx, injection, &r, over, d.Recovery)
 	if pauseFor(ctx, nil, max(time.Until(r.Began.Add(d.For)), drillSettle)); ctx.Err() != nil {
 		return Drilled{}, fault.From("drill", ctx.Err()).At(s.name, r.Before)
 	}
@@ -104,8 +104,8 @@ func (s *Slot) findProbe(ctx context.Context) (string, *fault.Fault) {
 	return "", f
 }
 
-// Ping makes the server answer a request that does nothing, on the way of
-// every call: it waits for a generation, and is sent again, as one that is harmless.
+// Ping makes the server answer a request that does nothing, on the way of every
+// call: it waits for a generation, and is sent again, as one that is harmless.
 // An error that the server answers is an answer.
 func (s *Slot) Ping(ctx context.Context) error {
 	method := probeMethods[0]
@@ -129,8 +129,8 @@ func (s *Slot) pingBy(ctx context.Context, method string) error {
 // limit by itself, such as one whose next attempt is minutes away, is woken as
 // by an operator: a drill leaves nothing broken behind.
 func (s *Slot) watchRecovery(ctx context.Context, t *transport.Injection, r *Drilled, over time.Time, limit time.Duration) {
-	felt, cancel := context.WithTimeout(ctx, drillPing)
-	t.Observed(felt) // what is broken may answer until then
+	observing, cancel := context.WithTimeout(ctx, drillPing)
+	t.Observed(observing) // what is broken may answer until then
 	cancel()
 	r.Recovered = s.pingUntil(ctx, limit)
 	if !r.Recovered && ctx.Err() == nil {
@@ -163,7 +163,7 @@ func (s *Slot) pingUntil(ctx context.Context, limit time.Duration) bool {
 
 // restore ends the fault, whatever the drill came to, and leaves no long wait
 // behind that the drill has caused.
-func (s *Slot) restore(trouble *transport.Injection) {
-	trouble.End()
+func (s *Slot) restore(injection *transport.Injection) {
+	injection.End()
 	s.inbox.post(&operation{op: (*loop).wakeAfterDrill, done: make(chan struct{})}) // nobody waits for it
 }

@@ -117,8 +117,8 @@ func (g *generation) hooks(faults *transport.Faults) Hooks {
 	}
 }
 
-// lease adds a lease, unless the generation is being ended. Adding first and looking
-// then costs one atomic operation whatever others do at the same time.
+// lease adds a lease, unless the generation is being ended. Adding first and
+// looking then costs one atomic operation whatever others do at the same time.
 func (g *generation) lease() bool {
 	if g.word.Add(2)&1 == 0 {
 		return true

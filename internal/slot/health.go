@@ -8,8 +8,8 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// readFeedback takes what calls have left on release. The generation that served last
-// is asked too: an answer that its end overtook still proves it.
+// readFeedback takes what calls have left on release. The generation that
+// served last is asked too: an answer that its end overtook still proves it.
 func (lp *loop) readFeedback() {
 	g := lp.lastUp
 	if g == nil {
@@ -31,8 +31,8 @@ func (lp *loop) readFeedback() {
 }
 
 // stepProof steps an event that proves health. The cause of the last loss is
-// then history; not so that of a successor that failed beside the generation, or of
-// listings that fail.
+// then history; not so that of a successor that failed beside the generation,
+// or of listings that fail.
 func (lp *loop) stepProof(ev lifecycle.Event) {
 	before := lp.state
 	lp.step(ev)
@@ -87,7 +87,7 @@ func (lp *loop) demanded() {
 	before := lp.state
 	lp.step(lifecycle.Wake{TooSoon: soon})
 	if probe && before != lp.state {
-		lp.flush() // the view comes before the mark; see waiter.probe
+		lp.flush() // the view comes before the mark; see waiter.mayProbe
 		lp.slot.probeAt.Store(lp.slot.since(now.Add(lp.policy.WakeEvery)))
 	}
 }

@@ -48,8 +48,8 @@ func TestOneCallIsNoStorm(t *testing.T) {
 					if f == nil || f.Outcome != fault.NotSent || f.RetryAfter == 0 || took > 30*second {
 						t.Errorf("after %v: %s", took, describe(f))
 					}
-					// At once, then after three quarters of 1, 2, 4, 8 and 16 s; the next is
-					// due when the call may not wait any more.
+					// At once, then after three quarters of 1, 2, 4, 8 and 16
+					// s; the next is due when the call may not wait any more.
 					const ms = time.Millisecond
 					b.wantDials(0, 20*ms, 790*ms, 2310*ms, 5330*ms, 11350*ms, 23370*ms)
 				})

@@ -44,7 +44,8 @@ func (l *Lease) free() {
 }
 
 // finish releases the lease of a call. The link's failures count whoever asked
-// for something; what everline asks each new generation would prove any to be healthy.
+// for something; what everline asks each new generation would prove any to be
+// healthy.
 func (l *Lease) finish(c *upstream.Call, f *fault.Fault) {
 	answered := f == nil || f.Outcome == fault.Answered
 	switch {

@@ -49,8 +49,8 @@ func TestLeaseAllocations(t *testing.T) {
 	}
 }
 
-// However leases and the end of a generation race, drained is told exactly when the
-// last lease is back, and no lease is given after that.
+// However leases and the end of a generation race, drained is told exactly when
+// the last lease is back, and no lease is given after that.
 func TestLeaseRace(t *testing.T) {
 	for range 200 {
 		g := newGeneration(context.Background(), "db", 1, spec(), new(ring), make(chan struct{}, 1))

@@ -58,9 +58,10 @@ func TestFaultW3(t *testing.T) {
 	}
 }
 
-// TestFaultW3FalseHope: what is watched comes and goes all the time, as a file that
-// something else writes to. Starts that it brings forward in vain make nobody wait
-// longer than without it: the bounds of TestFaultW3 and of waiting calls hold.
+// TestFaultW3FalseHope: what is watched comes and goes all the time, as a file
+// that something else writes to. Starts that it brings forward in vain make
+// nobody wait longer than without it: the bounds of TestFaultW3 and of waiting
+// calls hold.
 func TestFaultW3FalseHope(t *testing.T) {
 	for _, n := range []time.Duration{5, 15, 40, 400} {
 		for _, chance := range []float64{0, 0.5, 0.999} {
@@ -148,8 +149,8 @@ func TestFaultW3TimeNotTries(t *testing.T) {
 	})
 }
 
-// TestFaultW3IdleIsNoOutage: what a lazy server is not asked for is no outage: the
-// time between two calls is not counted against the next start.
+// TestFaultW3IdleIsNoOutage: what a lazy server is not asked for is no outage:
+// the time between two calls is not counted against the next start.
 func TestFaultW3IdleIsNoOutage(t *testing.T) {
 	for _, restart := range []string{"always", "never"} {
 		t.Run(restart, func(t *testing.T) {

@@ -59,9 +59,10 @@ func (s *Slot) enable(ctx context.Context, what string, on bool) error {
 	})
 }
 
-// Apply makes server the slot's configuration. A new generation is started only if
-// what a generation depends on has changed. Its Disabled takes effect if it differs
-// from what the configuration said before; else an operator's word stands.
+// Apply makes server the slot's configuration. A new generation is started only
+// if what a generation depends on has changed. Its Disabled takes effect if it
+// differs from what the configuration said before; else an operator's word
+// stands.
 func (s *Slot) Apply(ctx context.Context, server config.Server) error {
 	return s.operate(ctx, "apply", func(lp *loop) error {
 		if server.Disabled != lp.spec.Disabled {

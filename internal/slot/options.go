@@ -54,14 +54,16 @@ type Options struct {
 	Starting chan struct{}
 	// After holds back every start until it is closed; nil: not at all.
 	After <-chan struct{}
-	// Admit is asked before a request is sent, with what the generation that would get
-	// it lists; a fault refuses it. It must not block. nil: all are sent.
+	// Admit is asked before a request is sent, with what the generation that
+	// would get it lists; a fault refuses it. It must not block. nil: all are
+	// sent.
 	Admit func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault
 	// Watch returns true once what the last start failed for is there again, and
 	// false when that cannot be seen or ctx ends. lost is when the server was
 	// lost. nil: nothing is watched.
 	Watch func(ctx context.Context, server config.Server, lost time.Time) bool
-	// Published is called by the loop after each new view is out; it must not block. May be nil.
+	// Published is called by the loop after each new view is out; it must not
+	// block. May be nil.
 	Published func(*View)
 	// Emit receives events, from the loop; it must not block. May be nil.
 	Emit func(event.Event)

@@ -9,7 +9,7 @@ import (
 	"github.com/everline/everline/internal/lifecycle"
 )
 
-// settle publishes what has changed, then tells of it, then answers those who
+// flush publishes what has changed, then tells of it, then answers those who
 // waited for it.
 func (lp *loop) flush() {
 	if lp.dirty {

@@ -40,9 +40,9 @@ func (d *dice) float() float64 {
 func (d *dice) one(in int) bool                    { return d.n(in) == 0 }
 func (d *dice) upTo(t time.Duration) time.Duration { return time.Duration(d.n(int(t))) }
 
-// Operations and faults in random order: at most one generation is alive, every call
-// ends in time and runs at most once, generations never go down, and nothing
-// is left behind.
+// Operations and faults in random order: at most one generation is alive, every
+// call ends in time and runs at most once, generations never go down, and
+// nothing is left behind.
 func TestRandomSchedules(t *testing.T) {
 	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,9 +20,9 @@ const (
 	extraLooks = 4 // at an empty list of a server that says it has tools: after 1, 2, 4 and 8 s
 )
 
-// refresh is the loop's memory of listings on the serving generation. One runs, and
-// whatever is asked for meanwhile is pending: the last announcement of a burst
-// always leads to one more listing.
+// refresh is the loop's memory of listings on the serving generation. One runs,
+// and whatever is asked for meanwhile is pending: the last announcement of a
+// burst always leads to one more listing.
 type refresh struct {
 	due       alarm
 	running   *generation // of the listing that runs; nil if none does

@@ -114,9 +114,9 @@ type attempts struct {
 	unknown      *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
 }
 
-// bind notes the generation that the call is to be sent to next. It is false if the
-// call may have been executed and this generation does not call repeating it
-// harmless: it may be another version of the server than the one before.
+// bind notes the generation that the call is to be sent to next. It is false if
+// the call may have been executed and this generation does not call repeating
+// it harmless: it may be another version of the server than the one before.
 func (t *attempts) bind(g *generation) bool {
 	t.bound = g.known.Load()
 	return t.unknown == nil || t.harmless()

@@ -126,9 +126,9 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// Hints are those of the generation that the call was bound to. A call that may have
-// run is not sent to a generation that does not call repeating it harmless, though
-// the one before did.
+// Hints are those of the generation that the call was bound to. A call that may
+// have run is not sent to a generation that does not call repeating it
+// harmless, though the one before did.
 func TestHintsAreThoseOfTheBoundLife(t *testing.T) {
 	hinted := tools2catalog("q")
 	hinted.Items[catalog.Tools][0].ReadOnly = true

@@ -9,20 +9,20 @@ import (
 
 const (
 	sessionLossWindow = time.Minute
-	// forgetful is how many sessions a server must forget within sessionLossWindow,
-	// or without a good answer between, for that to be called by its name. A
-	// restart costs one.
+	// manyLosses is how many sessions a server must forget within
+	// sessionLossWindow, or without a good answer between, for that to be
+	// called by its name. A restart costs one.
 	manyLosses = 4
 )
 
-// affinity is what helps against a server that forgets one session after the
-// other: most often it is several servers behind one address.
+// affinityRemedy is what helps against a server that forgets one session after
+// the other: most often it is several servers behind one address.
 const affinityRemedy = "route all requests of a session to the same server (sticky sessions), or run the server stateless"
 
-// noteSessionLoss takes the end of a generation or of a start, and where the server forgets
-// its sessions again and again completes the cause with what that means. The
-// number of new sessions is bounded by the lifecycle like that of all starts:
-// by the budget, and by maxStartsPerMinute over all calls.
+// noteSessionLoss takes the end of a generation or of a start, and where the
+// server forgets its sessions again and again completes the cause with what
+// that means. The number of new sessions is bounded by the lifecycle like that
+// of all starts: by the budget, and by maxStartsPerMinute over all calls.
 func (lp *loop) noteSessionLoss(cause *fault.Fault) *fault.Fault {
 	if cause.Kind != fault.SessionLost && cause.Kind != fault.SessionSuspect || fault.Refused(cause) { // a server that ended forgot nothing
 		return cause

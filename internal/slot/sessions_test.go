@@ -36,8 +36,8 @@ func TestFaultA7StrictAlternation(t *testing.T) {
 		if f.Remedy != affinityRemedy || f.RetryAfter <= 0 {
 			t.Errorf("the call says %s, remedy %q, after %s", describe(f), f.Remedy, f.RetryAfter)
 		}
-		// Six while the delay grows, one each 15 s at most for ten minutes, and what
-		// calls may bring forward: one each 10 s.
+		// Six while the delay grows, one each 15 s at most for ten minutes, and
+		// what calls may bring forward: one each 10 s.
 		if dials, _, _ := srv.count(); dials > 6+40+7 {
 			t.Errorf("%d starts within eleven minutes", dials)
 		}

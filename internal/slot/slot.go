@@ -178,16 +178,16 @@ func (s *Slot) closedFault(what string) *fault.Fault {
 	return f
 }
 
-// maxCallEvents is how many events of calls may wait for the loop; more are dropped,
-// the counters of Counts are exact.
+// maxCallEvents is how many events of calls may wait for the loop; more are
+// dropped, the counters of Counts are exact.
 const maxCallEvents = 64
 
 func (s *Slot) head(gen uint64) event.Head {
 	return event.Head{Time: time.Now(), Server: s.name, Gen: gen, Session: s.opts.Session}
 }
 
-// emitLater has the loop emit an event of a call. It never waits: what does not fit
-// is dropped.
+// emitLater has the loop emit an event of a call. It never waits: what does not
+// fit is dropped.
 func (s *Slot) emitLater(e event.Event) {
 	select {
 	case s.callEvents <- e:

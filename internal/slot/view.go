@@ -24,11 +24,11 @@ type View struct {
 	// with: after a change of it the last good one may be another server's.
 	CatalogOf string
 	Cause     *fault.Fault // why the last generation or attempt ended, or why it cannot be listed; nil after proven health
-	// ListCause is why the newest listing of the serving generation failed; nil if it
-	// did not. The last good one is kept.
+	// ListCause is why the newest listing of the serving generation failed; nil
+	// if it did not. The last good one is kept.
 	ListCause *fault.Fault
-	// CloseCause is why the last generation that was ended would not end in order;
-	// nil if it did.
+	// CloseCause is why the last generation that was ended would not end in
+	// order; nil if it did.
 	CloseCause *fault.Fault
 	Since      time.Time       // when the seen state began
 	AwaySince  time.Time       // since when no generation serves that should, over all attempts; zero if one does, or none is wanted now
@@ -55,8 +55,8 @@ func (v *View) Now() upstream.Info {
 	return v.serving.up.Info()
 }
 
-// Link describes the link of the serving generation as it is now; while the server
-// is away, that of the generation which is starting or was the last to.
+// Link describes the link of the serving generation as it is now; while the
+// server is away, that of the generation which is starting or was the last to.
 func (v *View) Link() transport.Info {
 	switch {
 	case v.serving != nil:
@@ -75,7 +75,7 @@ func (v *View) Link() transport.Info {
 func (v *View) Published() bool { return v.State.Want && v.Catalog != nil }
 
 // Away tells whether a call that comes now finds no generation to take it: the
-// server is down, coming up, or parked. An idle server is not away.
+// server is down, coming up, or stopped. An idle server is not away.
 func (v *View) Away() bool {
 	return v.State.Serving == 0 && v.State.Phase() != lifecycle.Idle
 }
@@ -95,7 +95,7 @@ func (v *View) Pending() bool {
 }
 
 // Settled tells whether nothing more happens by itself to bring up a generation
-// newer than gen: it serves, or the server is off, idle or parked.
+// newer than gen: it serves, or the server is off, idle or stopped.
 func (v *View) Settled(gen uint64) bool {
 	switch v.State.Phase() {
 	case lifecycle.Ready:

@@ -14,12 +14,12 @@ type prospects struct {
 	began time.Time // when the attempt that runs began; valid in Starting
 }
 
-// mayWait decides whether a call that found no generation may wait, and until when
-// that decision holds if nothing changes before. limit is when its parkFor
-// ends. It may wait as long as an attempt that can still help is running, or
-// is due before limit; an attempt that runs when limit comes is waited out, up
-// to the deadline. A zero deadline is none, and a zero until is no limit but
-// the caller's own.
+// mayWait decides whether a call that found no generation may wait, and until
+// when that decision holds if nothing changes before. limit is when its parkFor
+// ends. It may wait as long as an attempt that can still help is running, or is
+// due before limit; an attempt that runs when limit comes is waited out, up to
+// the deadline. A zero deadline is none, and a zero until is no limit but the
+// caller's own.
 func mayWait(p prospects, now, limit, deadline time.Time) (until time.Time, ok bool) {
 	if !p.want || (!deadline.IsZero() && !now.Before(deadline)) {
 		return time.Time{}, false

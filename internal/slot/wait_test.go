@@ -21,7 +21,7 @@ func TestMayWait(t *testing.T) {
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * second) }
 	var none time.Time
 	const off, idle, starting, ready = lifecycle.Off, lifecycle.Idle, lifecycle.Starting, lifecycle.Ready
-	const draining, backoff, parked = lifecycle.Draining, lifecycle.Backoff, lifecycle.Stopped
+	const draining, backoff, stopped = lifecycle.Draining, lifecycle.Backoff, lifecycle.Stopped
 	for _, c := range []struct {
 		name                 string
 		p                    prospects
@@ -41,9 +41,9 @@ func TestMayWait(t *testing.T) {
 		{"due exactly when parkFor ends", prospects{want: true, phase: backoff, next: at(30)}, at(0), at(30), at(60), at(30), true},
 		{"due a moment later", prospects{want: true, phase: backoff, next: at(30).Add(1)}, at(0), at(30), at(60), none, false},
 		{"due after the deadline", prospects{want: true, phase: backoff, next: at(20)}, at(0), at(30), at(10), none, false},
-		{"slow retry in time", prospects{want: true, phase: parked, next: at(20)}, at(0), at(30), none, at(30), true},
-		{"slow retry later", prospects{want: true, phase: parked, next: at(200)}, at(0), at(30), none, none, false},
-		{"parked for good", prospects{want: true, phase: parked}, at(0), at(30), none, none, false},
+		{"slow retry in time", prospects{want: true, phase: stopped, next: at(20)}, at(0), at(30), none, at(30), true},
+		{"slow retry later", prospects{want: true, phase: stopped, next: at(200)}, at(0), at(30), none, none, false},
+		{"stopped for good", prospects{want: true, phase: stopped}, at(0), at(30), none, none, false},
 		{"draining: the next one follows", prospects{want: true, phase: draining}, at(0), at(30), at(20), at(20), true},
 		{"draining when parkFor ends", prospects{want: true, phase: draining}, at(30), at(30), at(60), none, false},
 		{"ready, but the generation is of no use", prospects{want: true, phase: ready}, at(0), at(30), at(60), at(30), true},

@@ -88,9 +88,9 @@ func TestHungServerIsRecycledUnderShortDeadlines(t *testing.T) {
 	})
 }
 
-// A busy server keeps its generation: for ten minutes of one call with other clients
-// that give up after a second all the time, and also if it does one thing at a
-// time, as long as it says something within three pings.
+// A busy server keeps its generation: for ten minutes of one call with other
+// clients that give up after a second all the time, and also if it does one
+// thing at a time, as long as it says something within three pings.
 func TestBusyServerKeepsItsLife(t *testing.T) {
 	for name, quiet := range map[string]time.Duration{"answers pings at once": 0, "one thing at a time": 25 * second} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestBusyServerKeepsItsLife(t *testing.T) {
 	}
 }
 
-// A raised callTimeout holds immediately: the generation that is running does not know it.
+// A raised callTimeout holds immediately: the generation that is running does
+// not know it.
 func TestCallTimeoutIsTheNewestOne(t *testing.T) {
 	whole(t, func(_ *mcptest.Server, s *Slot, t0 time.Time) {
 		sp := spec()

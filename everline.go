@@ -56,11 +56,11 @@ type Call struct {
 	// other client is asked while it is out on a connection that does not say
 	// whose a request is.
 	Client Client
-	// Session is whose life of a server serves the call, where the server's
+	// Session is whose generation of a server serves the call, where the server's
 	// isolation is "session". nil: that of nobody in particular.
 	Session *Session
-	// Generation makes the call one for the life of this generation alone:
-	// another is not asked, and the fault is NotFound. 0: any life.
+	// Generation makes the call one for this generation alone:
+	// another is not asked, and the fault is NotFound. 0: any.
 	Generation uint64
 	// Capabilities are the client capabilities that a modern server is told of
 	// where Params have none in _meta: a raw object. nil: none.
@@ -96,7 +96,7 @@ type Answer struct {
 type Client = upstream.Client
 
 // A Session is one client between its first call and its end; servers whose
-// isolation is "session" have a life of their own for each. Its fields are
+// isolation is "session" have a generation of their own for each. Its fields are
 //
 //	Client       Client        // gets what its own servers ask and log outside of any call; required
 //	Capabilities func() []byte // what the client has declared to serve, a raw object; may be nil
@@ -157,7 +157,7 @@ type Status struct {
 	Name       string
 	State      event.State // as in the lifecycle: connected, reconnecting, disconnected, …
 	Generation uint64
-	Transport  string // of the serving life, else as configured: "stdio", "http", "sse"
+	Transport  string // of the serving generation, else as configured: "stdio", "http", "sse"
 	PID        int
 	URL        string
 	Era        string           // "legacy", "modern", "" if not known yet
@@ -165,35 +165,35 @@ type Status struct {
 	Counts     [4]int           // by Kind: how many of its items clients see listed
 	Offered    [4]int           // by Kind: how many it lists itself; rules, pins and other servers' URIs may keep some from clients
 	Tokens     int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
-	Handshake  []HandshakePhase // how the serving life came up, in order; nil if none serves
+	Handshake  []HandshakePhase // how the serving generation came up, in order; nil if none serves
 	CatalogAt  time.Time        // when its catalog was last listed, or found to be still the same; zero: never
 	Since      time.Time        // when the state began
-	AwaySince  time.Time        // since when no life serves that should, over all attempts; zero if one does, or none is wanted now
+	AwaySince  time.Time        // since when no generation serves that should, over all attempts; zero if one does, or none is wanted now
 	Next       time.Time        // next attempt; zero if none is due
-	Attempt    int              // lives lost in a row since health was last proven
+	Attempt    int              // generations lost in a row since health was last proven
 	Cause      *fault.Fault     // nil if all is well
 	Out        int              // calls in flight
 	Waiting    int              // calls that wait for the server
 	Calls      uint64           // calls that have ended since Open, however they did
 	P50, P95   time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
-	Noise      uint64           // lines or events that were no messages, skipped: of the serving life; while the server is away, of the newest start
+	Noise      uint64           // lines or events that were no messages, skipped: of the serving generation; while the server is away, of the newest start
 	LastNoise  string           // the newest of them, cut
 	Ignored    uint64           // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate float64          // bytes a second that the process writes to stderr, of late
 	Warnings   []string
 	Origin     config.Origin
-	Sessions   []SessionStatus // of a server whose isolation is "session": the lives of single clients, the oldest first
+	Sessions   []SessionStatus // of a server whose isolation is "session": the generations of single clients, the oldest first
 	Remedy     string          // a command to type; "" if none is needed
 }
 
-// A HandshakePhase is one part of how a life came up: "spawn" (until its
+// A HandshakePhase is one part of how a generation came up: "spawn" (until its
 // process ran), "first byte" (from then until it first answered), "era" (the
 // probe for it), "initialize" and "list". Those that it did not go through are
 // left out.
 type HandshakePhase = upstream.Phase
 
-// A SessionStatus is what is known about the life of a server that one client
-// has for itself. Generations count within it.
+// A SessionStatus is what is known about the generation of a server that one
+// client has for itself. Generations count within it.
 type SessionStatus struct {
 	Client     uint64 // the ID of the session's Client
 	State      event.State

@@ -320,15 +320,15 @@ func exposed(table *Catalog, c *Call) (string, bool) {
 	return table.Exposed(kind, c.Server, c.Name)
 }
 
-// Subscribe asks for the updates of a resource until cancel is called, over
-// all lives of its server. fn gets the params of each notification, in order,
-// and one more after a life was replaced; it must not block.
+// Subscribe asks for the updates of a resource until cancel is called, over all
+// generations of its server. fn gets the params of each notification, in order,
+// and one more after a generation was replaced; it must not block.
 func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
 	return h.SubscribeFor(ctx, nil, uri, fn)
 }
 
-// SubscribeFor is Subscribe for a session, whose own life is asked where the
-// server's isolation says that it has one.
+// SubscribeFor is Subscribe for a session, whose own generation is asked where
+// the server's isolation says that it has one.
 func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
 	return h.subscribeIn(ctx, h.Catalog(), of, uri, fn)
 }
@@ -359,8 +359,8 @@ func clientIn(of *Session) uint64 {
 }
 
 // WatchTask asks a server for the news of a task until cancel is called, over
-// all lives of the server; id is the server's own. fn gets the params of each
-// notification and must not block. A server of 2025-11-25 tells of all its
+// all generations of the server; id is the server's own. fn gets the params of
+// each notification and must not block. A server of 2025-11-25 tells of all its
 // tasks unasked; one of the tasks extension need not tell of any.
 func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
 	if f := h.closed("tasks"); f != nil {
@@ -405,7 +405,8 @@ func (h *Hub) Enable(ctx context.Context, server string) error {
 }
 
 // Disable unpublishes a server and refuses its calls at once, and ends it
-// behind that, whatever closing it does. Disabling a disabled one changes nothing.
+// behind that, whatever closing it does. Disabling a disabled one changes
+// nothing.
 func (h *Hub) Disable(ctx context.Context, server string) error {
 	if f := h.closed("disable"); f != nil {
 		return f
@@ -413,7 +414,7 @@ func (h *Hub) Disable(ctx context.Context, server string) error {
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Disable(ctx) })
 }
 
-// Reconnect replaces a server's life by a new one now, whatever timer runs.
+// Reconnect replaces a server's generation by a new one now, whatever timer runs.
 // A disabled server is refused with kind Conflict.
 func (h *Hub) Reconnect(ctx context.Context, server string) error {
 	if f := h.closed("reconnect"); f != nil {
@@ -422,8 +423,8 @@ func (h *Hub) Reconnect(ctx context.Context, server string) error {
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Reconnect(ctx) })
 }
 
-// Await returns when the server is connected by a life newer than gen, or has
-// come to a state that waits for a person, or when ctx ends.
+// Await returns when the server is connected by a generation newer than gen, or
+// has come to a state that waits for a person, or when ctx ends.
 func (h *Hub) Await(ctx context.Context, server string, gen uint64) (Status, error) {
 	if f := h.closed("wait"); f != nil {
 		return Status{}, f

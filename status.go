@@ -63,7 +63,7 @@ func (h *Hub) Server(name string) (st Status, ok bool) {
 }
 
 // Logs returns the last lines that a server's processes wrote to stderr,
-// oldest first, over all its lives.
+// oldest first, over all its generations.
 func (h *Hub) Logs(server string) ([]LogLine, error) {
 	s := h.fleet.Slot(server)
 	if s == nil {

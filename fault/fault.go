@@ -1,5 +1,5 @@
 // Package fault is everline's one error type: what failed, where, of which
-// life of which server, and what is known about the request. It does not
+// generation of which server, and what is known about the request. It does not
 // decide what to do about it: policy belongs to whoever reads the Kind.
 package fault
 
@@ -93,9 +93,9 @@ func (k Kind) String() string {
 // BlamesLink tells whether the connection may be why a request failed in this
 // way. Whether it counts against the connection is found out by a probe. A
 // client's cancel, a server's own JSON-RPC error and a missing capability do
-// not; nor does a lost session, which ends its life at once while other calls
-// on it may still be answered; nor a deadline: the client chose it, and busy is
-// not wedged.
+// not; nor does a lost session, which ends its generation at once while other
+// calls on it may still be answered; nor a deadline: the client chose it, and
+// busy is not wedged.
 func (k Kind) BlamesLink() bool {
 	switch k {
 	case Broken, Exited, Wedged, Dial, HTTPStatus, Protocol:
@@ -148,7 +148,7 @@ type Fault struct {
 	Kind    Kind
 	Op      string // what was being done: "tools/call", "initialize", "start"
 	Server  string // the server's configured name; "" where no server is meant
-	Gen     uint64 // the life it happened to; 0 if none
+	Gen     uint64 // the generation it happened to; 0 if none
 	Outcome Outcome
 	// RetryAfter is how long to wait before trying again can help; 0 if
 	// unknown.
@@ -214,7 +214,7 @@ func (f *Fault) Is(target error) bool {
 	return ok && t.Kind == f.Kind && t.Op == "" && t.Server == "" && t.Err == nil
 }
 
-// At returns a copy that names the server and the life, where it named none.
+// At returns a copy that names the server and the generation, where it named none.
 func (f *Fault) At(server string, gen uint64) *Fault {
 	c := *f
 	if c.Server == "" {

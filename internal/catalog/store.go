@@ -20,7 +20,7 @@ import (
 type Saved struct {
 	Catalog *Catalog        // last good, without TTL; nil if there is none
 	Gen     uint64          // newest generation ever started
-	Era     json.RawMessage // what a life found out, opaque here; nil if unknown
+	Era     json.RawMessage // what a generation found out, opaque here; nil if unknown
 }
 
 // A Store keeps one file for each server in a folder that it makes when it is

@@ -78,7 +78,7 @@ type Config struct {
 	Deaf        bool          // reads, and never answers
 	StderrBytes int           // so many bytes go to stderr before the first answer
 	StartDelay  time.Duration // before anything is read
-	Journal     string        // a file that gets a line for each request, execution and cancel, over all lives
+	Journal     string        // a file that gets a line for each request, execution and cancel, over all generations
 }
 
 // Server is one scripted server. All methods may be called by many goroutines.

@@ -95,7 +95,7 @@ func TestSweep(t *testing.T) {
 	dead := strings.Repeat("x", len(Instance())-1) + "-"
 	server, grandchild := sleeper(t, dead+"1."), sleeper(t, dead+"1.")
 	path := plant(t, dir, record{
-		Owner: Process{PID: os.Getpid(), Started: "another life of this id"}, Instance: dead,
+		Owner: Process{PID: os.Getpid(), Started: "another use of this id"}, Instance: dead,
 		Processes: []Process{
 			{Server: "db", PID: server.Process.Pid, Started: born(server.Process.Pid)},
 			{Server: "gone", PID: os.Getpid(), Started: "not the same"}, // its id was given to us

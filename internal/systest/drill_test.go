@@ -118,16 +118,16 @@ func TestDrillRecoveryIsThatOfTheNextLife(t *testing.T) {
 			// It serves a moment before the event is made, but not in half of
 			// the time that its start has taken.
 			if r.Recovery < up.Took/2 {
-				t.Errorf("it was well after %v, and the next life took %v to start", r.Recovery, up.Took)
+				t.Errorf("it was well after %v, and the next generation took %v to start", r.Recovery, up.Took)
 			}
 			return
 		}
 	}
-	t.Error("no next life")
+	t.Error("no next generation")
 }
 
 // TestDrillHTTP is the same for a URL. A server whose bodies are garbage cannot
-// answer: its lives end, and calls wait for the one that can.
+// answer: its generations end, and calls wait for the one that can.
 func TestDrillHTTP(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	quick := map[string]any{"retry": map[string]any{"firstDelay": "20ms", "maxDelay": "50ms", "fastFor": "1h"}}
@@ -145,7 +145,7 @@ func TestDrillHTTP(t *testing.T) {
 				t.Errorf("clients %+v, probes %+v", r.Clients, r.Probes)
 			}
 			if what == "404" && r.After != r.Before+1 {
-				t.Errorf("generation %d, then %d: one lost session is one new life", r.Before, r.After)
+				t.Errorf("generation %d, then %d: one lost session is one new generation", r.Before, r.After)
 			}
 			mustCall(t, hub, "echo", `{"n":1}`)
 		})

@@ -160,8 +160,8 @@ func TestFaultJ3CancelReachesTheServer(t *testing.T) {
 	}
 }
 
-// A cancel goes to the life that has the call, though a newer one serves, and
-// in its session.
+// A cancel goes to the generation that has the call, though a newer one serves,
+// and in its session.
 func TestFaultJ3CancelGoesToTheLifeThatHasTheCall(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	var mu sync.Mutex
@@ -188,7 +188,7 @@ func TestFaultJ3CancelGoesToTheLifeThatHasTheCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready(t, hub, "a", gen)
-	mustCall(t, hub, "echo", `{}`) // the new life serves
+	mustCall(t, hub, "echo", `{}`) // the new generation serves
 	calls := s.Requests("tools/call")
 	if len(calls) != 2 || calls[0].Session == calls[1].Session {
 		t.Fatalf("calls %+v", calls)

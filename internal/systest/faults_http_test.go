@@ -501,7 +501,7 @@ func TestSessionsAreGivenBack(t *testing.T) {
 	s.Await(t, "the session of a start that failed behind its handshake is deleted",
 		func() bool { return s.Count("DELETE") == 11 && s.Sessions() == 1 })
 	s.On("tools/list", nil)
-	mustCall(t, hub, "echo", `{}`) // on the old life
+	mustCall(t, hub, "echo", `{}`) // on the old generation
 	if err := hub.Disable(within(t), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -202,8 +202,8 @@ func TestFaultP2DeadConnectionsInThePool(t *testing.T) {
 }
 
 // HTTP/2: a server that says GOAWAY now and then, as balancers do when they
-// have had enough of a connection, costs no life and no harmless call, and no
-// call runs twice.
+// have had enough of a connection, costs no generation and no harmless call,
+// and no call runs twice.
 func TestHTTP2Goaway(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	var h2, posts atomic.Int64

@@ -322,8 +322,8 @@ func TestFaultC7TransientErrorsPoisonNothing(t *testing.T) {
 
 // C1, C2, C3: many reconnects, failing starts, calls and changes of the
 // configuration at once: never more than one handshake at a time reaches the
-// server, whoever asks for it, and no session is left behind. Where lives may
-// overlap, a start that was given up may end beside the next one.
+// server, whoever asks for it, and no session is left behind. Where generations
+// may overlap, a start that was given up may end beside the next one.
 func TestFaultC3OneGateForEveryStart(t *testing.T) {
 	s := mcptest.New(mcptest.Config{})
 	var mu sync.Mutex
@@ -378,7 +378,7 @@ func TestFaultC3OneGateForEveryStart(t *testing.T) {
 	s.Await(t, "one session is left", func() bool { return s.Sessions() == 1 })
 }
 
-// mustApply applies the set with another header each time: a new life is due.
+// mustApply applies the set with another header each time: a new generation is due.
 func mustApply(t *testing.T, hub *everline.Hub, set servers) {
 	server := map[string]any{}
 	for k, v := range set["a"] {

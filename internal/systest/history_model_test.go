@@ -62,7 +62,8 @@ var ledgerModel = porcupine.Model{
 }
 
 // violations are what is wrong with a history: P3 and P5 by the model, P4 by
-// the clock, P10 by who was asked. slack is what a busy machine may add to a deadline.
+// the clock, P10 by who was asked. slack is what a busy machine may add to a
+// deadline.
 func violations(history []*deed, slack time.Duration) []string {
 	var bad []string
 	ops := make([]porcupine.Operation, 0, len(history))

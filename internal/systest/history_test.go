@@ -31,7 +31,8 @@ const (
 )
 
 // A ledger is a file that has a line for everything that ran, in order, over
-// all lives of a server. Appending a line is atomic, also between processes.
+// all generations of a server. Appending a line is atomic, also between
+// processes.
 type ledger struct {
 	dir   string
 	lines atomic.Uint64 // of this process
@@ -377,7 +378,7 @@ func (r *round) kill() {
 
 // Whatever befalls the servers, some order of all calls explains every answer:
 // none ran twice, none that was not sent ran, each was answered once and in
-// time, and no answer of an older life came to a newer call.
+// time, and no answer of an older generation came to a newer call.
 func TestHistoriesOfRandomFaults(t *testing.T) {
 	all := stages()
 	outcomes, reached := map[string]int{}, map[string]int{}

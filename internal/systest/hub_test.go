@@ -89,7 +89,7 @@ func open(t *testing.T, s servers, opts everline.Options) *everline.Hub {
 	return hub
 }
 
-// ready waits until a life newer than gen serves.
+// ready waits until a generation newer than gen serves.
 func ready(t *testing.T, hub *everline.Hub, server string, gen uint64) everline.Status {
 	t.Helper()
 	ctx := within(t)

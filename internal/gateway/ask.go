@@ -11,7 +11,7 @@ import (
 
 // callLegacy makes a call for a client of the older revisions, which is asked at
 // once for the input that the server wants on the way.
-func (g *Gateway) callLegacy(ctx context.Context, x *exchange, out *everline.Call) ([]byte, error) {
+func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.Call) ([]byte, error) {
 	c := x.caller(nil)
 	c.fill(out)
 	out.Client, out.Capabilities = c, c.serves.declaration()
@@ -22,12 +22,12 @@ func (g *Gateway) callLegacy(ctx context.Context, x *exchange, out *everline.Cal
 	out.Session = use.own
 	round := rounds.New(x.Method, x.Params)
 	for {
-		answer, err := g.backend.Do(ctx, out)
+		answer, err := svc.backend.Do(ctx, out)
 		if err != nil || !rounds.Wanted(answer.Result) {
-			return g.noteTask(ctx, c, use, &answer), err
+			return svc.noteTask(ctx, c, use, &answer), err
 		}
 		again := *out
-		if again.Params, err = round.Next(ctx, answer.Result, g.guardedAsk(c)); err != nil {
+		if again.Params, err = round.Next(ctx, answer.Result, svc.guardedAsk(c)); err != nil {
 			return nil, err
 		}
 		out = &again
@@ -35,9 +35,9 @@ func (g *Gateway) callLegacy(ctx context.Context, x *exchange, out *everline.Cal
 }
 
 // guardedAsk is the caller's Ask on a goroutine of its own.
-func (g *Gateway) guardedAsk(c *caller) rounds.Ask {
+func (svc *service) guardedAsk(c *caller) rounds.Ask {
 	return func(ctx context.Context, method string, params []byte) (answer []byte, err error) {
-		if died := g.guarded(method, func() { answer, err = c.Ask(ctx, method, params) }); died != nil {
+		if died := svc.guarded(method, func() { answer, err = c.Ask(ctx, method, params) }); died != nil {
 			return nil, died
 		}
 		return answer, err
@@ -46,15 +46,15 @@ func (g *Gateway) guardedAsk(c *caller) rounds.Ask {
 
 // callModern makes a call for a modern client, which gets what the server asks
 // for as an interim result, and comes back with it.
-func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Call) ([]byte, error) {
-	p, err := g.inputs.resume(x)
+func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.Call) ([]byte, error) {
+	p, err := svc.inputs.resume(x)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil {
-		return g.inputs.attend(ctx, p)
+		return svc.inputs.attend(ctx, p)
 	}
-	use, c, err := g.useSession(x)
+	use, c, err := svc.useSession(x)
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +66,10 @@ func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Cal
 	if c.serves == 0 {
 		defer use.over()
 		out.Client = c
-		answer, err := g.backend.Do(ctx, out)
-		return lacked(c.missing.Load(), g.noteTask(ctx, c, use, &answer), err)
+		answer, err := svc.backend.Do(ctx, out)
+		return lacked(c.missing.Load(), svc.noteTask(ctx, c, use, &answer), err)
 	}
-	if p = g.inputs.begin(ctx, c); p == nil {
+	if p = svc.inputs.begin(ctx, c); p == nil {
 		use.over()
 		return nil, errClosing
 	}
@@ -83,22 +83,14 @@ func (g *Gateway) callModern(ctx context.Context, x *exchange, out *everline.Cal
 		defer use.over()
 		var result []byte
 		var err error
-		if died := g.guarded(x.Method, func() {
+		if died := svc.guarded(x.Method, func() {
 			var answer everline.Answer
-			answer, err = g.backend.Do(p.ctx, out)
-			result = g.noteTask(p.ctx, c, use, &answer)
+			answer, err = svc.backend.Do(p.ctx, out)
+			result = svc.noteTask(p.ctx, c, use, &answer)
 		}); died != nil {
 			err = died
 		}
-		g.inputs.finish(p, result, err)
+		svc.inputs.finish(p, result, err)
 	}()
-	return g.inputs.attend(ctx, p)
-}
-
-// fill fills in what a server is told of the caller's wishes.
-func (c *caller) fill(out *everline.Call) {
-	out.LogLevel = mcp.Levels[c.level]
-	if c.wantsProgress() {
-		out.Progress = c.progress
-	}
+	return svc.inputs.attend(ctx, p)
 }

@@ -94,3 +94,11 @@ func (c *caller) progress(params []byte) {
 	}
 	out.Log(wire.AppendNotification(nil, mcp.NotifyProgress, params))
 }
+
+// fill fills in what a server is told of the caller's wishes.
+func (c *caller) fill(out *everline.Call) {
+	out.LogLevel = mcp.Levels[c.level]
+	if c.wantsProgress() {
+		out.Progress = c.progress
+	}
+}

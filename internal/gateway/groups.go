@@ -3,12 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"sync"
-
-	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/message"
 )
 
 // groups are the gateways of the endpoints for parts of the catalog, each made
@@ -18,28 +13,6 @@ type groups struct {
 	mu     sync.Mutex // guards the rest; nothing waits under it
 	byName map[string]*Gateway
 	closed bool
-}
-
-// ofGroup serves the same for a group: on another Backend, with sessions of
-// its own.
-func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("group")
-		child := g.Group(name)
-		switch {
-		case child == nil && g.closing():
-			g.ending(w, &message.Message{})
-			return
-		case child == nil:
-			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
-			return
-		}
-		serve(child, w, r)
-	}
-}
-
-func (g *Gateway) ofAll(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { serve(g, w, r) }
 }
 
 // Group is the gateway of a group, which this one closes; nil if there is no

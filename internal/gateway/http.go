@@ -66,7 +66,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer held.release()
-	p := &post{g: g, w: w, accept: accept, sess: s}
+	p := &post{o: &g.replies, w: w, accept: accept, sess: s}
 	if wire.IsBatch(body) {
 		g.postBatch(r, body, p)
 		return
@@ -341,43 +341,4 @@ func (g *Gateway) mayStream(w http.ResponseWriter, r *http.Request) bool {
 	}
 	g.reject(w, http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Not acceptable: accept text/event-stream")
 	return false
-}
-
-func namesEvents(values []string) bool {
-	return slices.ContainsFunc(mediaRanges(values), func(kind string) bool { return kind == mcp.TypeEvents || kind == "text/*" })
-}
-
-// mediaRanges are the media ranges of Accept headers, in lower case, without
-// their parameters.
-func mediaRanges(values []string) []string {
-	var all []string
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			all = append(all, strings.ToLower(strings.TrimSpace(kind)))
-		}
-	}
-	return all
-}
-
-// accepted is what a client can read as the response to a POST.
-type accepted struct{ json, events bool }
-
-// readAccept is lenient: a client that says nothing can read everything.
-func readAccept(values []string) accepted {
-	if len(values) == 0 {
-		return accepted{json: true, events: true}
-	}
-	var a accepted
-	for _, kind := range mediaRanges(values) {
-		switch kind {
-		case "*/*":
-			return accepted{json: true, events: true}
-		case mcp.TypeJSON, "application/*":
-			a.json = true
-		case mcp.TypeEvents, "text/*":
-			a.events = true
-		}
-	}
-	return a
 }

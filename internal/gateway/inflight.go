@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/pipe"
 )
 
 // A pending is one request that is being served. It is keyed by itself, so two
@@ -145,3 +147,24 @@ var (
 	errClosing  = fault.New(fault.Closed, "close", "everline is shutting down")
 	errCanceled = errors.New("canceled by the client")
 )
+
+// failed answers a request that ended in an error. Why our own context ended
+// decides where the backend can only say that it did.
+func failed(ctx context.Context, m *message.Message, err error) message.Answer {
+	f := fault.From(m.Method, err)
+	if f.Kind != fault.Canceled {
+		return m.Failure(f)
+	}
+	c := *f
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errClosing):
+		return m.CutOff(f)
+	case errors.Is(cause, errCanceled):
+		a := m.Failure(&c)
+		a.Silent = true
+		return a
+	case errors.Is(cause, pipe.ErrLeft):
+		c.Err = pipe.ErrLeft
+	}
+	return m.Failure(&c)
+}

@@ -10,16 +10,6 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// These capabilities are the same for every client, and always all of them:
-// servers come and go, and a client that was told once that there are no
-// prompts would never ask again. A list that nobody fills is empty.
-const (
-	legacyCapabilities = `{"completions":{},"logging":{},"prompts":{"listChanged":true},` +
-		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
-	modernCapabilities = `{"completions":{},"prompts":{"listChanged":true},` +
-		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
-)
-
 // negotiate is the version that a legacy session will speak: the client's, if
 // we know it, else the newest that we know (2025-11-25 basic/lifecycle,
 // Version Negotiation).
@@ -32,24 +22,24 @@ func negotiate(params []byte) string {
 }
 
 // initialized is the answer to initialize.
-func (g *Gateway) initialized(m *message.Message, version string) message.Answer {
+func (svc *service) initialized(m *message.Message, version string) message.Answer {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	b = wire.AppendString(append(b, `,"result":{"protocolVersion":`...), version)
 	b = append(b, `,"capabilities":`...)
-	b = append(b, g.offer().legacy(version)...)
+	b = append(b, svc.offer().legacy(version)...)
 	b = append(b, `,"serverInfo":`...)
-	b = append(b, g.info...)
-	if text := g.backend.Catalog().Instructions(); text != "" {
+	b = append(b, svc.info...)
+	if text := svc.backend.Catalog().Instructions(); text != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), text)
 	}
 	return message.Answer{Head: append(b, "}}"...)}
 }
 
 // serveLegacy answers the methods that only the older revisions have.
-func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) message.Answer {
+func (svc *service) serveLegacy(ctx context.Context, x *exchange) message.Answer {
 	switch x.Method {
 	case mcp.Initialize:
-		if bad := g.ourselves(x.Message); bad != nil {
+		if bad := svc.ourselves(x.Message); bad != nil {
 			return *bad
 		}
 		version := negotiate(x.Params)
@@ -57,13 +47,13 @@ func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) message.Answer {
 			x.sess.declare(x.Params)
 			x.sess.agree(version)
 		}
-		return g.initialized(x.Message, version)
+		return svc.initialized(x.Message, version)
 	case mcp.Ping:
 		return x.Success(nil)
 	case mcp.LoggingSetLevel:
-		return g.setLevel(x)
+		return svc.setLevel(x)
 	case mcp.ResourcesSubscribe:
-		return g.subscribe(ctx, x)
+		return svc.subscribe(ctx, x)
 	case mcp.ResourcesUnsubscribe:
 		uri, ok := wire.Text(x.Fields.URI)
 		if !ok {
@@ -75,11 +65,11 @@ func (g *Gateway) serveLegacy(ctx context.Context, x *exchange) message.Answer {
 		}
 		return x.Success(nil)
 	default:
-		return g.extend(ctx, x)
+		return svc.extend(ctx, x)
 	}
 }
 
-func (g *Gateway) setLevel(x *exchange) message.Answer {
+func (svc *service) setLevel(x *exchange) message.Answer {
 	rank := mcp.LevelRank(x.Fields.Level)
 	if rank == 0 {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
@@ -91,18 +81,18 @@ func (g *Gateway) setLevel(x *exchange) message.Answer {
 			s.level = rank
 		}
 		s.mu.Unlock()
-		g.levels.change(s)
+		svc.levels.change(s)
 		s.remember()
 	}
 	return x.Success(nil)
 }
 
-func (g *Gateway) subscribe(parent context.Context, x *exchange) message.Answer {
+func (svc *service) subscribe(parent context.Context, x *exchange) message.Answer {
 	uri, ok := wire.Text(x.Fields.URI)
 	if !ok || x.sess == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 	}
-	ctx, end, err := g.inflight.track(parent, x)
+	ctx, end, err := svc.inflight.track(parent, x)
 	if err != nil {
 		return x.Failure(fault.From(x.Method, err))
 	}
@@ -121,7 +111,7 @@ func (g *Gateway) subscribe(parent context.Context, x *exchange) message.Answer 
 
 // notice takes a notification, or a response to a request of a server that was
 // put to the client. It does not wait.
-func (g *Gateway) notice(x *exchange) {
+func (svc *service) notice(x *exchange) {
 	if x.Method == "" {
 		if x.sess != nil {
 			x.sess.requests.answered(&x.Message.Message)

@@ -65,14 +65,14 @@ func (l *levels) wanting(rank int) []*session {
 	return all
 }
 
-// forwardLog hands a server's log message to the sessions that asked for its
+// forward hands a server's log message to the sessions that asked for its
 // level, and to no other client.
-func (g *Gateway) forwardLog(_ string, params []byte) {
+func (l *levels) forward(_ string, params []byte) {
 	rank := mcp.LevelRank(wire.Get(params, "level"))
 	if rank == 0 {
 		return
 	}
-	sessions := g.levels.wanting(rank)
+	sessions := l.wanting(rank)
 	if len(sessions) == 0 {
 		return
 	}

@@ -1,13 +1,11 @@
 package gateway
 
 import (
-	"context"
 	"strconv"
 	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -30,25 +28,6 @@ func listEnvelopes(info []byte, ttl time.Duration) (envs [len(listMembers)]listE
 			`,"cacheScope":"private","_meta":{"` + mcp.MetaServerInfo + `":` + string(info) + "}," + member)
 	}
 	return envs
-}
-
-// list answers one of the four list methods: the array was encoded once, when
-// it was published, and the envelope once and for all. Everything is on one
-// page, so there is no cursor that we ever gave out.
-func (g *Gateway) list(ctx context.Context, x *exchange, k everline.Kind) message.Answer {
-	if c := x.Fields.Cursor; c != nil && !wire.IsNull(c) && string(c) != `""` {
-		return *x.Refusal(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
-	}
-	g.backend.WaitFirst(ctx)
-	items := g.backend.Catalog().Array(k)
-	env := g.envs[k].legacy
-	if x.Modern {
-		env = g.envs[k].modern
-	}
-	head := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"result":`)+len(x.ID)+len(env))
-	head = append(append(head, `{"jsonrpc":"2.0","id":`...), x.ID...)
-	head = append(append(head, `,"result":`...), env...)
-	return message.Answer{Head: head, Body: items, Tail: endOfList}
 }
 
 // implementation encodes an MCP Implementation object.

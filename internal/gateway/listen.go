@@ -94,6 +94,39 @@ func (l *listener) subscribe(ctx context.Context) {
 	l.uris = kept
 }
 
+// watchTasks asks the servers for the news of the tasks, all at the same time,
+// and keeps those that will be told.
+func (l *listener) watchTasks(ctx context.Context) {
+	cancels := make([]func(), len(l.tasks))
+	var all sync.WaitGroup
+	watch := func(t *task.Task) func() {
+		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+			if wire.Get(params, "taskId") != nil {
+				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
+				l.outbox.Update("task "+t.ID, l.tagged("notifications/tasks", params))
+			}
+		})
+		if err != nil {
+			return nil
+		}
+		return cancel
+	}
+	for i, t := range l.tasks {
+		all.Go(func() {
+			_ = l.g.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
+		})
+	}
+	all.Wait()
+	var kept []*task.Task
+	for i, cancel := range cancels {
+		if cancel != nil {
+			l.endings = append(l.endings, cancel)
+			kept = append(kept, l.tasks[i])
+		}
+	}
+	l.tasks = kept
+}
+
 // run acknowledges, and then tells until the client or the gateway ends it.
 // When it was the gateway, the request is answered.
 func (l *listener) run(ctx context.Context, out stream.Sink) error {

@@ -7,17 +7,17 @@ import (
 )
 
 // discover answers server/discover (server/discover, Response).
-func (g *Gateway) discover(m *message.Message) message.Answer {
-	if bad := g.ourselves(m); bad != nil {
+func (svc *service) discover(m *message.Message) message.Answer {
+	if bad := svc.ourselves(m); bad != nil {
 		return *bad
 	}
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	b = append(b, `,"result":{"resultType":"complete","supportedVersions":`...)
 	b = append(append(b, message.SupportedJSON...), `,"capabilities":`...)
-	b = append(b, g.offer().modern...)
-	b = append(append(b, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), g.info...)
+	b = append(b, svc.offer().modern...)
+	b = append(append(b, `,"_meta":{"`+mcp.MetaServerInfo+`":`...), svc.info...)
 	b = append(b, '}')
-	if text := g.backend.Catalog().Instructions(); text != "" {
+	if text := svc.backend.Catalog().Instructions(); text != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), text)
 	}
 	b = append(b, `,"ttlMs":0,"cacheScope":"private"}}`...)

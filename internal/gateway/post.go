@@ -10,11 +10,17 @@ import (
 	"github.com/everline/everline/internal/message"
 )
 
+// replyOptions are what the responses of one endpoint have in common.
+type replyOptions struct {
+	keepAlive, writeTimeout time.Duration
+	guarded                 func(what string, fn func()) error
+}
+
 // A post is the response to one POST. It is plain JSON, unless something has
 // to be said before the answer: then it becomes a stream, which one goroutine
 // writes until finish has handed it the answer.
 type post struct {
-	g      *Gateway
+	o      *replyOptions
 	w      http.ResponseWriter
 	accept accepted
 	sess   *session // whose client may come back for the stream; nil for one that cannot
@@ -64,10 +70,10 @@ func (p *post) begin() bool {
 			p.kept = p.sess.responses.Open(p.method, p.id)
 		}
 		p.reply = stream.NewReply(stream.ReplyOptions{
-			Events: p.g.events(p.w), KeepAlive: p.g.opts.KeepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.primed(),
+			Events: stream.NewEvents(p.w, p.o.writeTimeout), KeepAlive: p.o.keepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.primed(),
 		})
 		go func() { // ends when finish brings the answer, and waits for it
-			_ = p.g.guarded("a response stream", p.reply.Run) // ends the stream
+			_ = p.o.guarded("a response stream", p.reply.Run) // ends the stream
 		}()
 	}
 	return true
@@ -101,7 +107,7 @@ func (p *post) finish(a message.Answer) {
 	case !a.Silent && (p.accept.json || a.Status >= 400):
 		writeJSON(p.w, &a)
 	default:
-		out := p.g.events(p.w)
+		out := stream.NewEvents(p.w, p.o.writeTimeout)
 		defer out.Close()
 		if out.Open() == nil && !a.Silent {
 			_ = out.Write([][]byte{a.Frame()}) // a client that is gone hears nothing

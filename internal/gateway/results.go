@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"container/list"
-	"context"
 	"crypto/sha256"
 	"strconv"
 	"sync"
@@ -190,42 +189,4 @@ func (r *results) awaited(x *exchange) bool {
 	defer r.mu.Unlock()
 	k := r.byKey[key]
 	return k != nil && k.waiters.Load() > 0
-}
-
-// result answers everline/result: the outcome of an earlier call, once it is
-// there.
-func (g *Gateway) result(parent context.Context, x *exchange) message.Answer {
-	key := ""
-	if id, ok := wire.Text(wire.Get(x.Params, "resultId")); ok {
-		key = "id " + id
-	} else if x.Fields.RequestID != nil {
-		key = x.sessionKey(x.Fields.RequestID)
-	}
-	k := g.results.find(key)
-	if k == nil {
-		return *x.Refusal(mcp.CodeInvalidParams, "Unknown result: nothing is kept under this id", nil)
-	}
-	return g.await(parent, x, k)
-}
-
-// await answers with the outcome of another request's call.
-func (g *Gateway) await(parent context.Context, x *exchange, k *kept) message.Answer {
-	ctx, end, err := g.inflight.track(parent, x)
-	if err != nil {
-		return x.Failure(fault.From(x.Method, err))
-	}
-	defer end()
-	k.waiters.Add(1)
-	defer k.waiters.Add(-1)
-	select {
-	case <-k.done:
-	case <-ctx.Done():
-		return failed(ctx, x.Message, ctx.Err())
-	}
-	if k.fault == nil {
-		return x.Success(k.raw)
-	}
-	as := *x.Message
-	as.Method = mcp.ToolsCall
-	return as.Failure(k.fault)
 }

@@ -16,12 +16,22 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
+// A sessionHost is what sessions need of the endpoint that they are of.
+type sessionHost struct {
+	lists     *stream.ListVersions
+	responses *stream.ResponseStore
+	store     *sessions.Store // of those that outlive everline; nil for none
+	subscribe func(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	relevel   func(s *session)    // the session wants log messages of another level
+	forget    func(client uint64) // the client's tasks
+}
+
 // A session is one legacy client between its initialize and its end: its
 // DELETE, its idle expiry, or the end of its connection. It has no goroutine.
 // Everything that belongs to the client is freed with it.
 type session struct {
-	g  *Gateway
-	id string // over HTTP: unguessable, visible ASCII; "" on stdio
+	host *sessionHost
+	id   string // over HTTP: unguessable, visible ASCII; "" on stdio
 
 	standing  stream.Standing   // its standing streams
 	responses *stream.Responses // those to POSTs that its client can come back for
@@ -128,7 +138,7 @@ func (s *session) end() {
 	s.mu.Unlock()
 	s.standing.End()
 	s.requests.close()
-	s.g.tasks.Forget(s.client)
+	s.host.forget(s.client)
 	s.responses.End()
 	s.own.End()
 	for _, sub := range subs {
@@ -136,7 +146,7 @@ func (s *session) end() {
 			sub.cancel()
 		}
 	}
-	s.g.levels.change(s)
+	s.host.relevel(s)
 }
 
 // cancelAll cancels everything that the session has in flight.
@@ -196,7 +206,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 		return have || !full, nil
 	}
 	out := s.out()
-	cancel, err := s.g.backend.SubscribeFor(ctx, &s.own, uri, func(params []byte) {
+	cancel, err := s.host.subscribe(ctx, &s.own, uri, func(params []byte) {
 		out.Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	})
 	s.mu.Lock()
@@ -233,10 +243,9 @@ func (s *session) unsubscribe(uri string) {
 	}
 }
 
-// newSession returns a session that is not in the table.
-func (g *Gateway) newSession(version string) *session {
+func newSession(host *sessionHost, version string) *session {
 	s := &session{
-		g: g, client: everline.NewClientID(), version: version, announced: g.lists.Newest(), responses: g.responses.Session(),
+		host: host, client: everline.NewClientID(), version: version, announced: host.lists.Newest(), responses: host.responses.Session(),
 	}
 	s.own.Client, s.own.Capabilities = s, s.declaration
 	return s

@@ -29,7 +29,7 @@ func (u *sessionUse) over() {
 }
 
 // useSession says whose generations serve a modern call, and for whom it is made.
-func (g *Gateway) useSession(x *exchange) (*sessionUse, *caller, error) {
+func (svc *service) useSession(x *exchange) (*sessionUse, *caller, error) {
 	if x.sess != nil {
 		return &sessionUse{x.sess, &x.sess.own, func() {}, false}, x.caller(x.sess), nil
 	}
@@ -38,16 +38,16 @@ func (g *Gateway) useSession(x *exchange) (*sessionUse, *caller, error) {
 		own := &everline.Session{Client: c, Capabilities: c.serves.declaration}
 		return &sessionUse{nil, own, own.End, false}, c, nil
 	}
-	s, err := g.named(x)
+	s, err := svc.named(x)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &sessionUse{s, &s.own, func() { g.table.unpin(s) }, false}, x.caller(s), nil
+	return &sessionUse{s, &s.own, func() { svc.table.unpin(s) }, false}, x.caller(s), nil
 }
 
 // named returns the pinned session that a modern request names, a new one where
 // there is none.
-func (g *Gateway) named(x *exchange) (*session, error) {
+func (svc *service) named(x *exchange) (*session, error) {
 	name, ok := x.sessionName()
 	if !ok || len(name) < leastResultID || len(name) > mostResultID {
 		f := fault.New(fault.Invalid, x.Method, mcp.MetaSession+" must be an unguessable string of "+
@@ -55,11 +55,11 @@ func (g *Gateway) named(x *exchange) (*session, error) {
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	if s := g.table.pin(namedPrefix + name); s != nil {
+	if s := svc.table.pin(namedPrefix + name); s != nil {
 		return s, nil
 	}
-	s := g.newSession(mcp.ModernVersion)
-	if s = g.table.addAs(s, namedPrefix+name); s == nil {
+	s := svc.newSession(mcp.ModernVersion)
+	if s = svc.table.addAs(s, namedPrefix+name); s == nil {
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
 		return nil, f
@@ -68,21 +68,21 @@ func (g *Gateway) named(x *exchange) (*session, error) {
 }
 
 // pinNamed is named for a session that need not be there; nil if it is not.
-func (g *Gateway) pinNamed(x *exchange) *session {
+func (svc *service) pinNamed(x *exchange) *session {
 	name, ok := x.sessionName()
 	if !ok {
 		return nil
 	}
-	return g.table.pin(namedPrefix + name)
+	return svc.table.pin(namedPrefix + name)
 }
 
 // endNamed ends a named session: its client has said that it is gone.
-func (g *Gateway) endNamed(name string) {
-	s := g.table.pin(namedPrefix + name)
+func (svc *service) endNamed(name string) {
+	s := svc.table.pin(namedPrefix + name)
 	if s == nil {
 		return
 	}
-	defer g.table.unpin(s)
-	g.table.remove(s)
-	g.inputs.forget(s.client)
+	defer svc.table.unpin(s)
+	svc.table.remove(s)
+	svc.inputs.forget(s.client)
 }

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/everline/everline/fault"
@@ -149,4 +151,24 @@ func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
 			p.outbox.Send(message.JoinBatch(answers))
 		}
 	}()
+}
+
+// ServeLoop stands in for a gateway that would start itself again without end:
+// it refuses the requests on in, until in ends or out cannot be written to.
+func ServeLoop(in io.Reader, out io.Writer) error {
+	r, limit := bufio.NewReaderSize(in, 64<<10), Options{}.filled().MaxBody
+	for {
+		line, err := pipe.ReadLine(r, limit)
+		if m, bad := message.ParseLegacy(line); bad == nil && m.IsRequest() {
+			if _, err := out.Write(append(m.LoopRefusal().Frame(), '\n')); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, pipe.ErrLongLine):
+			return err
+		}
+	}
 }

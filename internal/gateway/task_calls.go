@@ -25,58 +25,9 @@ const (
 	watchWait = time.Second      // how long a new task waits for its news to be subscribed to
 )
 
-// An offered is what is declared to clients while a table is out.
-type offered struct {
-	table  *everline.Catalog
-	tasks  string // of 2025-11-25, with a comma behind; "" if no server has them
-	modern string // whole
-	ext    bool   // some server has the tasks extension
-}
-
-// offer is what is declared now. Tasks are declared if a server has them.
-func (g *Gateway) offer() *offered {
-	table := g.backend.Catalog()
-	if o := g.offered.Load(); o != nil && o.table == table {
-		return o
-	}
-	o := &offered{table: table, modern: modernCapabilities}
-	var has, cancel, calls bool
-	for raw := range table.Capabilities() {
-		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", mcp.ExtensionTasks))
-		if t := wire.Get(raw, "tasks"); wire.IsObject(t) {
-			has = true
-			cancel = cancel || wire.IsObject(wire.Get(t, "cancel"))
-			calls = calls || wire.IsObject(wire.Get(t, "requests", "tools", "call"))
-		}
-	}
-	if o.ext {
-		o.modern = `{"extensions":{"` + mcp.ExtensionTasks + `":{}},` + modernCapabilities[1:]
-	}
-	if has {
-		o.tasks = `"tasks":{"list":{}`
-		if cancel {
-			o.tasks += `,"cancel":{}`
-		}
-		if calls {
-			o.tasks += `,"requests":{"tools":{"call":{}}}`
-		}
-		o.tasks += "},"
-	}
-	g.offered.Store(o)
-	return o
-}
-
-// legacy is what a client of an older version is told.
-func (o *offered) legacy(version string) string {
-	if version != mcp.LatestLegacy || o.tasks == "" {
-		return legacyCapabilities
-	}
-	return "{" + o.tasks + legacyCapabilities[1:]
-}
-
 // noteTask returns the result of an answer. If it is a task, that is remembered,
 // and has our id in place of the server's.
-func (g *Gateway) noteTask(ctx context.Context, c *caller, use *sessionUse, by *everline.Answer) []byte {
+func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by *everline.Answer) []byte {
 	result := by.Result
 	if result == nil || !c.MayBeTask() {
 		return result
@@ -102,44 +53,44 @@ func (g *Gateway) noteTask(ctx context.Context, c *caller, use *sessionUse, by *
 	case use.end != nil:
 		onDrop, use.task = append(onDrop, use.end), true
 	}
-	g.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
+	svc.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
 	id := wire.AppendString(nil, t.ID)
 	if !c.Modern {
-		g.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
+		svc.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
 		c.late.Store(true)
-		g.followTask(ctx, t, use.sess)
+		svc.followTask(ctx, t, use.sess)
 	}
 	return task.Relate(wire.Set(result, id, path...), t.Own, t.ID)
 }
 
 // followTask hands the news of a task to the client that it is for.
-func (g *Gateway) followTask(ctx context.Context, t *task.Task, s *session) {
+func (svc *service) followTask(ctx context.Context, t *task.Task, s *session) {
 	if s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
-	end, err := g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+	end, err := svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
 			return // a new life of the server has been told that we listen
 		}
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
-		g.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
+		svc.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
 		if out := s.outlet(); out != nil {
 			out.Log(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
 		}
 	})
 	if err == nil {
-		g.tasks.OnDrop(t, end)
+		svc.tasks.OnDrop(t, end)
 	}
 }
 
 // taskRequest answers the requests about tasks.
-func (g *Gateway) taskRequest(ctx context.Context, x *exchange) message.Answer {
+func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer {
 	switch method := x.Method; {
 	case x.Modern && (method == mcp.TasksList || method == mcp.TasksResult), !x.Modern && method == mcp.TasksUpdate:
 		return x.NoMethod()
-	case x.Modern && !g.offer().ext, !x.Modern && g.offer().tasks == "":
+	case x.Modern && !svc.offer().ext, !x.Modern && svc.offer().tasks == "":
 		return x.NoMethod()
 	case x.Modern && !x.DeclaresTasks():
 		return *x.Refusal(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
@@ -150,22 +101,22 @@ func (g *Gateway) taskRequest(ctx context.Context, x *exchange) message.Answer {
 	}
 	c := x.caller(x.sess)
 	if x.Method == mcp.TasksList {
-		return g.listTasks(ctx, c)
+		return svc.listTasks(ctx, c)
 	}
 	id, ok := wire.Text(x.Fields.TaskID)
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := g.tasks.Find(id, g.clientOf(x))
+	t := svc.tasks.Find(id, svc.clientOf(x))
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
-	ctx, end, err := g.inflight.track(ctx, x)
+	ctx, end, err := svc.inflight.track(ctx, x)
 	if err != nil {
 		return x.Failure(fault.From(x.Method, err))
 	}
 	defer end()
-	result, err := g.askTask(ctx, c, t, x.Method, x.Params)
+	result, err := svc.askTask(ctx, c, t, x.Method, x.Params)
 	f := fault.From(x.Method, err)
 	switch {
 	case f == nil:
@@ -178,12 +129,12 @@ func (g *Gateway) taskRequest(ctx context.Context, x *exchange) message.Answer {
 }
 
 // clientOf is the client with a session that a request comes from; 0 for none.
-func (g *Gateway) clientOf(x *exchange) uint64 {
+func (svc *service) clientOf(x *exchange) uint64 {
 	if x.sess != nil {
 		return x.sess.client
 	}
-	if s := g.pinNamed(x); s != nil {
-		defer g.table.unpin(s)
+	if s := svc.pinNamed(x); s != nil {
+		defer svc.table.unpin(s)
 		return s.client
 	}
 	return 0
@@ -191,7 +142,7 @@ func (g *Gateway) clientOf(x *exchange) uint64 {
 
 // askTask puts a request about a task to the server that has it. What the
 // server does not know any more is forgotten.
-func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
+func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
 	out := &everline.Call{
 		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
 		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.Own), "taskId"),
@@ -202,10 +153,10 @@ func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method s
 	if t.By.Mortal {
 		out.Generation = t.By.Generation
 	}
-	answer, err := g.backend.Do(ctx, out)
+	answer, err := svc.backend.Do(ctx, out)
 	if f := fault.From(method, err); f != nil {
 		if f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams {
-			g.tasks.Drop(t)
+			svc.tasks.Drop(t)
 		}
 		return nil, err
 	}
@@ -216,14 +167,14 @@ func (g *Gateway) askTask(ctx context.Context, c *caller, t *task.Task, method s
 		if c.Modern {
 			key, seen = "ttlMs", nil
 		}
-		g.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
+		svc.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
 	}
 	return result, nil
 }
 
 // listTasks answers tasks/list with the tasks of this client alone: a server
 // that all clients share lists those of all.
-func (g *Gateway) listTasks(parent context.Context, c *caller) message.Answer {
+func (svc *service) listTasks(parent context.Context, c *caller) message.Answer {
 	var after uint64
 	if c.Fields.Cursor != nil && !wire.IsNull(c.Fields.Cursor) {
 		text, _ := wire.Text(c.Fields.Cursor)
@@ -233,14 +184,14 @@ func (g *Gateway) listTasks(parent context.Context, c *caller) message.Answer {
 		}
 		after = n
 	}
-	ctx, end, err := g.inflight.track(parent, c.exchange)
+	ctx, end, err := svc.inflight.track(parent, c.exchange)
 	if err != nil {
 		return c.Failure(fault.From(c.Method, err))
 	}
 	defer end()
-	all := g.tasks.After(c.id, after)
+	all := svc.tasks.After(c.id, after)
 	page := all[:min(len(all), taskPage)]
-	states := g.taskStates(ctx, c, page)
+	states := svc.taskStates(ctx, c, page)
 	b := []byte(`{"tasks":[`)
 	for _, state := range states {
 		if state == nil {
@@ -260,25 +211,25 @@ func (g *Gateway) listTasks(parent context.Context, c *caller) message.Answer {
 
 // taskStates asks for the states of tasks, all at the same time. One whose
 // server does not say stands as it was seen last; nil for one that is lost.
-func (g *Gateway) taskStates(ctx context.Context, c *caller, page []*task.Task) [][]byte {
+func (svc *service) taskStates(ctx context.Context, c *caller, page []*task.Task) [][]byte {
 	ctx, cancel := context.WithTimeout(ctx, taskLook)
 	defer cancel()
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
 	look := func(t *task.Task) []byte {
-		state, err := g.askTask(ctx, c, t, mcp.TasksGet, nil)
+		state, err := svc.askTask(ctx, c, t, mcp.TasksGet, nil)
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case g.tasks.Find(t.ID, c.id) != nil:
-			return g.tasks.State(t)
+		case svc.tasks.Find(t.ID, c.id) != nil:
+			return svc.tasks.State(t)
 		default:
 			return nil
 		}
 	}
 	for i, t := range page {
 		work.Go(func() {
-			_ = g.guarded(mcp.TasksList, func() { states[i] = look(t) }) // what panics is left out
+			_ = svc.guarded(mcp.TasksList, func() { states[i] = look(t) }) // what panics is left out
 		})
 	}
 	work.Wait()
@@ -304,52 +255,19 @@ func (c taskClient) Notify(method string, params []byte) {
 }
 
 // listenedTasks are the tasks that a listen asks for and its client has.
-func (g *Gateway) listenedTasks(x *exchange, ids []byte) []*task.Task {
+func (svc *service) listenedTasks(x *exchange, ids []byte) []*task.Task {
 	if !x.DeclaresTasks() {
 		return nil
 	}
-	client := g.clientOf(x)
+	client := svc.clientOf(x)
 	seen := map[string]bool{}
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := g.tasks.Find(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
+		if t := svc.tasks.Find(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}
 	}
 	return all
-}
-
-// watchTasks asks the servers for the news of the tasks, all at the same time,
-// and keeps those that will be told.
-func (l *listener) watchTasks(ctx context.Context) {
-	cancels := make([]func(), len(l.tasks))
-	var all sync.WaitGroup
-	watch := func(t *task.Task) func() {
-		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
-			if wire.Get(params, "taskId") != nil {
-				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
-				l.outbox.Update("task "+t.ID, l.tagged("notifications/tasks", params))
-			}
-		})
-		if err != nil {
-			return nil
-		}
-		return cancel
-	}
-	for i, t := range l.tasks {
-		all.Go(func() {
-			_ = l.g.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
-		})
-	}
-	all.Wait()
-	var kept []*task.Task
-	for i, cancel := range cancels {
-		if cancel != nil {
-			l.endings = append(l.endings, cancel)
-			kept = append(kept, l.tasks[i])
-		}
-	}
-	l.tasks = kept
 }

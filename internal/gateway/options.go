@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/sessions"
+)
+
+// Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
+// methods are called by many goroutines at once.
+type Backend interface {
+	// Do sends one request to the server that owns its name and returns the
+	// answer, or a *fault.Fault.
+	Do(ctx context.Context, c *everline.Call) (everline.Answer, error)
+	// Catalog is what is published now. It does not wait.
+	Catalog() *everline.Catalog
+	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
+	WaitFirst(ctx context.Context)
+	// SubscribeFor asks for the updates of a resource, of the session's own life
+	// where there is one, until cancel is called; fn gets the params of each
+	// notification and does not block.
+	SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	// WatchTask asks a server for the news of one of its tasks until cancel is
+	// called; fn gets the params of each notification and does not block.
+	WatchTask(ctx context.Context, of *everline.Session, server, id string, fn func(params []byte)) (cancel func(), err error)
+	// OnChange calls fn, which does not block, after what is published changed.
+	OnChange(fn func(kinds []everline.Kind)) (cancel func())
+	// OnLog calls fn, which does not block, with each notifications/message.
+	OnLog(fn func(server string, params []byte)) (cancel func())
+	// SetLevel asks all servers for log messages from this level on; "" for
+	// none. It does not wait.
+	SetLevel(level string)
+}
+
+// Options make a Gateway. The zero value works and serves loopback names only.
+type Options struct {
+	Name, Version string // serverInfo; "everline" and "devel" by default
+	// Instance is the name under which the hub behind the endpoint shakes hands
+	// with servers: the endpoint is none of them. "": that is not looked at.
+	Instance string
+
+	// Hosts are names, besides the loopback ones, under which the endpoint may
+	// be reached: "gw.example.com", with ":port" to allow that port alone.
+	// "*" allows every name.
+	Hosts []string
+	// Origins are web origins, besides the endpoint's own, whose pages may use the
+	// endpoint: "https://app.example.com", "http://localhost:6274". "*" allows
+	// every origin.
+	Origins []string
+
+	MaxBody      int64         // bytes of one message from a client; 64 MiB
+	MaxBodies    int64         // bytes of all messages over HTTP that are being read or served; 256 MiB
+	MaxPeer      int           // connections from one address; 8,192. See Listener
+	MaxSSE       int           // open streams of HTTP+SSE; 1,000
+	MaxSessions  int           // legacy sessions; 10,000
+	MaxListens   int           // subscriptions/listen streams over HTTP; 10,000
+	MaxInFlight  int           // requests at a time on one stdio or HTTP+SSE connection; 1,024
+	SessionIdle  time.Duration // a legacy session without a request or a stream ends after this; 30 min
+	KeepAlive    time.Duration // silence on a stream after which a comment is sent; 15 s
+	ReadTimeout  time.Duration // how long a client may take to send a body; 60 s
+	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s. See Listener
+	ListTTL      time.Duration // how long modern clients may cache a list; 0: not at all
+
+	// Group returns what /mcp/<name> serves, nil if there is no such endpoint;
+	// it does not wait. The first Backend of a name is kept. May be nil.
+	Group func(name string) Backend
+
+	// Keep says how long the outcomes of a server's tool calls are kept for
+	// clients that lost their connection; nil or 0: not at all.
+	Keep func(server string) time.Duration
+
+	// Sessions keeps the sessions of clients beyond the end of this endpoint; the
+	// caller closes it after the endpoint. nil: a session ends with the endpoint.
+	Sessions *sessions.Store
+
+	// Warn hears of panics in a request, with the stack; may be nil. It must
+	// not block.
+	Warn func(text string)
+}
+
+func (o Options) filled() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&o.SessionIdle, 30*time.Minute)
+	def(&o.KeepAlive, 15*time.Second)
+	def(&o.ReadTimeout, time.Minute)
+	def(&o.WriteTimeout, 30*time.Second)
+	if o.Name == "" {
+		o.Name = "everline"
+	}
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 64 << 20
+	}
+	if o.MaxBodies <= 0 {
+		o.MaxBodies = bodyBudget
+	}
+	if o.MaxPeer <= 0 {
+		o.MaxPeer = 8192
+	}
+	if o.MaxSSE <= 0 {
+		o.MaxSSE = 1000
+	}
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = 10_000
+	}
+	if o.MaxListens <= 0 {
+		o.MaxListens = 10_000
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 1024
+	}
+	return o
+}

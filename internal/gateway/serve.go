@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/wire"
+)
+
+// serve answers one request. ctx ends when the request is to be given up, and
+// for no other reason: the transport decides whether that includes the loss of
+// the client.
+func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
+	defer svc.rescue(x, &a)
+	switch x.Method {
+	case mcp.ToolsList:
+		return svc.list(ctx, x, everline.Tools)
+	case mcp.PromptsList:
+		return svc.list(ctx, x, everline.Prompts)
+	case mcp.ResourcesList:
+		return svc.list(ctx, x, everline.Resources)
+	case mcp.ResourcesTemplatesList:
+		return svc.list(ctx, x, everline.Templates)
+	case mcp.ToolsCall, mcp.PromptsGet, mcp.ResourcesRead:
+		name, ok := x.ItemName()
+		if !ok {
+			return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the name or uri is missing", nil)
+		}
+		out := &everline.Call{Method: x.Method, Name: name, Params: x.Params}
+		if x.known() {
+			out.Target = &x.target
+		}
+		return svc.call(ctx, x, out)
+	case mcp.CompletionComplete:
+		return svc.complete(ctx, x)
+	case mcp.EverlineResult:
+		return svc.result(ctx, x)
+	case mcp.TasksGet, mcp.TasksResult, mcp.TasksList, mcp.TasksUpdate, mcp.TasksCancel:
+		return svc.taskRequest(ctx, x)
+	case mcp.ServerDiscover:
+		if x.Modern {
+			return svc.discover(x.Message)
+		}
+	}
+	if !x.Modern {
+		return svc.serveLegacy(ctx, x)
+	}
+	return svc.extend(ctx, x)
+}
+
+// list answers one of the four list methods: the array was encoded once, when
+// it was published, and the envelope once and for all. Everything is on one
+// page, so there is no cursor that we ever gave out.
+func (svc *service) list(ctx context.Context, x *exchange, k everline.Kind) message.Answer {
+	if c := x.Fields.Cursor; c != nil && !wire.IsNull(c) && string(c) != `""` {
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
+	}
+	svc.backend.WaitFirst(ctx)
+	items := svc.backend.Catalog().Array(k)
+	env := svc.envs[k].legacy
+	if x.Modern {
+		env = svc.envs[k].modern
+	}
+	head := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"result":`)+len(x.ID)+len(env))
+	head = append(append(head, `{"jsonrpc":"2.0","id":`...), x.ID...)
+	head = append(append(head, `,"result":`...), env...)
+	return message.Answer{Head: head, Body: items, Tail: endOfList}
+}
+
+// complete routes completion/complete by what it refers to.
+func (svc *service) complete(ctx context.Context, x *exchange) message.Answer {
+	var kind, name string
+	for key, val := range wire.Members(x.Fields.Ref) {
+		switch key {
+		case "type":
+			kind, _ = wire.Text(val)
+		case "name":
+			if kind != "ref/resource" {
+				name, _ = wire.Text(val)
+			}
+		case "uri":
+			if kind != "ref/prompt" {
+				name, _ = wire.Text(val)
+			}
+		}
+	}
+	if name == "" || kind != "ref/prompt" && kind != "ref/resource" {
+		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: ref must name a prompt or a resource", nil)
+	}
+	return svc.call(ctx, x, &everline.Call{Method: x.Method, Name: name, Params: x.Params})
+}
+
+// families are the first parts of the names of all methods that some revision
+// defines; what is not served of them is served by nobody.
+var families = []string{
+	"completion", "elicitation", "everline", "initialize", "logging", "notifications", "ping", "prompts", "resources",
+	"roots", "sampling", "server", "subscriptions", "tasks", "tools",
+}
+
+// extend hands a request that no revision defines to the server that it is for:
+// the one that its _meta names, or the only one.
+func (svc *service) extend(ctx context.Context, x *exchange) message.Answer {
+	family, _, _ := strings.Cut(x.Method, "/")
+	server, named := wire.Text(wire.Get(x.Params, "_meta", mcp.MetaServer))
+	if !named {
+		server, named = svc.backend.Catalog().Server("") // by form every name is the only server's
+	}
+	if !named || slices.Contains(families, family) {
+		return x.NoMethod()
+	}
+	return svc.call(ctx, x, &everline.Call{Method: x.Method, Server: server, Params: x.Params})
+}

@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/gateway/task"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/message"
+)
+
+// A service answers requests, by whatever transport they came. It has what
+// outlives a request: sessions, calls in flight, outcomes, tasks. It knows
+// neither HTTP nor pipes.
+type service struct {
+	backend   Backend
+	opts      Options
+	info      []byte // serverInfo, encoded
+	envs      [len(listMembers)]listEnvelope
+	lists     *stream.ListVersions
+	responses stream.ResponseStore
+	levels    levels
+	host      sessionHost
+	table     sessionTable
+	inflight  inflight
+	inputs    inputs
+	results   results
+	tasks     task.Table
+	offered   atomic.Pointer[offered]
+}
+
+func (svc *service) init(b Backend, opts Options) {
+	svc.backend, svc.opts = b, opts
+	svc.info = implementation(opts.Name, opts.Version)
+	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
+	svc.lists = stream.NewListVersions()
+	svc.levels.set = b.SetLevel
+	svc.host = sessionHost{svc.lists, &svc.responses, opts.Sessions, b.SubscribeFor, svc.levels.change, svc.tasks.Forget}
+	svc.table.init(opts.MaxSessions, opts.SessionIdle)
+	svc.inflight.init(svc.results.awaited)
+	svc.inputs.sealer = newSealer()
+}
+
+// drain waits for what is in flight; see Gateway.Close.
+func (svc *service) drain(ctx context.Context) error {
+	err := svc.inflight.drain(ctx)
+	svc.inputs.close()
+	return err
+}
+
+func (svc *service) close() {
+	svc.table.close()
+	svc.tasks.Close()
+	svc.responses.Close()
+}
+
+// newSession returns a session that is not in the table.
+func (svc *service) newSession(version string) *session { return newSession(&svc.host, version) }
+
+// offer is what is declared to clients now.
+func (svc *service) offer() *offered {
+	table := svc.backend.Catalog()
+	if o := svc.offered.Load(); o != nil && o.table == table {
+		return o
+	}
+	o := offer(table)
+	svc.offered.Store(o)
+	return o
+}
+
+// changed announces what is published now.
+func (svc *service) changed(kinds []everline.Kind) {
+	var lists stream.Lists
+	for _, k := range kinds {
+		lists |= listsOfKinds[k]
+	}
+	svc.lists.Publish(lists)
+}
+
+// listsOfKinds are the lists that the kinds of items are in, for clients.
+var listsOfKinds = map[everline.Kind]stream.Lists{
+	everline.Tools: stream.Tools, everline.Prompts: stream.Prompts, everline.Resources: stream.Resources, everline.Templates: stream.Resources,
+}
+
+// errPanic is why a request ends whose code panicked.
+var errPanic = fault.New(fault.Internal, "serve", "a panic")
+
+// guarded calls fn, and returns errPanic if it panics: that ends the request
+// whose goroutine this is, and not the process.
+func (svc *service) guarded(what string, fn func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			svc.panicked(what, p)
+			err = errPanic
+		}
+	}()
+	fn()
+	return nil
+}
+
+func (svc *service) panicked(what string, p any) {
+	if svc.opts.Warn != nil {
+		svc.opts.Warn(fmt.Sprintf("panic in %s: %v\n%s", what, p, debug.Stack()))
+	}
+}
+
+// exchange returns the exchange of a message, for its transport to complete. It
+// is here that a tool is looked up, once.
+func (svc *service) exchange(m *message.Message) *exchange {
+	x := &exchange{Message: m, name: m.Fields.Meta.Session}
+	if m.Method != mcp.ToolsCall {
+		return x
+	}
+	name, _ := m.ItemName()
+	x.target, _ = svc.backend.Catalog().Tool(name)
+	if x.known() && svc.opts.Keep != nil {
+		x.keep = svc.opts.Keep(x.target.Server)
+	}
+	return x
+}
+
+// rescue turns a panic of this request into its answer; the others go on.
+func (svc *service) rescue(x *exchange, a *message.Answer) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	svc.panicked(x.Method, p)
+	*a = x.Failure(errPanic)
+}

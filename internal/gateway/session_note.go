@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/sessions"
+)
+
+// keepSubscriptions notes what the client is subscribed to, until the servers
+// know it.
+func (s *session) keepSubscriptions(uris []string) {
+	if len(uris) == 0 {
+		return
+	}
+	s.returning = map[string]bool{}
+	for _, uri := range uris[:min(len(uris), stream.MaxSubscribed)] {
+		s.returning[uri] = true
+	}
+}
+
+func (s *session) stillReturning() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var uris []string
+	for uri := range s.returning {
+		uris = append(uris, uri)
+	}
+	return uris
+}
+
+// remember notes what the client has asked for by now.
+func (s *session) remember() {
+	if !s.outlives {
+		return
+	}
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	s.mu.Lock()
+	note := sessions.Note{Level: mcp.Levels[s.level]}
+	for uri := range s.subs {
+		note.Subscriptions = append(note.Subscriptions, uri)
+	}
+	for uri := range s.returning {
+		if s.subs[uri] == nil {
+			note.Subscriptions = append(note.Subscriptions, uri)
+		}
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if !ended {
+		s.host.store.SetNote(s.kept, note)
+	}
+}
+
+// conclude makes the end of the session one for good: its id opens nothing any
+// more. It does not wait; keep writes that down.
+func (s *session) conclude() (keep func()) {
+	if !s.outlives {
+		return func() {}
+	}
+	written := s.host.store.End(s.kept)
+	return func() {
+		s.noting.Lock()
+		defer s.noting.Unlock()
+		written()
+	}
+}

@@ -134,7 +134,7 @@ func (n *Net) Dial(ctx context.Context, _, addr string, allow func(netip.Addr) e
 	if down != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: down}
 	}
-	ours, theirs := net.Pipe()
+	ours, theirs := pipe(addr)
 	select {
 	case one.conns <- theirs:
 		return ours, nil

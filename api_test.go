@@ -158,7 +158,7 @@ func TestInputIsAskedFor(t *testing.T) {
 		return &mcptest.Reply{Result: `{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list","params":{}}},"requestState":"s"}`}
 	})
 	hub := openOn(t, siteOf(t, "a", up))
-	r, err := hub.CallTool(within(t), "echo", map[string]int{"n": 1}, everline.AskedBy(person{everline.NewClientID()}))
+	r, err := hub.CallTool(within(t), "echo", map[string]int{"n": 1}, everline.AskedBy(everline.NewClient(answer, nil)))
 	if err != nil || string(r.Structured) != `{"n":1}` || up.Count("tools/call") != 2 {
 		t.Errorf("%+v, %v after %d calls", r, err, up.Count("tools/call"))
 	}

@@ -25,11 +25,11 @@ var mayImport = map[string][]string{
 	"internal/transport": {"internal/wire", "fault"},
 	"internal/evidence":  {"fault"},
 	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
-	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp"},
+	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door"},
 	"internal/fleet":     {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup"},
-	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp"},
-	"internal/gateway":   {"internal/message", "internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions", "internal/pipe"},
-	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp"},
+	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door"},
+	"internal/gateway":   {"internal/message", "internal/mcp", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "config", "fault", "internal/sessions", "internal/pipe", "internal/door"},
+	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door"},
 	"internal/doctor":    {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
@@ -94,10 +94,14 @@ var mayImport = map[string][]string{
 	// What programs import beside the root: the endpoint within a program, the
 	// shim by an import alone, the official Go SDK's view of a hub, and a server
 	// for tests.
-	"endpoint":     {".", "internal/gateway", "internal/mcp"},
+	"endpoint":     {".", "internal/gateway"},
 	"shim":         {"internal/shim"},
 	"gosdk":        {".", "endpoint", "fault"},
 	"everlinetest": {"internal/mcptest", "config"},
+
+	// What the program's own endpoint and admin API use of a hub beside its public
+	// API.
+	"internal/door": {},
 
 	// What a slot waits for between attempts, seen from outside the server.
 	"internal/watch": {"fault"},
@@ -125,7 +129,7 @@ var mayImportForeign = map[string][]string{
 	"internal/transport":       {"golang.org/x/sys"},
 	"config":                   {"github.com/tailscale/hujson"},
 	"internal/orphan":          {"golang.org/x/sys"},
-	"internal/admin":           {"golang.org/x/sys"},
+	"internal/admin":           {"golang.org/x/sys", "internal/door"},
 	"internal/statelock":       {"golang.org/x/sys"},
 	"internal/show":            {"github.com/clipperhouse/displaywidth"},
 	"internal/top":             {"github.com/gdamore/tcell/v3"},

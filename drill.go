@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/slot"
 )
 
@@ -63,13 +64,9 @@ func (h *Hub) Drill(ctx context.Context, server string, d Drill) (DrillReport, e
 	return DrillReport{Drilled: drilled, Short: short.Load()}, nil
 }
 
-// Probe makes a call that a drill counts as its own, and not as a client's.
-func (h *Hub) Probe(ctx context.Context, c *Call) ([]byte, error) {
-	return h.Call(slot.Probing(ctx), c)
-}
-
-// Ping is a Probe of a request that every server answers and that does nothing.
-// It takes the way of every call: it waits for the server while that is away.
+// Ping sends a request that every server answers and that does nothing. It
+// takes the way of every call: it waits for the server while that is away. A
+// drill counts it as its own, and not as a client's.
 func (h *Hub) Ping(ctx context.Context, server string) error {
 	if f := h.closed("ping"); f != nil {
 		return f
@@ -78,7 +75,7 @@ func (h *Hub) Ping(ctx context.Context, server string) error {
 	if s == nil {
 		return fault.New(fault.NotFound, "ping", "no server is called "+server)
 	}
-	return s.Ping(slot.Probing(ctx))
+	return s.Ping(door.Probing(ctx))
 }
 
 // listed are the exposed names of what a server offers, by kind, sorted.

@@ -4,12 +4,14 @@
 package everline
 
 import (
+	"context"
 	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/fleet"
 	"github.com/everline/everline/internal/upstream"
 	"github.com/everline/everline/internal/visible"
@@ -82,7 +84,9 @@ type Answer struct {
 // they log. It is an interface whose methods are called by many goroutines at
 // once:
 //
-//	// ID tells clients apart: see NewClientID.
+//	// ID tells clients apart: calls whose clients have the same are of one
+//	// client, and where a server does not say whose call a request of its own
+//	// belongs to, it gets there only while that client alone has calls in flight.
 //	ID() uint64
 //	// Ask puts a request of the server to the client and returns the raw
 //	// result. Every error is a *fault.Fault: kind RPC is the client's own
@@ -93,7 +97,33 @@ type Answer struct {
 //	// and notifications/elicitation/complete, which may come later. It must not
 //	// block.
 //	Notify(method string, params []byte)
+//
+// NewClient makes one of funcs.
 type Client = upstream.Client
+
+// NewClient returns a Client that serves what servers ask for by ask; notify,
+// which may be nil, hears what they log. See Client for both.
+func NewClient(ask func(ctx context.Context, method string, params []byte) ([]byte, error), notify func(method string, params []byte)) Client {
+	return &client{id: door.NewClientID(), ask: ask, notify: notify}
+}
+
+type client struct {
+	id     uint64
+	ask    func(ctx context.Context, method string, params []byte) ([]byte, error)
+	notify func(method string, params []byte)
+}
+
+func (c *client) ID() uint64 { return c.id }
+
+func (c *client) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+	return c.ask(ctx, method, params)
+}
+
+func (c *client) Notify(method string, params []byte) {
+	if c.notify != nil {
+		c.notify(method, params)
+	}
+}
 
 // A Session is one client between its first call and its end; servers whose
 // isolation is "session" have a generation of their own for each. Its fields are
@@ -103,12 +133,6 @@ type Client = upstream.Client
 //
 // Whoever makes one must call its End.
 type Session = fleet.Session
-
-// NewClientID returns the ID of a new Client. Calls whose Clients have the
-// same ID are of one client: where a server does not say whose call a request
-// of its own belongs to, it gets there only while that client alone has calls
-// in flight.
-func NewClientID() uint64 { return upstream.NewClientID() }
 
 // Catalog is the merged, immutable table of all servers, safe for use by many
 // goroutines. Array(kind) is the published list as raw JSON, Items(kind) ranges

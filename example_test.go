@@ -118,21 +118,13 @@ func ExampleHub_Watch() {
 	// Output: voice is lost: session_lost
 }
 
-// person answers what servers ask during its calls.
-type person struct{ id uint64 }
-
-func (p person) ID() uint64 { return p.id }
-
-func (p person) Ask(_ context.Context, method string, _ []byte) ([]byte, error) {
+// answer serves what servers ask during a call.
+func answer(_ context.Context, method string, _ []byte) ([]byte, error) {
 	if method != "roots/list" {
 		return nil, fault.New(fault.Unsupported, method, "nobody is there to ask")
 	}
 	return []byte(`{"roots":[]}`), nil
 }
-
-func (p person) Notify(string, []byte) {}
-
-func (p person) Capabilities() []byte { return []byte(`{"roots":{}}`) }
 
 func ExampleClient() {
 	server := everlinetest.New(shout)
@@ -142,7 +134,7 @@ func ExampleClient() {
 	hub := openFor(ctx, server)
 	defer hub.Close(ctx)
 
-	client := person{everline.NewClientID()}
+	client := everline.NewClient(answer, nil)
 	result, err := hub.CallTool(ctx, "shout", map[string]any{"text": "who"}, everline.AskedBy(client))
 	if err != nil {
 		log.Fatal(err)

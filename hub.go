@@ -119,11 +119,6 @@ func (h *Hub) Catalog() *Catalog { return h.fleet.Table() }
 // Config is the configuration that is applied now.
 func (h *Hub) Config() *config.Config { return h.fleet.Config() }
 
-// WaitFirst lets the very first list of a hub that has just been opened be
-// complete: it waits for servers that have never had a catalog, until
-// config.FirstListWait after Open. Later it returns at once.
-func (h *Hub) WaitFirst(ctx context.Context) { h.fleet.WaitFirst(ctx) }
-
 // Call sends one request to the server that owns its name and returns the raw
 // result. While the server is away the call waits for it as long as that can
 // help. Every error is a *fault.Fault: Kind RPC holds the server's own error,
@@ -324,15 +319,11 @@ func exposed(table *Catalog, c *Call) (string, bool) {
 // generations of its server. fn gets the params of each notification, in order,
 // and one more after a generation was replaced; it must not block.
 func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return h.SubscribeFor(ctx, nil, uri, fn)
+	return h.subscribeIn(ctx, h.Catalog(), nil, uri, fn)
 }
 
-// SubscribeFor is Subscribe for a session, whose own generation is asked where
-// the server's isolation says that it has one.
-func (h *Hub) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return h.subscribeIn(ctx, h.Catalog(), of, uri, fn)
-}
-
+// subscribeIn is Subscribe by the names of a table, for a session, whose own
+// generation is asked where the server's isolation says that it has one.
 func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
 	if f := h.closed(mcp.ResourcesSubscribe); f != nil {
 		return nil, f
@@ -358,17 +349,6 @@ func clientIn(of *Session) uint64 {
 	return of.Client.ID()
 }
 
-// WatchTask asks a server for the news of a task until cancel is called, over
-// all generations of the server; id is the server's own. fn gets the params of
-// each notification and must not block. A server of 2025-11-25 tells of all its
-// tasks unasked; one of the tasks extension need not tell of any.
-func (h *Hub) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
-	if f := h.closed("tasks"); f != nil {
-		return nil, f
-	}
-	return h.fleet.Subscribe(ctx, of, server, upstream.TaskPrefix+id, fn)
-}
-
 // SetLevel asks all servers for log messages from this level on ("debug" to
 // "emergency"); "" asks for nothing.
 func (h *Hub) SetLevel(level string) { h.setLevel("", level) }
@@ -384,16 +364,6 @@ func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error
 	plan, err := h.fleet.Apply(ctx, cfg)
 	h.fan.reconfigured()
 	return plan, err
-}
-
-// KeepResults is how long a server wants the outcomes of its tool calls to be
-// kept for clients that lost their connection; 0: not at all.
-func (h *Hub) KeepResults(server string) time.Duration {
-	s := h.fleet.Slot(server)
-	if s == nil {
-		return 0
-	}
-	return s.View().Server.KeepResults
 }
 
 // Enable lets a disabled server run again. Enabling an enabled one changes nothing.

@@ -38,7 +38,7 @@ type Hints struct {
 }
 
 // Tools yields the tools that are listed now, in the order of the list. It does
-// not wait; see WaitFirst for a hub that has just been opened.
+// not wait; see Connected for a server that has just been added.
 func (h *Hub) Tools() iter.Seq[Tool] {
 	return func(yield func(Tool) bool) {
 		for l := range h.Catalog().Items(Tools) {

@@ -7,21 +7,23 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/upstream"
 )
 
-// A View is the part of a hub that one endpoint serves: all servers, or those
+// A view is the part of a hub that one endpoint serves: all servers, or those
 // of a group; all of their tools, or two that find and call them. What that is
 // follows the configuration that is applied, so a view outlives reloads. What
-// it does not have cannot be called, read or heard through it.
-//
-// Methods that a View does not have itself are those of its hub.
-type View struct {
-	*Hub
+// it does not have cannot be called, read or heard through it. Package gateway
+// gets one by package door.
+type view struct {
+	hub   *Hub
 	group string // "": all servers
 
 	made atomic.Pointer[made]
@@ -46,14 +48,14 @@ type scope struct {
 
 func (s scope) has(server string) bool { return s.servers == nil || slices.Contains(s.servers, server) }
 
-// View returns the view of a group; that of all servers for "". It need not
-// exist yet; see Exists.
-func (h *Hub) View(group string) *View { return &View{Hub: h, group: group} }
+func init() {
+	door.View = func(h any, group string) any { return &view{hub: h.(*Hub), group: group} }
+}
 
 // Exists tells whether the configuration that is applied has the view's group.
-func (v *View) Exists() bool { return v.scope(v.Config()).exists }
+func (v *view) Exists() bool { return v.scope(v.hub.Config()).exists }
 
-func (v *View) scope(cfg *config.Config) scope {
+func (v *view) scope(cfg *config.Config) scope {
 	if v.group == "" {
 		return scope{exists: true, search: cfg.Expose == config.ExposeFind}
 	}
@@ -62,10 +64,10 @@ func (v *View) scope(cfg *config.Config) scope {
 }
 
 // Catalog is what the view publishes now.
-func (v *View) Catalog() *Catalog { return v.now().table }
+func (v *view) Catalog() *Catalog { return v.now().table }
 
-func (v *View) now() *made {
-	from, cfg := v.Hub.Catalog(), v.Config()
+func (v *view) now() *made {
+	from, cfg := v.hub.Catalog(), v.hub.Config()
 	if m := v.made.Load(); m != nil && m.from == from && m.cfg == cfg {
 		return m
 	}
@@ -80,7 +82,7 @@ func (v *View) now() *made {
 	return m
 }
 
-func (v *View) build(from *Catalog, cfg *config.Config, old *made) *made {
+func (v *view) build(from *Catalog, cfg *config.Config, old *made) *made {
 	m := &made{from: from, cfg: cfg, scope: v.scope(cfg), table: from}
 	var last, whole *Catalog
 	if old != nil {
@@ -109,15 +111,9 @@ func (v *View) build(from *Catalog, cfg *config.Config, old *made) *made {
 	return m
 }
 
-// Call is Hub.Call for what the view has.
-func (v *View) Call(ctx context.Context, c *Call) ([]byte, error) {
-	a, err := v.Do(ctx, c)
-	return a.Result, err
-}
-
 // Do is Hub.Do for what the view has.
-func (v *View) Do(ctx context.Context, c *Call) (Answer, error) {
-	if f := v.check(c); f != nil {
+func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
+	if f := v.hub.check(c); f != nil {
 		return Answer{}, f
 	}
 	m := v.now()
@@ -130,15 +126,15 @@ func (v *View) Do(ctx context.Context, c *Call) (Answer, error) {
 		}
 	}
 	if c.Target != nil && m.scope.has(c.Target.Server) {
-		return v.send(ctx, *c.Target, c)
+		return v.hub.send(ctx, *c.Target, c)
 	}
 	if c.Server != "" && !m.scope.has(c.Server) {
 		return Answer{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
 	}
-	return v.find(ctx, v, c)
+	return v.hub.find(ctx, v, c)
 }
 
-func (v *View) has(server string) bool { return v.now().scope.has(server) }
+func (v *view) has(server string) bool { return v.now().scope.has(server) }
 
 // search answers a call of the search tool.
 func (m *made) search(params []byte) []byte {
@@ -158,33 +154,56 @@ func (m *made) search(params []byte) []byte {
 }
 
 // callFound makes the call that a call of the call tool stands for.
-func (v *View) callFound(ctx context.Context, c *Call) (Answer, error) {
+func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 	name, params, err := catalog.ReadCall(c.Params)
 	if err != nil {
 		return Answer{Result: catalog.Text(err.Error(), true)}, nil
 	}
 	inner := *c
 	inner.Name, inner.Params, inner.Target = name, params, nil
-	answer, err := v.find(ctx, v, &inner)
+	answer, err := v.hub.find(ctx, v, &inner)
 	if errors.Is(err, &fault.Fault{Kind: fault.NotFound}) {
 		return Answer{Result: catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true)}, nil
 	}
 	return answer, err
 }
 
-// Subscribe is Hub.Subscribe for the resources that the view has.
-func (v *View) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return v.SubscribeFor(ctx, nil, uri, fn)
+// SubscribeFor is Hub.Subscribe for the resources that the view has, and for a
+// session, whose own generation is asked where the server's isolation says that
+// it has one.
+func (v *view) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	return v.hub.subscribeIn(ctx, v.Catalog(), of, uri, fn)
 }
 
-// SubscribeFor is Hub.SubscribeFor for the resources that the view has.
-func (v *View) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return v.subscribeIn(ctx, v.Catalog(), of, uri, fn)
+// WatchTask asks a server for the news of a task until cancel is called, over
+// all generations of the server; id is the server's own. fn gets the params of each
+// notification and must not block. A server of 2025-11-25 tells of all its
+// tasks unasked; one of the tasks extension need not tell of any.
+func (v *view) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
+	if f := v.hub.closed("tasks"); f != nil {
+		return nil, f
+	}
+	return v.hub.fleet.Subscribe(ctx, of, server, upstream.TaskPrefix+id, fn)
 }
+
+// KeepResults is how long a server wants the outcomes of its tool calls to be
+// kept for clients that lost their connection; 0: not at all.
+func (v *view) KeepResults(server string) time.Duration {
+	s := v.hub.fleet.Slot(server)
+	if s == nil {
+		return 0
+	}
+	return s.View().Server.KeepResults
+}
+
+// WaitFirst lets the very first list of a hub that has just been opened be
+// complete: it waits for servers that have never had a catalog, until
+// config.FirstListWait after Open. Later it returns immediately.
+func (v *view) WaitFirst(ctx context.Context) { v.hub.fleet.WaitFirst(ctx) }
 
 // OnChange calls fn after what the view publishes has changed, with the kinds
 // whose lists differ. fn must not block. cancel ends it.
-func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
+func (v *view) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	var mu sync.Mutex // guards last, and orders the calls of fn
 	var last *Catalog
 	look := func() {
@@ -199,8 +218,8 @@ func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	}
 	mu.Lock()
 	ends := []func(){
-		add(&v.fan, &v.fan.changes, func([]Kind) { look() }),
-		add(&v.fan, &v.fan.applies, look),
+		add(&v.hub.fan, &v.hub.fan.changes, func([]Kind) { look() }),
+		add(&v.hub.fan, &v.hub.fan.applies, look),
 	}
 	last = v.Catalog() // after the registration, or a change in between would wait for the next one
 	mu.Unlock()
@@ -212,8 +231,8 @@ func (v *View) OnChange(fn func(kinds []Kind)) (cancel func()) {
 }
 
 // OnLog is Hub.OnLog for the servers that the view has.
-func (v *View) OnLog(fn func(server string, params []byte)) (cancel func()) {
-	return v.Hub.OnLog(func(server string, params []byte) {
+func (v *view) OnLog(fn func(server string, params []byte)) (cancel func()) {
+	return v.hub.OnLog(func(server string, params []byte) {
 		if v.now().scope.has(server) {
 			fn(server, params)
 		}
@@ -222,7 +241,7 @@ func (v *View) OnLog(fn func(server string, params []byte)) (cancel func()) {
 
 // SetLevel asks for log messages on behalf of the view's clients. Servers are
 // asked for the most talkative level that any view wants.
-func (v *View) SetLevel(level string) { v.setLevel("view "+v.group, level) }
+func (v *view) SetLevel(level string) { v.hub.setLevel("view "+v.group, level) }
 
 // viewLevels are the levels that the views ask for.
 type viewLevels struct {

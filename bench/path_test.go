@@ -71,7 +71,7 @@ func newPath(tb testing.TB, kind string, tools int) *path {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := gateway.New(hub, gateway.Options{MaxSessions: 20_000})
+	g := gateway.New(gateway.ViewOf(hub, ""), gateway.Options{MaxSessions: 20_000})
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -168,7 +168,7 @@ func hostMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	g := gateway.New(hub, gateway.Options{SessionIdle: *idle})
+	g := gateway.New(gateway.ViewOf(hub, ""), gateway.Options{SessionIdle: *idle})
 	http.HandleFunc("/debug/counts", counts)
 	servers := []*http.Server{
 		{Addr: *listen, Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second},

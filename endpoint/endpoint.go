@@ -10,7 +10,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway"
-	"github.com/everline/everline/internal/mcp"
 )
 
 // Options make an Endpoint. The zero value works and serves loopback names only.
@@ -36,15 +35,8 @@ type Endpoint struct{ gateway *gateway.Gateway }
 // New returns an endpoint for a hub, which must outlive it. The caller must
 // Close it.
 func New(hub *everline.Hub, opts Options) *Endpoint {
-	return &Endpoint{gateway.New(hub.View(""), gateway.Options{
+	return &Endpoint{gateway.ForHub(hub, gateway.Options{
 		Name: opts.Name, Version: opts.Version, Hosts: opts.Hosts, Origins: opts.Origins, Warn: opts.Warn,
-		Keep: hub.KeepResults, Instance: mcp.Instance(),
-		Group: func(name string) gateway.Backend {
-			if v := hub.View(name); v.Exists() {
-				return v
-			}
-			return nil
-		},
 	})}
 }
 

@@ -66,7 +66,7 @@ func (c *client) perform(scenario, scenarioContext string) error {
 		return c.call("add_numbers", `{"a":5,"b":3}`)
 	case "elicitation-sep1034-client-defaults":
 		_, err := c.hub.Call(c.ctx, &everline.Call{
-			Method: "tools/call", Name: "test_client_elicitation_defaults", Client: form(everline.NewClientID()),
+			Method: "tools/call", Name: "test_client_elicitation_defaults", Client: everline.NewClient(fillIn, nil),
 			Params: []byte(`{"name":"test_client_elicitation_defaults","arguments":{}}`),
 		})
 		return err
@@ -97,12 +97,8 @@ func (c *client) request(method, name, params string) ([]byte, error) {
 	return c.hub.Call(c.ctx, &everline.Call{Method: method, Name: name, Params: []byte(params)})
 }
 
-// A form is a client that accepts every form it is shown, with its defaults.
-type form uint64
-
-func (f form) ID() uint64 { return uint64(f) }
-
-func (form) Ask(_ context.Context, method string, params []byte) ([]byte, error) {
+// fillIn accepts every form with its defaults.
+func fillIn(_ context.Context, method string, params []byte) ([]byte, error) {
 	if method != "elicitation/create" {
 		return nil, fault.New(fault.Unsupported, method, "this client only fills in forms")
 	}
@@ -122,8 +118,6 @@ func (form) Ask(_ context.Context, method string, params []byte) ([]byte, error)
 	}
 	return json.Marshal(map[string]any{"action": "accept", "content": content})
 }
-
-func (form) Notify(string, []byte) {}
 
 // listed returns the names, or URIs, of a kind in the order of the list.
 func (c *client) listed(kind everline.Kind) ([]string, error) {

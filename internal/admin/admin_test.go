@@ -102,7 +102,7 @@ func (h *fakeHub) Drill(ctx context.Context, s string, d everline.Drill) (everli
 	return r, nil
 }
 
-func (h *fakeHub) Probe(_ context.Context, c *everline.Call) ([]byte, error) {
+func (h *fakeHub) Call(_ context.Context, c *everline.Call) ([]byte, error) {
 	return []byte(`{"content":[],"probe":true}`), h.did("probe", c.Name)
 }
 func (h *fakeHub) Ping(_ context.Context, s string) error { return h.did("ping", s) }

@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
 )
@@ -38,7 +39,7 @@ type Hub interface {
 	Approve(ctx context.Context, server, tool string) (int, error)
 	Await(ctx context.Context, server string, gen uint64) (everline.Status, error)
 	Drill(ctx context.Context, server string, d everline.Drill) (everline.DrillReport, error)
-	Probe(ctx context.Context, c *everline.Call) ([]byte, error)
+	Call(ctx context.Context, c *everline.Call) ([]byte, error)
 	Ping(ctx context.Context, server string) error
 }
 
@@ -328,7 +329,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		a.asking(ctx, w, req, params)
 		return
 	}
-	result, err := a.opts.Hub.Probe(ctx, &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params})
+	result, err := a.opts.Hub.Call(door.Probing(ctx), &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params})
 	if err != nil {
 		a.fail(w, err)
 		return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -164,7 +165,7 @@ func (c *caller) end(result json.RawMessage, err error) {
 // asking makes a call as a client of its own, with whom the server's questions
 // end.
 func (a *API) asking(ctx context.Context, w http.ResponseWriter, req CallRequest, params []byte) {
-	c := &caller{api: a, id: everline.NewClientID(), forms: req.Forms, w: w}
+	c := &caller{api: a, id: door.NewClientID(), forms: req.Forms, w: w}
 	r, err := a.opts.Hub.CallTool(ctx, req.Tool, nil, everline.AskedBy(c), func(call *everline.Call) {
 		call.Server, call.Params = req.Server, params
 	})

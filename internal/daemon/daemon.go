@@ -15,7 +15,6 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
-	"github.com/everline/everline/internal/mcp"
 )
 
 // Options say what a daemon is made of.
@@ -71,15 +70,8 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		return nil, err
 	}
 	d.hub = hub
-	p.gateway.Group = func(name string) gateway.Backend {
-		if v := hub.View(name); v.Exists() {
-			return v
-		}
-		return nil
-	}
-	p.gateway.Version, p.gateway.Keep = p.Version, hub.KeepResults
-	p.gateway.Instance = mcp.Instance()
-	d.gateway = gateway.New(hub.View(""), p.gateway)
+	p.gateway.Version = p.Version
+	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
 		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload,

@@ -85,7 +85,7 @@ func (d *Demo) start(ctx context.Context) error {
 	if d.hub, err = everline.Open(ctx, cfg, everline.Options{Name: "everline-demo", StateDir: d.StateDir(), Emit: d.opts.Emit}); err != nil {
 		return err
 	}
-	d.front = gateway.New(d.hub, gateway.Options{})
+	d.front = gateway.ForHub(d.hub, gateway.Options{})
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", d.opts.Listen)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport"
@@ -113,7 +114,7 @@ func (g *guest) heard() (asked, told string) {
 }
 
 func newSession() (*Session, *guest) {
-	g := &guest{id: upstream.NewClientID()}
+	g := &guest{id: door.NewClientID()}
 	return &Session{Client: g, Capabilities: func() []byte { return []byte(`{"roots":{}}`) }}, g
 }
 

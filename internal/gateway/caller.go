@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -41,7 +42,7 @@ func (x *exchange) caller(own *session) *caller {
 	case x.client != 0:
 		c.id = x.client
 	default: // its connection does not tell
-		c.id = everline.NewClientID()
+		c.id = door.NewClientID()
 	}
 	return c
 }

@@ -15,7 +15,19 @@ import (
 	"github.com/everline/everline/internal/mcptest"
 )
 
-var _ Backend = (*everline.Hub)(nil)
+// A hub has the view that package door promises.
+func TestHubHasViews(t *testing.T) {
+	h, err := everline.Open(t.Context(), config.New(), everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ViewOf(h, "g").Exists() || !ViewOf(h, "").Exists() {
+		t.Error("a group that nobody configured exists, or the whole does not")
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
 
 // whole runs servers, a hub and a gateway, and returns the endpoint's URL.
 func whole(t *testing.T, servers map[string]*mcptest.Server) *site {
@@ -63,7 +75,7 @@ func assembleWith(t *testing.T, opts Options, servers ...config.Server) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(h, opts)
+	g := New(ViewOf(h, ""), opts)
 	srv := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

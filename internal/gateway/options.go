@@ -8,8 +8,8 @@ import (
 	"github.com/everline/everline/internal/sessions"
 )
 
-// Backend is what the endpoint needs of a hub; *everline.Hub is one. Its
-// methods are called by many goroutines at once.
+// Backend is what the endpoint needs of a hub: see ViewOf. Its methods are
+// called by many goroutines at a time.
 type Backend interface {
 	// Do sends one request to the server that owns its name and returns the
 	// answer, or a *fault.Fault.

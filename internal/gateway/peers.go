@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/everline/everline"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
@@ -71,7 +71,7 @@ func (p *peers) addLocked(conn net.Addr, info string) *peer {
 		delete(p.all, p.order[0])
 		p.order = p.order[1:]
 	}
-	c := &peer{client: everline.NewClientID(), info: info, ids: map[string]struct{}{}}
+	c := &peer{client: door.NewClientID(), info: info, ids: map[string]struct{}{}}
 	p.all[conn] = c
 	p.order = append(p.order, conn)
 	return c

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -245,7 +246,7 @@ func (s *session) unsubscribe(uri string) {
 
 func newSession(host *sessionHost, version string) *session {
 	s := &session{
-		host: host, client: everline.NewClientID(), version: version, announced: host.lists.Newest(), responses: host.responses.Session(),
+		host: host, client: door.NewClientID(), version: version, announced: host.lists.Newest(), responses: host.responses.Session(),
 	}
 	s.own.Client, s.own.Capabilities = s, s.declaration
 	return s

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -111,18 +112,13 @@ type counted struct {
 	seen   int
 }
 
-type probing struct{}
-
-// Probing marks a call as a drill's own.
-func Probing(ctx context.Context) context.Context { return context.WithValue(ctx, probing{}, true) }
-
 // tallyOf is whom the call of ctx is counted for; nil before the fault is on.
 // The caller has the lock.
 func (d *drill) tallyOf(ctx context.Context) *counted {
 	switch {
 	case d.began.IsZero():
 		return nil
-	case ctx.Value(probing{}) != nil:
+	case door.IsProbe(ctx):
 		return &d.probes
 	default:
 		return &d.clients

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 )
 
 // TestTally is what each end of a call counts as.
@@ -23,9 +24,9 @@ func TestTally(t *testing.T) {
 		d.note(ctx, d.began, &fault.Fault{Kind: kind, Err: errors.New("x")})
 	}
 	d.note(ctx, d.began.Add(-time.Hour), nil) // it was in flight when the fault came
-	d.note(Probing(ctx), d.began, nil)
+	d.note(door.Probing(ctx), d.began, nil)
 	d.count(ctx, waits)
-	d.count(Probing(ctx), resends)
+	d.count(door.Probing(ctx), resends)
 
 	clients, probes := d.clients.result(), d.probes.result()
 	if clients.Calls != 6 || clients.Answered != 2 || clients.GaveUp != 1 || clients.Waited != 1 || clients.Resent != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/typed"
@@ -142,7 +143,7 @@ func (s *Slot) watchRecovery(ctx context.Context, t *transport.Injection, r *Dri
 
 // pingUntil pings until there is an answer; false if none comes within limit.
 func (s *Slot) pingUntil(ctx context.Context, limit time.Duration) bool {
-	ctx, cancel := context.WithTimeout(Probing(ctx), limit)
+	ctx, cancel := context.WithTimeout(door.Probing(ctx), limit)
 	defer cancel()
 	for {
 		v := s.view.Load()

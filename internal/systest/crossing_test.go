@@ -41,7 +41,7 @@ type served struct {
 
 func newEndpoint(t *testing.T, hub *everline.Hub) *served {
 	t.Helper()
-	g := gateway.New(hub, gateway.Options{})
+	g := gateway.New(gateway.ViewOf(hub, ""), gateway.Options{})
 	srv := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)

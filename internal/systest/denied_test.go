@@ -63,7 +63,7 @@ func TestDeniedToolsCannotBeReached(t *testing.T) {
 // overStdio returns the answer to one message.
 func overStdio(t *testing.T, hub *everline.Hub, line string) string {
 	t.Helper()
-	g := gateway.New(hub, gateway.Options{})
+	g := gateway.New(gateway.ViewOf(hub, ""), gateway.Options{})
 	in, w := io.Pipe()
 	r, out := io.Pipe()
 	done := make(chan error, 1)

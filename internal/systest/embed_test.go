@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -71,7 +72,9 @@ func embedConfig(url string) *config.Config {
 
 func embedList(ctx context.Context, hub *everline.Hub) {
 	// doc: 4
-	hub.WaitFirst(ctx)
+	if err := hub.Connected(ctx, "memory"); err != nil {
+		log.Print(err)
+	}
 	for tool := range hub.Tools() {
 		fmt.Println(tool.Name, tool.Description, string(tool.InputSchema))
 	}
@@ -107,11 +110,7 @@ func embedFailed(err error) string {
 }
 
 // doc: 7
-type user struct{ id uint64 }
-
-func (u user) ID() uint64 { return u.id }
-
-func (u user) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+func ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	switch method {
 	case "elicitation/create":
 		return []byte(`{"action":"decline"}`), nil
@@ -122,13 +121,11 @@ func (u user) Ask(ctx context.Context, method string, params []byte) ([]byte, er
 	}
 }
 
-func (u user) Notify(method string, params []byte) {}
-
 // end
 
 func embedAsked(ctx context.Context, hub *everline.Hub, args any) error {
 	// doc: 8
-	me := user{everline.NewClientID()}
+	me := everline.NewClient(ask, nil)
 	_, err := hub.CallTool(ctx, "echo", args, everline.AskedBy(me))
 	// end
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -41,7 +42,7 @@ func TestFaultW13BrokenParamsAreInvalid(t *testing.T) {
 		call := &everline.Call{Method: "tools/call", Name: "echo", Params: []byte(bad)}
 		_, err := hub.Call(within(t), call)
 		kindIs(t, "params "+bad, err, fault.Invalid, "params")
-		_, err = hub.View("").Call(within(t), call)
+		_, err = gateway.ViewOf(hub, "").Do(within(t), call)
 		kindIs(t, "params of a view "+bad, err, fault.Invalid, "params")
 		_, err = hub.Call(within(t), &everline.Call{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo"}`), Capabilities: []byte(bad)})
 		kindIs(t, "capabilities "+bad, err, fault.Invalid, "capabilities")
@@ -126,22 +127,21 @@ func TestFaultW15AClosedHubSaysSo(t *testing.T) {
 	srv := mcptest.New(mcptest.Config{})
 	hub := open(t, servers{"a": web(mcptest.Web(t, srv))}, everline.Options{})
 	ready(t, hub, "a", 0)
-	view := hub.View("")
+	view := gateway.ViewOf(hub, "")
 	if err := hub.Close(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	call := &everline.Call{Method: "tools/call", Name: "echo", Params: []byte(`{"name":"echo"}`)}
 	for what, do := range map[string]func() error{
-		"Call":      func() error { _, err := hub.Call(within(t), call); return err },
-		"View.Call": func() error { _, err := view.Call(within(t), call); return err },
+		"Call":    func() error { _, err := hub.Call(within(t), call); return err },
+		"View.Do": func() error { _, err := view.Do(within(t), call); return err },
 		"Call unknown": func() error {
 			_, err := hub.Call(within(t), &everline.Call{Method: "tools/call", Name: "none"})
 			return err
 		},
 		"CallTool":  func() error { _, err := hub.CallTool(within(t), "echo", nil); return err },
-		"Probe":     func() error { _, err := hub.Probe(within(t), call); return err },
 		"Subscribe": func() error { _, err := hub.Subscribe(within(t), "r://1", func([]byte) {}); return err },
-		"WatchTask": func() error { _, err := hub.WatchTask(within(t), nil, "a", "t", func([]byte) {}); return err },
+		"WatchTask": func() error { _, err := view.WatchTask(within(t), nil, "a", "t", func([]byte) {}); return err },
 		"Enable":    func() error { return hub.Enable(within(t), "a") },
 		"Disable":   func() error { return hub.Disable(within(t), "a") },
 		"Reconnect": func() error { return hub.Reconnect(within(t), "a") },

@@ -191,12 +191,7 @@ func TestPrivateResultsNeverCrossClients(t *testing.T) {
 // grouped serves a hub as the binary does: the views of its configuration.
 func grouped(t *testing.T, hub *everline.Hub) *served {
 	t.Helper()
-	g := gateway.New(hub.View(""), gateway.Options{Group: func(name string) gateway.Backend {
-		if v := hub.View(name); v.Exists() {
-			return v
-		}
-		return nil
-	}})
+	g := gateway.ForHub(hub, gateway.Options{})
 	srv := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
@@ -288,7 +283,7 @@ func TestGroupsShowTheirServersAlone(t *testing.T) {
 
 	// A reload changes the group, and those who asked hear of it.
 	heard := make(chan []everline.Kind, 4)
-	defer hub.View("work").OnChange(func(kinds []everline.Kind) { heard <- kinds })()
+	defer gateway.ViewOf(hub, "work").OnChange(func(kinds []everline.Kind) { heard <- kinds })()
 	next := *cfg
 	next.Groups = []config.Group{{Name: "work", Servers: []string{"a"}}}
 	if _, err := hub.Apply(within(t), &next); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -58,7 +59,7 @@ func (a *asks) client(d *deed) everline.Client {
 		a.clients, a.reached = map[int]*historyClient{}, map[string][]int{}
 	}
 	if a.clients[d.client] == nil {
-		a.clients[d.client] = &historyClient{a, d.client, everline.NewClientID()}
+		a.clients[d.client] = &historyClient{a, d.client, door.NewClientID()}
 	}
 	return a.clients[d.client]
 }

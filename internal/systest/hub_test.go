@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -466,13 +467,13 @@ func TestFirstCallWaitsForTheFirstCatalog(t *testing.T) {
 	})
 	never := map[string]any{"command": "/nonexistent/command"}
 	hub := open(t, servers{"slow": web(mcptest.Web(t, slow)), "never": never}, everline.Options{})
-	view := hub.View("")
+	view := gateway.ViewOf(hub, "")
 	<-starting
 	answers := make(chan error, 3)
 	for _, call := range []func() error{
 		func() error { return once(hub, "slow__safe", `{}`) },
 		func() error {
-			_, err := view.Call(within(t), &everline.Call{Method: "tools/call", Name: "slow__safe", Params: []byte(`{"name":"slow__safe"}`)})
+			_, err := view.Do(within(t), &everline.Call{Method: "tools/call", Name: "slow__safe", Params: []byte(`{"name":"slow__safe"}`)})
 			return err
 		},
 		func() error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -46,7 +47,7 @@ func onlyAnswer(t *testing.T, s *mcptest.Server) string {
 
 // holdCall begins a call of ann's that takes an hour.
 func holdCall(t *testing.T, u *Upstream) *person {
-	ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+	ann := &person{id: door.NewClientID(), answer: `{"action":"accept"}`}
 	go u.Call(t.Context(), asking(ann, "other")) // ends with the upstream
 	synctest.Wait()
 	return ann
@@ -122,7 +123,7 @@ func TestFaultU1ACallWithoutAClientIsAParty(t *testing.T) {
 		if _, err := u.Call(t.Context(), asking(nil, "ask")); err != nil || !strings.Contains(onlyAnswer(t, s), errNobody) {
 			t.Errorf("%v: %s", err, s.Answers())
 		}
-		ann := &person{id: NewClientID(), answer: `{}`}
+		ann := &person{id: door.NewClientID(), answer: `{}`}
 		if _, err := u.Call(t.Context(), asking(ann, "ask")); err != nil || len(ann.asked) != 0 || !strings.Contains(string(s.Answers()[1]), errNotTold) {
 			t.Errorf("%v: ann was asked %v, the server told %s", err, ann.asked, s.Answers())
 		}
@@ -134,7 +135,7 @@ func TestFaultU1OverHTTPTheStreamTellsNobodysRequests(t *testing.T) {
 	s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 	opts, _ := options(overWeb(t, s))
 	u := start(t, opts)
-	ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+	ann := &person{id: door.NewClientID(), answer: `{"action":"accept"}`}
 	for i, c := range []*Call{asking(nil, "ask"), asking(ann, "ask")} {
 		if _, err := u.Call(t.Context(), c); err != nil || len(ann.asked) != i {
 			t.Errorf("call %d: %v, ann was asked %v", i, err, ann.asked)
@@ -172,7 +173,7 @@ func TestFaultU1OnAConnectionOfItsOwn(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := curious(t, mcptest.New(mcptest.Config{Resources: []string{`{"uri":"r://1","name":"r"}`}}), "resources/subscribe")
-			ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+			ann := &person{id: door.NewClientID(), answer: `{"action":"accept"}`}
 			u, _ := inMemory(t, s, func(o *Options) { o.Owner, o.Capabilities = ann, []byte(`{"elicitation":{}}`) })
 			c := &Call{Method: "resources/subscribe", Name: "r://1", Internal: own, Params: []byte(`{"uri":"r://1"}`)}
 			if _, err := u.Call(t.Context(), c); err != nil {
@@ -190,7 +191,7 @@ func TestFaultU1OnAConnectionOfItsOwn(t *testing.T) {
 func TestFaultU1WhatATaskAsksReachesItsClient(t *testing.T) {
 	const asks = `{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"message":"?"%s}}`
 	const related = `,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
-	for name, client := range map[string]*person{"bob": {id: NewClientID(), answer: `{}`}, "nobody": nil} {
+	for name, client := range map[string]*person{"bob": {id: door.NewClientID(), answer: `{}`}, "nobody": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := mcptest.New(mcptest.Config{})
@@ -244,7 +245,7 @@ func TestFaultW2ACanceledCallIsForgottenWhenTheCancelWasRead(t *testing.T) {
 			return nil
 		})
 		u, _ := inMemory(t, s, func(o *Options) { o.Server.PingAfter = -1 })
-		bob, ann := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
+		bob, ann := &person{id: door.NewClientID(), answer: `{}`}, &person{id: door.NewClientID(), answer: `{}`}
 		for range 3 { // they share pings
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
@@ -274,7 +275,7 @@ func TestFaultW2AServerThatIgnoresCancelsIsNotBelieved(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := curious(t, mcptest.New(mcptest.Config{}), mcp.ToolsCall)
 			u, _ := inMemory(t, s)
-			bob, ann := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
+			bob, ann := &person{id: door.NewClientID(), answer: `{}`}, &person{id: door.NewClientID(), answer: `{}`}
 			giveUp := func() (id string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -316,7 +317,7 @@ func TestFaultU1ACallOfUnknownOutcomeMayGoOn(t *testing.T) {
 	u := start(t, opts)
 	s.Await(t, "the standing stream", func() bool { return s.Listeners() == 1 })
 	s.Next(mcp.ToolsCall, 1, mcptest.Reply{Status: 502, Body: "bad gateway"})
-	bob, ann := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
+	bob, ann := &person{id: door.NewClientID(), answer: `{}`}, &person{id: door.NewClientID(), answer: `{}`}
 	if _, err := u.Call(t.Context(), asking(bob, "other")); err == nil {
 		t.Fatal("the call did not fail")
 	}
@@ -336,7 +337,7 @@ func TestFaultW2TheQuestionOutlivesTheCallThatBroughtIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcptest.New(mcptest.Config{})
 		u, _ := inMemory(t, s)
-		ann := &person{id: NewClientID()} // never answers
+		ann := &person{id: door.NewClientID()} // never answers
 		short := asking(ann, "other")
 		short.Params = []byte(strings.Replace(string(short.Params), "3600000", "1000", 1))
 		go u.Call(t.Context(), short) // ends in a second
@@ -371,7 +372,7 @@ func TestFaultU12TheIDOfAQuestionIsFreeWithItsAnswer(t *testing.T) {
 	})
 	opts, _ := options(overWeb(t, s))
 	u := start(t, opts)
-	ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+	ann := &person{id: door.NewClientID(), answer: `{"action":"accept"}`}
 	if _, err := u.Call(t.Context(), asking(ann, "ask")); err != nil || len(ann.asked) != 20 {
 		t.Errorf("%v, asked %d times", err, len(ann.asked))
 	}

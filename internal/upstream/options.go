@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
@@ -44,7 +43,7 @@ type Options struct {
 // call goes there, and nowhere else. Its methods are called by many goroutines
 // at once.
 type Client interface {
-	// ID tells clients apart: see NewClientID.
+	// ID tells clients apart: see door.NewClientID.
 	ID() uint64
 	// Ask puts a request of the server to the client and returns the raw
 	// result. Every error is a *fault.Fault: kind RPC is the client's own
@@ -56,8 +55,3 @@ type Client interface {
 	// block.
 	Notify(method string, params []byte)
 }
-
-var clients atomic.Uint64
-
-// NewClientID returns a number that no other client of this process has.
-func NewClientID() uint64 { return clients.Add(1) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcptest"
 )
 
@@ -75,7 +76,7 @@ func wantText(t *testing.T, got []byte, err error, part string) {
 func TestRequestsOverAStreamWithoutOwnersReachTheOnlyClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, _ := inMemory(t, questioner(t, mcptest.Config{}))
-		ann := &person{id: NewClientID(), answer: `{"action":"accept"}`}
+		ann := &person{id: door.NewClientID(), answer: `{"action":"accept"}`}
 		go u.Call(t.Context(), asking(ann, "other")) // a second call of the same client; ends with the upstream
 		synctest.Wait()
 		out, err := u.Call(t.Context(), asking(ann, "ask"))
@@ -86,7 +87,7 @@ func TestRequestsOverAStreamWithoutOwnersReachTheOnlyClient(t *testing.T) {
 func TestRequestsWhoseOwnerIsNotCertainAreRefusedWithTheRemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, _ := inMemory(t, questioner(t, mcptest.Config{}))
-		ann, bob := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
+		ann, bob := &person{id: door.NewClientID(), answer: `{}`}, &person{id: door.NewClientID(), answer: `{}`}
 		go u.Call(t.Context(), asking(bob, "other")) // ends with the upstream
 		synctest.Wait()
 		out, err := u.Call(t.Context(), asking(ann, "ask"))
@@ -106,7 +107,7 @@ func TestRequestsOfACallThatWasGivenUpReachNobodyElse(t *testing.T) {
 			s := questioner(t, mcptest.Config{})
 			s.On("ping", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Hang: true} }) // busy: it has not read the cancel
 			u, _ := inMemory(t, s, func(o *Options) { o.Server.PingAfter = -1 })
-			ann, bob := &person{id: NewClientID(), answer: `{}`}, &person{id: NewClientID(), answer: `{}`}
+			ann, bob := &person{id: door.NewClientID(), answer: `{}`}, &person{id: door.NewClientID(), answer: `{}`}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			if _, err := u.Call(ctx, asking(bob, "other")); err == nil {
@@ -130,7 +131,7 @@ func TestAServerCanWithdrawItsRequest(t *testing.T) {
 			return nil
 		})
 		u, _ := inMemory(t, s)
-		ann := &person{id: NewClientID()}
+		ann := &person{id: door.NewClientID()}
 		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "echo", Client: ann, Params: []byte(`{"name":"echo"}`)}); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +146,7 @@ func TestTheEndOfACallEndsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := questioner(t, mcptest.Config{})
 		u, _ := inMemory(t, s)
-		ann := &person{id: NewClientID()}
+		ann := &person{id: door.NewClientID()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _ = u.Call(ctx, asking(ann, "ask")) // its end and that of the question are at the same moment: either may come first
@@ -174,7 +175,7 @@ func TestRequestsOverHTTPReachTheOwner(t *testing.T) {
 	people := map[string]*person{}
 	var calls sync.WaitGroup
 	for _, who := range []string{"ann", "bob"} {
-		p := &person{id: NewClientID(), answer: `{"action":"accept","content":{"name":"` + who + `"}}`}
+		p := &person{id: door.NewClientID(), answer: `{"action":"accept","content":{"name":"` + who + `"}}`}
 		people[who] = p
 		calls.Go(func() {
 			if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "echo", Client: p, Params: []byte(`{"name":"echo","arguments":{"text":"` + who + `"}}`)}); err != nil {

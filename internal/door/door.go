@@ -1,0 +1,30 @@
+// Package door is what the program's own endpoint and admin API use of a hub
+// beside its public API. It knows neither.
+package door
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// View returns the part of a hub that one endpoint serves: all servers, or
+// those of a group for a name. hub is an *everline.Hub and the result a
+// gateway.View. Package everline sets it when it is initialized.
+var View func(hub any, group string) any
+
+var clients atomic.Uint64
+
+// NewClientID returns a number that no other client of this process has. Calls
+// whose clients have the same ID are of one client: where a server does not say
+// whose call a request of its own belongs to, it gets there only while that
+// client alone has calls in flight.
+func NewClientID() uint64 { return clients.Add(1) }
+
+type probe struct{}
+
+// Probing marks a call as a drill's own, which counts apart from those of
+// clients.
+func Probing(ctx context.Context) context.Context { return context.WithValue(ctx, probe{}, true) }
+
+// IsProbe tells whether the call of ctx is a drill's own.
+func IsProbe(ctx context.Context) bool { return ctx.Value(probe{}) != nil }

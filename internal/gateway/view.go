@@ -1,0 +1,38 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/door"
+	"github.com/everline/everline/internal/mcp"
+)
+
+// A View is the part of a hub that one address serves: a Backend that follows
+// the configuration that is applied.
+type View interface {
+	Backend
+	// Exists tells whether the configuration has the view's group.
+	Exists() bool
+	// KeepResults is how long a server wants the outcomes of its tool calls to be
+	// kept for clients that lost their connection; 0: not at all.
+	KeepResults(server string) time.Duration
+}
+
+// ViewOf returns the view of a group of a hub; that of all servers for "". The
+// group need not exist yet.
+func ViewOf(hub *everline.Hub, group string) View { return door.View(hub, group).(View) }
+
+// ForHub makes a Gateway of a hub with the addresses of its groups, and keeps
+// results as its servers want it.
+func ForHub(hub *everline.Hub, opts Options) *Gateway {
+	all := ViewOf(hub, "")
+	opts.Instance, opts.Keep = mcp.Instance(), all.KeepResults
+	opts.Group = func(name string) Backend {
+		if v := ViewOf(hub, name); v.Exists() {
+			return v
+		}
+		return nil
+	}
+	return New(all, opts)
+}

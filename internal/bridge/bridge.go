@@ -249,7 +249,7 @@ func (b *bridge) deliver(ctx context.Context, rq *relayed, line []byte) ([]byte,
 			again = safe && time.Now().Add(step).Before(deadline) && pause(ctx, step)
 			step = min(2*step, maxPause)
 			tries--
-		default: // nothing that trying again would mend
+		default: // nothing that trying again would fix
 		}
 		if !again || rq.muted.Load() {
 			return nil, err
@@ -323,10 +323,10 @@ func (b *bridge) revoke(ctx context.Context, f pending, rq *relayed, line []byte
 	}
 }
 
-// remember keeps what a new session has to be told again.
+// remember keeps what a new session has to be asked again.
 func (b *bridge) remember(rq *relayed, line []byte) {
 	if rq.muted.Load() {
-		return // it is being told again
+		return // it is being repeated
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

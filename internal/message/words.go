@@ -134,7 +134,7 @@ func advice(f *fault.Fault, method string) string {
 	case f.RetryAfter > 0:
 		s = "Send it again" + when
 	case needsPerson(f.Kind):
-		s = "Sending it again cannot help before someone has mended this."
+		s = "Sending it again cannot help before someone has fixed this."
 	default:
 		s = "It is safe to send it again."
 	}

@@ -31,9 +31,9 @@ const (
 // the connection gets the rest with a GET (2025-11-25 basic/transports,
 // "Resumability and Redelivery").
 type Response struct {
-	n    uint64 // tells it from the others of its session
-	name string // begins the ids of its events
-	of   *Responses
+	n       uint64 // tells it from the others of its session
+	name    string // begins the ids of its events
+	session *Responses
 
 	followers atomic.Int32 // clients that have come back for it
 
@@ -89,7 +89,7 @@ func (rs *Responses) Open(method string, id []byte) *Response {
 	}
 	rs.last++
 	name := resumePrefix + Run + "." + strconv.FormatUint(rs.last, 10) + "." + repeated(method, id) + "-"
-	r := &Response{n: rs.last, name: name, of: rs, next: 1, changed: make(chan struct{})}
+	r := &Response{n: rs.last, name: name, session: rs, next: 1, changed: make(chan struct{})}
 	if rs.byNumber == nil {
 		rs.byNumber = map[uint64]*Response{}
 	}
@@ -182,11 +182,11 @@ func (rs *Responses) End() {
 func (s *ResponseStore) keep(r *Response, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || r.of.ended {
-		delete(r.of.byNumber, r.n)
+	if s.closed || r.session.ended {
+		delete(r.session.byNumber, r.n)
 		return
 	}
-	if oldest := r.of.crowdedLocked(); oldest != nil {
+	if oldest := r.session.crowdedLocked(); oldest != nil {
 		s.dropLocked(oldest)
 	}
 	r.size, r.end = size, time.Now().Add(resumeTime)
@@ -222,7 +222,7 @@ func (s *ResponseStore) dropLocked(r *Response) {
 	s.over.Remove(r.elem)
 	r.elem = nil
 	s.bytes -= r.size
-	delete(r.of.byNumber, r.n)
+	delete(r.session.byNumber, r.n)
 }
 
 // sweep drops what was kept for its time. It runs on the timer's goroutine.
@@ -283,7 +283,7 @@ func (r *Response) finish(frame []byte) (number int64, mine bool) {
 	r.changedLocked()
 	size := r.bytes + len(frame)
 	r.mu.Unlock()
-	r.of.store.keep(r, size)
+	r.session.store.keep(r, size)
 	return number, mine
 }
 
@@ -293,7 +293,7 @@ func (r *Response) abandon() {
 	r.over, r.silent, r.frames = true, true, nil
 	r.changedLocked()
 	r.mu.Unlock()
-	r.of.store.keep(r, 0)
+	r.session.store.keep(r, 0)
 }
 
 // Abandoned tells whether the response has ended without an answer.

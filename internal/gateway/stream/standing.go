@@ -32,9 +32,9 @@ type Standing struct {
 
 // A Stream is one open standing stream.
 type Stream struct {
-	of    *Standing
-	over  chan struct{} // closed when a newer stream took over, or the session ended
-	first int64         // number of the first frame that was taken last; of the stream's writer
+	standing *Standing
+	over     chan struct{} // closed when a newer stream took over, or the session ended
+	first    int64         // number of the first frame that was taken last; of the stream's writer
 }
 
 // Attach opens a stream, nil if the session has ended. An older one ends: what it
@@ -50,7 +50,7 @@ func (s *Standing) Attach() *Stream {
 	if s.open != nil {
 		close(s.open.over)
 	}
-	s.open = &Stream{of: s, over: make(chan struct{})}
+	s.open = &Stream{standing: s, over: make(chan struct{})}
 	return s.open
 }
 
@@ -140,32 +140,32 @@ func (st *Stream) Over() <-chan struct{} { return st.over }
 
 // Detach is the end of the stream, unless another has taken over.
 func (st *Stream) Detach() {
-	st.of.mu.Lock()
-	defer st.of.mu.Unlock()
-	if st.of.open == st {
-		st.of.open = nil
+	st.standing.mu.Lock()
+	defer st.standing.mu.Unlock()
+	if st.standing.open == st {
+		st.standing.open = nil
 	}
 }
 
 // Turn is Options.Turn of the stream: what it takes has its numbers, and is kept,
 // before another stream takes over and asks what was missed.
 func (st *Stream) Turn(take func() [][]byte) bool {
-	st.of.turn.Lock()
-	defer st.of.turn.Unlock()
+	st.standing.turn.Lock()
+	defer st.standing.turn.Unlock()
 	select {
 	case <-st.over:
 		return false
 	default:
 	}
 	if frames := take(); len(frames) > 0 {
-		st.first = st.of.keep(frames)
+		st.first = st.standing.keep(frames)
 	}
 	return true
 }
 
 // Replay writes what a client missed that got the event with this id last.
 func (st *Stream) Replay(out *Events, lastID string) error {
-	first, frames := st.of.missed(lastID)
+	first, frames := st.standing.missed(lastID)
 	if len(frames) == 0 {
 		return nil
 	}
@@ -177,10 +177,10 @@ func (st *Stream) Sink(out *Events) Sink { return standingSink{out, st} }
 
 type standingSink struct {
 	*Events
-	of *Stream
+	stream *Stream
 }
 
 // Write writes events with numbers.
 func (s standingSink) Write(frames [][]byte) error {
-	return s.numbered(eventPrefix, s.of.first, frames)
+	return s.numbered(eventPrefix, s.stream.first, frames)
 }

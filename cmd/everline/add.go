@@ -30,7 +30,7 @@ func newAdd(a *app) *cobra.Command {
 		Use:   "add name (URL | -- command [args...])",
 		Short: "Put a server into the configuration file",
 		Long: "Put a server into the configuration file; comments and the rest of it stay as they are. A running everline\n" +
-			"takes it up by itself. Write secrets as references: --env 'TOKEN=${TOKEN}'.",
+			"applies it when the file is saved. Write secrets as references: --env 'TOKEN=${TOKEN}'.",
 		Example: "  everline add files -- npx -y @modelcontextprotocol/server-filesystem /tmp\n" +
 			"  everline add docs https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'",
 		Args: cobra.MinimumNArgs(2),
@@ -59,8 +59,8 @@ func (a *app) add(ctx context.Context, name string, words []string, f addFlags) 
 	if err != nil {
 		return err
 	}
-	return a.editTrusted(ctx, path, f.dryRun, "server "+shownName(name)+" added", func(was []byte) ([]byte, error) {
-		text, warning, err := fileedit.AddServer(path, was, name, entry, f.force)
+	return a.editTrusted(ctx, path, f.dryRun, "server "+shownName(name)+" added", func(old []byte) ([]byte, error) {
+		text, warning, err := fileedit.AddServer(path, old, name, entry, f.force)
 		if warning != "" {
 			fmt.Fprintf(a.err, "warning: %s\n", printable(warning))
 		}

@@ -42,8 +42,8 @@ type streams struct {
 	out, err io.Writer
 }
 
-// runE marks what a command itself fails with, so that it is told from a wrong
-// command line.
+// runE marks the errors of a command itself, to tell them apart from those of a
+// wrong command line.
 func runE(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := run(cmd, args); err != nil {

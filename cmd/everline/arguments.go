@@ -83,7 +83,7 @@ func (a arguments) encode(input json.RawMessage, about string) (json.RawMessage,
 		if !known && s.isClosed(input) {
 			return nil, unknownArgument(w.key, s.names(input), about)
 		}
-		value, err := s.values(a.of(w.key), property)
+		value, err := s.values(a.given(w.key), property)
 		if err != nil {
 			return nil, usage(about, "%s %w", w.key, err)
 		}
@@ -114,7 +114,7 @@ func (a arguments) forTool(ctx context.Context, c *admin.Client, req admin.CallR
 	return a.encode(input, "everline tools show "+target)
 }
 
-func (a arguments) of(key string) []argument {
+func (a arguments) given(key string) []argument {
 	return slices.DeleteFunc(slices.Clone(a.words), func(w argument) bool { return w.key != key })
 }
 
@@ -158,17 +158,17 @@ func (s schemas) value(w argument, as json.RawMessage) (json.RawMessage, error) 
 	if w.raw {
 		return json.RawMessage(w.value), nil
 	}
-	is, may := typeOf(w.value), s.allows(as, 0)
+	kind, may := typeOf(w.value), s.allows(as, 0)
 	text := json.RawMessage(quoted(w.value))
 	got := s.read(as)
 	switch listed := got.listed(); {
 	case has(listed, string(text)) && !has(listed, w.value):
 		return text, nil // "5" of "4" and "5"
-	case is != 0 && is&may != 0 && may != aString:
+	case kind != 0 && kind&may != 0 && may != aString:
 		return json.RawMessage(w.value), nil
 	case may&aString != 0:
 		return text, nil
-	case may&anArray != 0 && s.allows(got.Items, 0)&(is|aString) != 0:
+	case may&anArray != 0 && s.allows(got.Items, 0)&(kind|aString) != 0:
 		one, err := s.value(w, got.Items)
 		return slices.Concat([]byte{'['}, one, []byte{']'}), err
 	default:

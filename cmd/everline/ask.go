@@ -17,7 +17,7 @@ import (
 // An asker gets the answers to the inputs of VS Code files from the user at
 // the terminal, once each, and keeps them in memory alone.
 type asker struct {
-	open    bool                             // somebody is there to be asked
+	open    bool                             // there is somebody to ask
 	raw     func() (restore func(), _ error) // makes the terminal show nothing by itself
 	lines   *term.Terminal                   // one for all questions, since it may hold what was typed ahead
 	out     io.Writer                        // where the questions are shown
@@ -41,12 +41,12 @@ func (a *app) newAsker() *asker {
 	}
 	out := a.live()
 	if !isTerminal(out) {
-		out = f // the questions are not for whoever reads the log
+		out = f // the questions are not for the readers of the log
 	}
 	return newAsker(f, out, func() (func(), error) {
-		was, err := term.MakeRaw(int(f.Fd()))
+		saved, err := term.MakeRaw(int(f.Fd()))
 		return func() {
-			if err := term.Restore(int(f.Fd()), was); err != nil {
+			if err := term.Restore(int(f.Fd()), saved); err != nil {
 				fmt.Fprintf(a.err, "the terminal may need the command reset: %v\n", err)
 			}
 		}, err

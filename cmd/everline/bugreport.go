@@ -32,7 +32,7 @@ func (a *app) bugreport(ctx context.Context) error {
 	st, err := a.client().Status(ctx)
 	files := st.Config
 	if err != nil {
-		files, _ = trust.Files(nil) // none is told below
+		files, _ = trust.Files(nil) // the report says below that there is none
 	}
 	cfg, cfgErr := loadReported(files)
 	report := &bytes.Buffer{}
@@ -100,5 +100,5 @@ func reportConfig(w io.Writer, files []string, cfg *config.Config, err error) {
 	for _, warning := range cfg.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	_, _ = w.Write(visible.JSON(settings.Effective(cfg, false))) // a reader that is gone is told by the next write
+	_, _ = w.Write(visible.JSON(settings.Effective(cfg, false))) // if the reader is gone, the next write says so
 }

@@ -21,7 +21,7 @@ func (a *app) confirm(command, question string, what func(io.Writer)) error {
 	ask := ok && onScreen(in) && inForeground(in)
 	switch {
 	case ask && (a.forMachines() || !onScreen(a.out)):
-		what(a.live()) // to whoever is asked
+		what(a.live()) // to the person who is asked
 	case a.forMachines():
 		what(a.err)
 	default:

@@ -67,7 +67,7 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 	if err != nil {
 		return made, err
 	}
-	r := editResult{File: e.Path, Changed: string(made.Was) != string(made.Text), DryRun: e.DryRun}
+	r := editResult{File: e.Path, Changed: string(made.Old) != string(made.Text), DryRun: e.DryRun}
 	if made.Backup != "" {
 		r.Backup = &made.Backup
 	}
@@ -81,8 +81,8 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 	case !r.Changed:
 		fmt.Fprintf(a.out, "%s: nothing to change\n", e.Path)
 	case e.DryRun:
-		hide := redact.InFile(e.Path, made.Was, made.Text)
-		fmt.Fprintf(a.out, "%s would become:\n%s", e.Path, difference(string(made.Was), string(made.Text), hide))
+		hide := redact.InFile(e.Path, made.Old, made.Text)
+		fmt.Fprintf(a.out, "%s would become:\n%s", e.Path, difference(string(made.Old), string(made.Text), hide))
 	default:
 		fmt.Fprintf(a.out, "%s: %s\n", e.Path, done(made))
 	}
@@ -97,16 +97,16 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 
 // editTrusted makes an edit of the user's own. Of what was trusted the result
 // is trusted, too, and so is a file that is new: nobody else has written in it.
-func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done string, change func(was []byte) ([]byte, error)) error {
+func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done string, change func(old []byte) ([]byte, error)) error {
 	remedy, failed := trust.Remedy(path), error(nil)
 	if a.isTakenUp(ctx, path) {
 		remedy = ""
 	}
-	e := fileedit.Edit{Path: path, DryRun: dryRun, Change: change, Before: func(was, text []byte) error {
+	e := fileedit.Edit{Path: path, DryRun: dryRun, Change: change, Before: func(old, text []byte) error {
 		if !trust.Needed(nil, path) {
 			return nil
 		}
-		if failed = trust.Keep(a.stateDir, path, was, text); failed == nil {
+		if failed = trust.Keep(a.stateDir, path, old, text); failed == nil {
 			remedy = ""
 		}
 		return nil // a file that is not trusted can be edited all the same

@@ -35,8 +35,8 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// worse is the exit code that tells of more harm: a login that is needed is
-// less than a server that is down, and that is less than what did not work.
+// worse is the exit code of the two that means more harm: a server that needs a
+// login is less than one that is down, and that is less than a failure.
 func worse(a, b int) int {
 	for _, code := range []int{exitOK, exitAuth, exitDegraded} {
 		switch code {
@@ -49,8 +49,8 @@ func worse(a, b int) int {
 	return a
 }
 
-// called marks the error of a call, of which people are told whether it may
-// have been executed.
+// called marks the error of a call: its report says whether the call may have been
+// executed.
 type called struct{ err error }
 
 func (e called) Error() string { return e.err.Error() }
@@ -68,8 +68,8 @@ func outcomeText(f *fault.Fault) string {
 	}
 }
 
-// report tells a person what failed, where, why and what to type, and returns
-// the exit code.
+// report writes what failed, where, why and what to type, and returns the exit
+// code.
 func report(w io.Writer, err error) int {
 	var silent exit
 	var command ran

@@ -85,7 +85,7 @@ func holder(files, servers []string) (string, error) {
 	return found[0], nil // of two the first one counts for everline, too
 }
 
-// present refuses a file that is missing: to make it anew would take all
+// present refuses a file that is missing: to create it again would take all
 // servers away that were in it.
 func present(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,7 @@ func present(path string) error {
 	}
 }
 
-// isTakenUp tells whether the everline that runs reads a file, and takes it as
+// isTakenUp reports whether the everline that runs reads a file, and takes it as
 // it is.
 func (a *app) isTakenUp(ctx context.Context, path string) bool {
 	st, err := a.glance().Status(ctx)

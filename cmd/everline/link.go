@@ -90,9 +90,9 @@ func (a *app) bridge(cmd *cobra.Command) (program string, args []string, err err
 	return program, args, err
 }
 
-// linkedFiles are the files that a bridge is told to read, by their absolute
+// linkedFiles are the files that a bridge is to read, by their absolute
 // paths. What is named is started without being asked about, so that it has to
-// be trusted before; else it is told of none.
+// be trusted before; else it gets none.
 func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 	if running := a.runningFiles(ctx); len(running) > 0 {
 		return running, nil

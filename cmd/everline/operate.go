@@ -42,8 +42,8 @@ func newOperation(a *app, op, short string) *cobra.Command {
 	return cmd
 }
 
-// operate does it to one server and tells how that went, so that the others
-// have their turn. An error means that they would fail, too.
+// operate does it to one server and prints the result, so that the others have
+// their turn. An error means that they would fail, too.
 func (a *app) operate(ctx context.Context, name, op string, wait time.Duration) (code int, err error) {
 	c := a.client()
 	p := a.progress(func() string { return serverText(ctx, c, name) })
@@ -58,8 +58,8 @@ func (a *app) operate(ctx context.Context, name, op string, wait time.Duration) 
 	return a.printOperated(s, op, wait > 0)
 }
 
-// printOperated tells how the server is now. Who waited is told of a state
-// that is not the wanted one by the exit code.
+// printOperated prints the server as it is now. If the command waited, its exit
+// code says whether the state is the wanted one.
 func (a *app) printOperated(s admin.Server, op string, waited bool) (code int, err error) {
 	switch a.output {
 	case "json", "jsonl":

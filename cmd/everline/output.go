@@ -58,7 +58,7 @@ func typedName(name string) string {
 	return typed.Argument(name)
 }
 
-// forMachines tells whether stdout is read by a program.
+// forMachines reports whether stdout is read by a program.
 func (a *app) forMachines() bool { return a.output == "json" || a.output == "jsonl" }
 
 // writeJSON prints indented JSON.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	progressEvery = 500 * time.Millisecond // how often the line is written anew
+	progressEvery = 500 * time.Millisecond // how often the line is rewritten
 	progressAsks  = time.Second            // how long its text may ask the everline that runs
 )
 

@@ -19,8 +19,8 @@ func newRemove(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.editTrusted(cmd.Context(), path, dryRun, shownNames(args)+" removed", func(was []byte) ([]byte, error) {
-				return fileedit.RemoveServers(path, was, args)
+			return a.editTrusted(cmd.Context(), path, dryRun, shownNames(args)+" removed", func(old []byte) ([]byte, error) {
+				return fileedit.RemoveServers(path, old, args)
 			})
 		}),
 	}

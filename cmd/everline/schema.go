@@ -115,29 +115,29 @@ func (s schemas) read(raw json.RawMessage) schema {
 		if got.Ref == "" {
 			return got
 		}
-		raw = s.at(got.Ref)
+		raw = s.find(got.Ref)
 	}
 	return schema{}
 }
 
-// at is the schema at a reference; nil if that leads out of the root.
-func (s schemas) at(ref string) json.RawMessage {
+// find is the schema that a reference names; nil if that leads out of the root.
+func (s schemas) find(ref string) json.RawMessage {
 	path, local := strings.CutPrefix(ref, "#")
 	if !local {
 		return nil
 	}
-	at := s.root
+	found := s.root
 	for step := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if step == "" {
 			continue
 		}
 		var object map[string]json.RawMessage
-		if json.Unmarshal(at, &object) != nil {
+		if json.Unmarshal(found, &object) != nil {
 			return nil
 		}
-		at = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]
+		found = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]
 	}
-	return at
+	return found
 }
 
 // allows are the types that a schema allows.
@@ -211,7 +211,7 @@ func (s schemas) property(raw json.RawMessage, key string, depth int) (found jso
 	return nil, false
 }
 
-// isClosed tells whether there may be no other members than those it names.
+// isClosed reports whether there may be no other members than those it names.
 func (s schemas) isClosed(raw json.RawMessage) bool {
 	got := s.read(raw)
 	return string(bytes.TrimSpace(got.Additional)) == "false" && len(got.AllOf)+len(got.AnyOf)+len(got.OneOf) == 0

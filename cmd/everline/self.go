@@ -9,7 +9,7 @@ import (
 	"github.com/everline/everline/internal/fileedit"
 )
 
-// isBuiltToRun tells whether a program was built by go run, for this run alone.
+// isBuiltToRun reports whether a program was built by go run, for this run alone.
 func isBuiltToRun(program string) bool {
 	return strings.Contains(filepath.ToSlash(program), "/go-build") && filepath.Base(filepath.Dir(program)) == "exe"
 }

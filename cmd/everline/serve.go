@@ -45,15 +45,15 @@ func newServe(a *app) *cobra.Command {
 		Short: "Run the gateway",
 		Long: "Run the gateway: keep every configured server connected, and serve all of them as one\n" +
 			"MCP endpoint. It listens immediately, whatever the servers do.\n\n" +
-			"A change of the configuration files is taken up by itself, and by everline reload and SIGHUP. SIGTERM or Ctrl-C ends it after the calls in flight,\n" +
-			"a second one immediately.",
+			"It applies changes of the configuration files when they are saved, and on everline reload and SIGHUP.\n" +
+			"SIGTERM or Ctrl-C stops it once the calls in flight have ended, a second one immediately.",
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }),
 	}
 	f.addCommon(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.listen, "listen", "l", "", "address to serve on (default: the configuration's, 127.0.0.1:7433)")
-	flags.BoolVar(&f.watch, "watch", true, "take up changes of the configuration files by itself")
+	flags.BoolVar(&f.watch, "watch", true, "apply changes of the configuration files when they are saved")
 	flags.BoolVar(&f.allowRemote, "allow-remote", false, "allow an address that other machines can reach; everline checks no identity there")
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "name, besides the loopback ones, under which clients may reach the endpoint")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "web origin whose pages may use the endpoint, such as http://localhost:6274")
@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	inputs, source := a.newAsker(), f.source(a.stateDir)
 	source.Ask = inputs.ask
 	found, err := source.Load()
-	inputs.done() // whoever reloads is not at this terminal
+	inputs.done() // nobody who reloads is at this terminal
 	if err != nil {
 		return err
 	}

@@ -84,8 +84,8 @@ func (p statusPrinter) configError(b *strings.Builder, st admin.Status) {
 		return
 	}
 	label := "not reloaded"
-	if at := st.ConfigErrorSince; at != nil {
-		label += " for " + span(p.now.Sub(*at))
+	if since := st.ConfigErrorSince; since != nil {
+		label += " for " + span(p.now.Sub(*since))
 	}
 	p.wrapped(b, "", label+": ", *st.ConfigError)
 	if st.ConfigRemedy != nil {
@@ -204,7 +204,7 @@ func (p statusPrinter) facts(s admin.Server) []string {
 		cells = append(cells, show.Bytes(*s.Memory))
 	}
 	switch {
-	case s.AwaySince != nil: // over all attempts; the state's own time begins anew with each
+	case s.AwaySince != nil: // over all attempts; the time of the state starts again with each
 		cells = append(cells, "away "+span(p.now.Sub(*s.AwaySince)))
 	case s.Since != nil:
 		cells = append(cells, span(p.now.Sub(*s.Since)))

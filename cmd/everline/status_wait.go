@@ -64,7 +64,7 @@ func (a *app) awaitStatus(ctx context.Context, name string, state event.State, t
 			told("everline does not run yet")
 		case state != "" && fault.KindOf(err) == fault.NotFound && soon(st, name):
 			absent = err
-			told("everline has not taken up the configuration yet")
+			told("everline has not applied the configuration yet")
 		case ctx.Err() == nil:
 			return st, err
 		}
@@ -91,16 +91,16 @@ func awaited(servers []admin.Server, state event.State) []admin.Server {
 	return left
 }
 
-// isUnused tells whether nothing but a call starts an idle server: one that was
+// isUnused reports whether nothing but a call starts an idle server: one that was
 // never listed is started by itself.
 func isUnused(s admin.Server) bool { return s.State == event.StateIdle && s.CatalogAt != nil }
 
-// restsWell tells whether a server that is waited for is as good as connected.
+// restsWell reports whether a server that is waited for is as good as connected.
 func restsWell(s admin.Server, state event.State) bool {
 	return state == event.StateConnected && isUnused(s)
 }
 
-// isStuck tells whether nobody but the user will bring a server to another state.
+// isStuck reports whether nobody but the user will bring a server to another state.
 func isStuck(s admin.Server) bool {
 	switch s.State {
 	case event.StateDisabled, event.StateDisabling, event.StateMisconfigured, event.StateAuthRequired:
@@ -127,7 +127,7 @@ func stuckOne(servers []admin.Server, state event.State) (stuck *admin.Server) {
 	return stuck
 }
 
-// takesUp tells whether a server can be used as the files have it now, which
+// takesUp reports whether a server can be used as the files have it now, which
 // everline has then only not taken up yet.
 func takesUp(st admin.Status, name string) bool {
 	if st.ConfigError != nil || len(st.Config) == 0 || slices.ContainsFunc(st.Config, daemon.ReadOnce) {

@@ -15,7 +15,7 @@ const (
 	talkFlush = 500 * time.Millisecond // how long the end of the process waits for them
 )
 
-// talk writes to stderr without ever waiting for whoever reads it: a parent
+// talk writes to stderr without ever waiting for its reader: a parent
 // that starts everline with a pipe and never empties it must not be able to
 // stop everline from doing anything, ending included. What does not fit is
 // dropped and counted. What does not show is written out, as on stdout. Its one goroutine ends with close, or, where the write
@@ -39,7 +39,7 @@ func (t *talk) write() {
 		if n := t.dropped.Swap(0); n > 0 {
 			fmt.Fprintf(t.to, "everline: %d lines were left out here: nobody read stderr\n", n)
 		}
-		_, _ = t.to.Write(line) // there is nowhere to tell of a failure
+		_, _ = t.to.Write(line) // there is nowhere to report a failure
 	}
 }
 

@@ -201,7 +201,7 @@ func noTool(target, server string, servers []admin.Server, names []string) error
 	return f
 }
 
-// isTool tells whether a call is one of this tool.
+// isTool reports whether a request calls this tool.
 func isTool(t admin.Tool, req admin.CallRequest) bool {
 	return t.Server == req.Server && t.Tool == req.Tool || req.Server == "" && t.Name == req.Tool
 }

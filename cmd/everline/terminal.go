@@ -64,13 +64,13 @@ func fileOf(stream any) *os.File {
 	}
 }
 
-// onScreen tells whether a stream is a terminal, which obeys what it is sent.
+// onScreen reports whether a stream is a terminal, which obeys what it is sent.
 func onScreen(stream any) bool {
 	f := fileOf(stream)
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// isTerminal tells whether a stream is a terminal that can do more than print.
+// isTerminal reports whether a stream is a terminal that can do more than print.
 func isTerminal(stream any) bool {
 	return onScreen(stream) && os.Getenv("TERM") != "dumb" && knowsEscapes(fileOf(stream))
 }
@@ -97,7 +97,7 @@ func terminalWidth(w io.Writer) int {
 	return width
 }
 
-// colours tells whether w is a terminal that wants them.
+// colours reports whether w is a terminal that wants them.
 func colours(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
 func paint(text, colour string, on bool) string {

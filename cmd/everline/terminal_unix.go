@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knowsEscapes tells whether a terminal takes escape sequences: all do here.
+// knowsEscapes reports whether a terminal takes escape sequences: all do here.
 func knowsEscapes(*os.File) bool { return true }
 
-// inForeground tells whether we may read from our terminal: a process in the
+// inForeground reports whether we may read from our terminal: a process in the
 // background is stopped when it tries.
 func inForeground(terminal *os.File) bool {
 	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)

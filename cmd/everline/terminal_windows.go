@@ -7,7 +7,7 @@ import (
 )
 
 // knowsEscapes makes a console take escape sequences, which it does not by
-// itself, and tells whether it does.
+// itself, and reports whether it does.
 func knowsEscapes(console *os.File) bool {
 	if console == os.Stdin {
 		return true // none are sent there

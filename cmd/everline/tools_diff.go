@@ -99,12 +99,12 @@ func writeChange(b *strings.Builder, c admin.PinChange) {
 		b.WriteString(", withheld")
 	}
 	b.WriteString("\n")
-	was, now := leaves(c.Was), leaves(c.Now)
-	paths := maps.Clone(was)
+	old, now := leaves(c.Was), leaves(c.Now)
+	paths := maps.Clone(old)
 	maps.Copy(paths, now)
 	shown := false
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		before, had := was[path]
+		before, had := old[path]
 		after, has := now[path]
 		if had == has && before == after {
 			continue

@@ -136,8 +136,8 @@ func (s schemas) typeText(raw json.RawMessage) string {
 		}
 		return "one of " + strings.Join(values, ", ")
 	}
-	if of := s.allows(got.Items, 0); may == anArray && of != anything {
-		return "array of " + of.String()
+	if items := s.allows(got.Items, 0); may == anArray && items != anything {
+		return "array of " + items.String()
 	}
 	if may == anything {
 		return "anything"

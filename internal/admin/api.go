@@ -98,7 +98,7 @@ func (a *API) EndStreams() { a.end() }
 // Hide takes the secrets of the present configuration out of a text.
 func (a *API) Hide(text string) string { return a.hide()(text) }
 
-// hide makes the replacer anew only after the configuration was replaced.
+// hide makes a new replacer only after the configuration was replaced.
 func (a *API) hide() func(string) string {
 	cfg := a.opts.Hub.Config()
 	if h := a.hider.Load(); h != nil && h.cfg == cfg {
@@ -136,7 +136,7 @@ func (a *API) NeedsRestart(cfg *config.Config) []string {
 	return needs
 }
 
-// Handler serves the API. It checks no identity: whoever can open the socket
+// Handler serves the API. It checks no identity: anybody who can open the socket
 // is the user. It must not be mounted where others can reach it. Behind a
 // Listener, what descends from this process may only look.
 func (a *API) Handler() http.Handler {
@@ -208,7 +208,7 @@ const maxWait = 10 * time.Minute
 // answer comes once the server has settled.
 func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 	name, op := r.PathValue("name"), r.PathValue("op")
-	was, ok := a.opts.Hub.Server(name)
+	old, ok := a.opts.Hub.Server(name)
 	if !ok {
 		a.fail(w, a.noServer(op, name))
 		return
@@ -237,7 +237,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, bounded := ctx.Deadline(); bounded {
-		if _, err := a.opts.Hub.Await(ctx, name, seenGeneration(was, op)); err != nil {
+		if _, err := a.opts.Hub.Await(ctx, name, seenGeneration(old, op)); err != nil {
 			a.fail(w, err)
 			return
 		}
@@ -274,7 +274,7 @@ func (a *API) shape(st everline.Status, cfg *config.Config, hide func(string) st
 		}
 	}
 	if s.PID != nil {
-		s.Memory = known(a.memory.of(*s.PID))
+		s.Memory = known(a.memory.resident(*s.PID))
 	}
 	return s
 }

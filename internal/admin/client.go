@@ -270,7 +270,7 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 	}
 	var refused *fault.Fault
 	if errors.As(err, &refused) {
-		return refused // of whoever serves there
+		return refused // by the server there
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

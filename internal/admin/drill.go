@@ -39,7 +39,7 @@ type DrillReport struct {
 	GenerationAfter  uint64     `json:"generationAfter"`
 	Recovered        bool       `json:"recovered"`  // the server answered again
 	RecoveryMS       float64    `json:"recoveryMs"` // from the fault's end until then
-	Woken            bool       `json:"woken"`      // it was told to connect, because it was not well in time
+	Woken            bool       `json:"woken"`      // it was told to connect, because it had not recovered in time
 	CatalogShort     bool       `json:"catalogShort"`
 	Clients          DrillCalls `json:"clients"`
 	Probes           DrillCalls `json:"probes"`

@@ -71,7 +71,7 @@ func (q *questions) take(id string) chan json.RawMessage {
 	return answer
 }
 
-// A caller is the client of one call: whoever made the request.
+// A caller is the client of one call.
 type caller struct {
 	api   *API
 	id    uint64
@@ -97,7 +97,7 @@ func (c *caller) Capabilities() []byte {
 	return []byte(`{"elicitation":{"form":{}}}`)
 }
 
-// Ask puts a form to whoever made the request.
+// Ask puts a form to the client that made the request.
 func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	var p struct{ Mode string }
 	_ = json.Unmarshal(params, &p) // what is no form is shown without fields

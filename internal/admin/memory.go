@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// memoryAge is how old what is told of memory may be: looking costs time in
+// memoryAge is how old the reported memory may be: looking costs time in
 // proportion to the processes of the whole machine.
 const memoryAge = time.Second
 
@@ -23,9 +23,9 @@ type memory struct {
 	trees map[int]int64 // bytes by the process at the root
 }
 
-// of is the resident memory of a process and of all that it has started; 0 if
-// that is not known.
-func (m *memory) of(pid int) int64 {
+// resident is the resident memory of a process and of all that it has started; 0
+// if that is not known.
+func (m *memory) resident(pid int) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.read) > memoryAge || m.trees == nil {
@@ -38,14 +38,14 @@ func (m *memory) of(pid int) int64 {
 func sumTrees(all map[int]process) map[int]int64 {
 	sums := make(map[int]int64, len(all))
 	for pid, p := range all {
-		at := pid
+		top := pid
 		for range len(all) { // a list that was read while it changed may have a ring in it
-			sums[at] += p.resident
-			parent := all[at].parent
-			if _, known := all[parent]; !known || parent == at || parent == pid {
+			sums[top] += p.resident
+			parent := all[top].parent
+			if _, known := all[parent]; !known || parent == top || parent == pid {
 				break
 			}
-			at = parent
+			top = parent
 		}
 	}
 	return sums

@@ -21,7 +21,7 @@ func TestSumTrees(t *testing.T) {
 // TestMemoryOfThisProcess asks the system about this test itself.
 func TestMemoryOfThisProcess(t *testing.T) {
 	var m memory
-	got := m.of(os.Getpid())
+	got := m.resident(os.Getpid())
 	if runtime.GOOS != "linux" {
 		if got != 0 {
 			t.Errorf("%d bytes on a system that does not tell", got)
@@ -31,7 +31,7 @@ func TestMemoryOfThisProcess(t *testing.T) {
 	if got < 1<<20 || got > 8<<30 {
 		t.Errorf("%d bytes", got)
 	}
-	if m.of(1<<30) != 0 {
+	if m.resident(1<<30) != 0 {
 		t.Error("a process that is not there has memory")
 	}
 }

@@ -38,10 +38,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// sameUser tells whether a process of the user them may ask one of the user me.
+// sameUser reports whether a process of the user them may ask one of the user me.
 func sameUser(them, me int) bool { return them == me || them == root }
 
-// mayServe tells whether a server of the user them is the one that the user me
+// mayServe reports whether a server of the user them is the one that the user me
 // looks for, in a state folder of the user owner.
 func mayServe(them, me, owner int) bool { return sameUser(them, me) || me == root && them == owner }
 
@@ -61,8 +61,8 @@ const pidPrefix = "pid "
 func (pidAddr) Network() string  { return "unix" }
 func (a pidAddr) String() string { return pidPrefix + strconv.Itoa(int(a)) }
 
-// checkServer makes sure that whoever serves the socket is the user, or root.
-// Root is served by whoever owns the state folder.
+// checkServer makes sure that the server of the socket is the user, or root. Root
+// is served by the owner of the state folder.
 func checkServer(conn net.Conn, stateDir string) error {
 	p, known := peerOf(conn)
 	owner, _ := owned.Owner(stateDir) // 0 lets nobody more in
@@ -91,7 +91,7 @@ func (a *API) refuseServers(next http.Handler) http.Handler {
 	})
 }
 
-// fromServer tells whether a request comes from a process below this one. One
+// fromServer reports whether a request comes from a process below this one. One
 // that has ended since is taken for such: nobody can tell any more.
 func fromServer(address string) bool {
 	text, ok := strings.CutPrefix(address, pidPrefix)
@@ -105,7 +105,7 @@ func fromServer(address string) bool {
 // maxDepth is more than any chain of processes is long.
 const maxDepth = 1 << 12
 
-// Below tells whether a process descends from another, or has ended. It is
+// Below reports whether a process descends from another, or has ended. It is
 // false where the system does not tell.
 func Below(pid, top int) bool {
 	for range maxDepth {

@@ -26,9 +26,9 @@ func ShapeReload(old, next *config.Config) Reload {
 	plan := config.Diff(old, next)
 	r := Reload{Added: listed(plan.Add), Removed: listed(plan.Remove), Restarted: []string{}, Adjusted: []string{}, Kept: len(plan.Keep), Warnings: []string{}}
 	for _, name := range plan.Change {
-		was, _ := old.Server(name)
+		before, _ := old.Server(name)
 		will, _ := next.Server(name)
-		if was.Revision() != will.Revision() {
+		if before.Revision() != will.Revision() {
 			r.Restarted = append(r.Restarted, name)
 		} else {
 			r.Adjusted = append(r.Adjusted, name)

@@ -15,7 +15,7 @@ import (
 )
 
 // The types of this file are the API's JSON. Times are RFC 3339, null where
-// there is none to tell; members are added, never renamed or removed.
+// there is none; members are added, never renamed or removed.
 
 // Status is the answer of GET /v1/status.
 type Status struct {
@@ -260,7 +260,7 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 	return s
 }
 
-// more tells whether some number of all is larger than its counterpart of seen.
+// more reports whether some number of all is larger than its counterpart of seen.
 func more(all, seen [4]int) bool {
 	for k := range all {
 		if all[k] > seen[k] {

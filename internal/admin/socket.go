@@ -116,7 +116,7 @@ func (l *Listener) Close() error {
 
 func (l *Listener) release() {
 	if l.folder != "" {
-		_ = errors.Join(os.RemoveAll(l.folder), os.Remove(l.record)) // the next owner makes them anew
+		_ = errors.Join(os.RemoveAll(l.folder), os.Remove(l.record)) // the next owner makes them again
 	}
 	l.lock.Release()
 }

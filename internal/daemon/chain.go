@@ -17,7 +17,8 @@ import (
 const maxEnded = 4
 
 // joinChain adds files to the chain of this process. It is false where they are
-// in it: whoever served them again would start itself as a server without end.
+// in it: an everline that served them again would start itself as a server
+// without end.
 func joinChain(files []string) bool {
 	if slices.ContainsFunc(files, ReadOnce) {
 		return true // the same path, and maybe not the same text
@@ -26,11 +27,11 @@ func joinChain(files []string) bool {
 	own, above := hex.EncodeToString(sum[:8]), strings.Fields(os.Getenv(mcp.ChainVar))
 	ended := 0
 	for _, entry := range above {
-		served, by, _ := strings.Cut(entry, ":")
+		served, server, _ := strings.Cut(entry, ":")
 		if served != own {
 			continue
 		}
-		pid, err := strconv.Atoi(by)
+		pid, err := strconv.Atoi(server)
 		if ended++; ended > maxEnded || err == nil && pid > 0 && pid != os.Getpid() && isAlive(pid) {
 			return false
 		}

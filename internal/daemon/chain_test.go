@@ -18,8 +18,8 @@ func TestChainEndsWithItsProcess(t *testing.T) {
 	if !joinChain(files) {
 		t.Fatal("refused without a chain")
 	}
-	served, by, _ := strings.Cut(os.Getenv(mcp.ChainVar), ":")
-	if by != strconv.Itoa(os.Getpid()) {
+	served, server, _ := strings.Cut(os.Getenv(mcp.ChainVar), ":")
+	if server != strconv.Itoa(os.Getpid()) {
 		t.Fatalf("the chain is %q", os.Getenv(mcp.ChainVar))
 	}
 	const none = "2147483647" // more than any system gives

@@ -46,9 +46,9 @@ type daemon struct {
 	load      func() (*config.Config, error) // reads the files again
 	reloading chan struct{}                  // holds one token while the files are read and applied
 
-	// ballast is never read or written, and so is no memory but a number for
-	// the collector, which would else begin anew with each few megabytes: an
-	// idle everline lives in three. It takes a fifth of the CPU from results of
+	// ballast is never read or written, so it is no memory but a number for the
+	// collector, which would otherwise run again for each few megabytes: an idle
+	// everline uses three. It takes a fifth of the CPU from results of
 	// 64 KiB, and costs some megabytes under load.
 	ballast []byte
 

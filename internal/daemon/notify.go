@@ -10,7 +10,7 @@ import (
 // notifyLimit bounds a word to the service manager, which nothing waits for.
 const notifyLimit = time.Second
 
-// notifySystemd tells the service manager that started this process how it
+// notifySystemd reports to the service manager that started this process how it
 // does, by the protocol of sd_notify(3): READY=1, STOPPING=1. Without such a
 // manager it does nothing, and a manager that does not listen loses nothing.
 func notifySystemd(state string) {
@@ -27,6 +27,6 @@ func notifySystemd(state string) {
 	}
 	defer conn.Close()
 	if conn.SetDeadline(time.Now().Add(notifyLimit)) == nil {
-		_, _ = conn.Write([]byte(state)) // the manager's own timeout tells of a loss
+		_, _ = conn.Write([]byte(state)) // the manager notices a loss by its own timeout
 	}
 }

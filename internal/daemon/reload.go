@@ -59,7 +59,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	return done, nil
 }
 
-// refused tells log and status why the files are not applied.
+// refused reports in log and status why the files are not applied.
 func (d *daemon) refused(err error) {
 	d.api.ConfigError(err)
 	d.parts.Log.Error("the configuration is not reloaded; the old one stays", "cause", err, "remedy", fault.From("reload", err).Remedy)
@@ -76,8 +76,8 @@ func (d *daemon) reloadNow(ctx context.Context) {
 }
 
 // reloadSeen is a reload because a file has changed. A file that has lost all
-// its servers at once is more likely half saved than meant so: it is applied
-// only by somebody's word.
+// its servers in one edit is more likely half saved than meant so: it is applied
+// only if somebody asks for a reload.
 func (d *daemon) reloadSeen(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
 	defer cancel()

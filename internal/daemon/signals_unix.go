@@ -17,7 +17,7 @@ var (
 // errInUse is what listening on a taken address fails with.
 const errInUse = unix.EADDRINUSE
 
-// isAlive tells whether there is a process of this id, whoever has started it.
+// isAlive reports whether a process of this id runs, of any user.
 func isAlive(pid int) bool {
 	err := unix.Kill(pid, 0)
 	return err == nil || errors.Is(err, unix.EPERM)

@@ -15,7 +15,7 @@ var (
 // errInUse is what listening on a taken address fails with.
 const errInUse = windows.WSAEADDRINUSE
 
-// isAlive tells whether there is a process of this id, whoever has started it.
+// isAlive reports whether a process of this id runs, of any user.
 func isAlive(pid int) bool {
 	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(pid))
 	if err != nil {

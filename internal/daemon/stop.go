@@ -59,9 +59,10 @@ const (
 )
 
 // close lets what is in flight finish until the drain deadline, and ends the
-// servers. The endpoint is the last to go: until then it tells clients when to
-// come again; without it their connections would be refused. When force ends, calls are no
-// longer waited for, and servers only as long as it takes to kill them.
+// servers. The endpoint is the last to go: until then it answers clients with when
+// to come again, where their connections would otherwise be refused. When force
+// ends, calls are no longer waited for, and servers only as long as it takes to
+// kill them.
 func (d *daemon) close(force context.Context) error {
 	drain, cancel := context.WithTimeout(force, d.hub.Config().DrainTimeout)
 	defer cancel()
@@ -84,7 +85,7 @@ func (d *daemon) close(force context.Context) error {
 	return failed
 }
 
-// shutDown ends a server in order until ctx ends, and then at once. A nil one
+// shutDown ends a server in order until ctx ends, and then immediately. A nil one
 // was never started.
 func shutDown(ctx context.Context, s *http.Server) {
 	if s != nil && s.Shutdown(ctx) != nil {

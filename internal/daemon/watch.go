@@ -18,7 +18,7 @@ import (
 // editor writes, renames and sets permissions in several steps.
 const settleTime = 200 * time.Millisecond
 
-// A fileWatch tells when the content of files has changed. It watches folders,
+// A fileWatch notices when the content of files has changed. It watches folders,
 // not files, because editors replace files and links are turned elsewhere; and
 // it compares contents, because most of what happens in a folder is about
 // something else.
@@ -42,7 +42,7 @@ func (d *daemon) watchFiles() {
 	maps.DeleteFunc(seen, func(file string, _ [sha256.Size]byte) bool { return !slices.Contains(files, file) })
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.parts.Log.Warn("the configuration files are not watched; everline reload takes changes up", "cause", err)
+		d.parts.Log.Warn("the configuration files are not watched; everline reload applies changes", "cause", err)
 		return
 	}
 	f := fileWatch{
@@ -50,7 +50,7 @@ func (d *daemon) watchFiles() {
 		follow: func(folders []string) {
 			for _, folder := range folders {
 				if err := w.Add(folder); err != nil { // adding twice is fine
-					d.parts.Log.Warn("a folder of the configuration is not watched; everline reload takes changes up", "folder", folder, "cause", err)
+					d.parts.Log.Warn("a folder of the configuration is not watched; everline reload applies changes", "folder", folder, "cause", err)
 				}
 			}
 		},
@@ -134,7 +134,7 @@ func contentsOf(files []string) contents {
 	return c
 }
 
-// ReadOnce tells whether a file is a pipe or the like, which gives what it has
+// ReadOnce reports whether a file is a pipe or a device, which gives what it has
 // to one reader.
 func ReadOnce(file string) bool {
 	info, err := os.Stat(file)

@@ -60,7 +60,7 @@ func (d *Demo) call(ctx context.Context, c *client, server, tool, id string) {
 	d.tally.called(tool, id, outcomeOf(result, err))
 }
 
-// outcomeOf reads what the client was told.
+// outcomeOf reads the outcome that the client got.
 func outcomeOf(result []byte, err error) outcome {
 	if err != nil {
 		return failed

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// outcome is what a client was told of one call.
+// outcome is what a client learned about one call.
 type outcome uint8
 
 const (
@@ -38,7 +38,7 @@ type Report struct {
 	Seconds        float64 `json:"seconds"`
 }
 
-// OK tells whether everything that must be zero is zero.
+// OK reports whether everything that must be zero is zero.
 func (r Report) OK() bool {
 	return r.Failed == 0 && r.ExecutedTwice == 0 && r.ShortLists == 0 && r.Untrue == 0
 }
@@ -113,11 +113,11 @@ func (t *tally) report() Report {
 }
 
 // spread returns the median and the largest in milliseconds; 0 of nothing.
-func spread(of []time.Duration) (median, most float64) {
-	if len(of) == 0 {
+func spread(times []time.Duration) (median, most float64) {
+	if len(times) == 0 {
 		return 0, 0
 	}
-	sorted := slices.Sorted(slices.Values(of))
+	sorted := slices.Sorted(slices.Values(times))
 	return ms(sorted[len(sorted)/2]), ms(sorted[len(sorted)-1])
 }
 

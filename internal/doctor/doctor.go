@@ -51,7 +51,7 @@ type Options struct {
 	Env       func(string) (string, bool)
 	Home      string
 	PortOwner func(port int) int
-	// Begin is told of each server before it is looked at; nil tells nobody.
+	// Begin, if not nil, is called for each server before it is looked at.
 	Begin func(server string)
 	// CreateTemp makes files to try whether state can be written; os.CreateTemp by default.
 	CreateTemp func(dir, pattern string) (*os.File, error)
@@ -68,7 +68,7 @@ type examination struct {
 }
 
 // Run makes every check that can be made now and hands each finding to report
-// as it comes. It tells whether anything has failed.
+// as it comes. It reports whether anything has failed.
 func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
@@ -132,7 +132,7 @@ func (e *examination) gateway() {
 	e.orphans("")
 }
 
-// problems tells what is wrong with what everline keeps on disk, of one server
+// problems reports what is wrong with what everline keeps on disk, of one server
 // or, for "", of all.
 func (e *examination) problems(server string) {
 	for _, p := range e.Running.Problems {

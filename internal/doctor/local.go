@@ -35,7 +35,7 @@ func (e *examination) files() {
 	}
 }
 
-// warnings tells what the files were warned of, about one server or, for "", in
+// warnings reports the warnings of the files, about one server or, for "", in
 // all.
 func (e *examination) warnings(server string) {
 	for _, w := range e.Config.Warnings {
@@ -45,7 +45,7 @@ func (e *examination) warnings(server string) {
 	}
 }
 
-// permissions tells of a file with secrets that others may read.
+// permissions reports a file with secrets that others may read.
 func (e *examination) permissions(path string) {
 	info, err := os.Stat(path)
 	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
@@ -59,7 +59,7 @@ func (e *examination) permissions(path string) {
 	}
 }
 
-// arguments tells of secrets that everybody on the machine can see.
+// arguments reports secrets that everybody on the machine can see.
 func (e *examination) arguments(s config.Server) {
 	if exposed := s.ExposedArgs(); len(exposed) > 0 {
 		e.say("arguments", s.Name, Warn, `give it in "env", or in a file whose name is the argument, if the server takes that`,

@@ -24,7 +24,7 @@ import (
 // server makes the checks of one server, from the bottom up: what is above a
 // failure would only repeat it.
 func (e *examination) server(ctx context.Context, s config.Server) {
-	if e.Server != "" { // else files has told of them
+	if e.Server != "" { // else files has reported them
 		e.warnings(s.Name)
 		if e.Running != nil {
 			e.problems(s.Name)
@@ -68,7 +68,7 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	e.say("server", s.Name, Fail, "everline reload", "the everline that runs does not know it")
 }
 
-// runs tells whether the everline that runs has what this server needs: its
+// runs reports whether the everline that runs has what this server needs: its
 // environment is another one than ours, and it may have asked its user.
 func (e *examination) runs(server string) bool {
 	if e.Running == nil {

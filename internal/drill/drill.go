@@ -23,7 +23,7 @@ type Options struct {
 	Call     *admin.CallRequest // what is called; nil: a request that does nothing
 	Every    time.Duration      // between two calls
 	Broken   func()             // called once the fault is on; may be nil
-	// Live is told how it goes, a few times a second; it may be nil.
+	// Live, if not nil, gets the state of the drill a few times a second.
 	Live func(Live)
 }
 
@@ -218,7 +218,7 @@ func (r *run) listed(took time.Duration, err error, short bool) {
 	}
 }
 
-// lacks tells whether a name of before is missing.
+// lacks reports whether a name of before is missing.
 func lacks(names, before []string) bool {
 	return slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(names, name) })
 }

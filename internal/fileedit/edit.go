@@ -62,20 +62,20 @@ type Edit struct {
 	DryRun bool
 	// Backup, if not nil, returns the path under which the old text is kept;
 	// "" keeps nothing.
-	Backup func(was []byte) string
+	Backup func(old []byte) string
 	// Change makes the new text from the old one, which is nil where there is no
 	// file. A new text that is nil removes the file. Change is called again if
 	// another program wrote the file first.
-	Change func(was []byte) ([]byte, error)
+	Change func(old []byte) ([]byte, error)
 	// Before, if not nil, is called before the file gets its new text, while no
 	// other everline writes it. If it fails, nothing is changed.
-	Before func(was, text []byte) error
+	Before func(old, text []byte) error
 	Held   string // a folder that this process has locked already; "" for none
 }
 
 // A Result is what became of an edit.
 type Result struct {
-	Was, Text []byte
+	Old, Text []byte
 	Backup    string // "" for none
 }
 
@@ -88,22 +88,22 @@ var (
 const patience = 10 * time.Second
 
 // Run changes the file, or with DryRun only says how. It loses nothing that
-// others write meanwhile: it makes the edit anew on their text.
+// others write meanwhile: it makes the edit again on their text.
 func (e Edit) Run() (Result, error) {
 	if info, err := os.Stat(e.Path); err == nil && !info.Mode().IsRegular() {
 		return Result{}, Fault("edit", e.Path, errors.New("it is no regular file"))
 	}
 	for end := time.Now().Add(patience); ; {
-		was, err := Read(e.Path)
+		old, err := Read(e.Path)
 		if err != nil {
 			return Result{}, err
 		}
-		text, err := e.Change(was)
-		r := Result{Was: was, Text: text}
-		if err != nil || e.DryRun || bytes.Equal(was, text) {
+		text, err := e.Change(old)
+		r := Result{Old: old, Text: text}
+		if err != nil || e.DryRun || bytes.Equal(old, text) {
 			return r, err
 		}
-		r.Backup, err = e.write(was, text)
+		r.Backup, err = e.write(old, text)
 		if errors.Is(err, errOvertaken) && time.Now().Before(end) {
 			continue
 		}
@@ -119,7 +119,7 @@ func (e Edit) Run() (Result, error) {
 
 // write replaces the file as a whole, at the end of a link if it is one, and
 // keeps its permissions. It fails with errOvertaken if the file has changed.
-func (e Edit) write(was, text []byte) (backup string, err error) {
+func (e Edit) write(old, text []byte) (backup string, err error) {
 	path := Followed(e.Path)
 	mode := fs.FileMode(0o600) // entries may have secrets in them
 	if info, err := os.Stat(path); err == nil {
@@ -136,7 +136,7 @@ func (e Edit) write(was, text []byte) (backup string, err error) {
 		defer unlock()
 	}
 	unchanged := func() error {
-		if now, err := Read(path); err != nil || !bytes.Equal(now, was) {
+		if now, err := Read(path); err != nil || !bytes.Equal(now, old) {
 			return errOvertaken
 		}
 		return nil
@@ -145,11 +145,11 @@ func (e Edit) write(was, text []byte) (backup string, err error) {
 		return "", err
 	}
 	if e.Before != nil {
-		if err := e.Before(was, text); err != nil {
+		if err := e.Before(old, text); err != nil {
 			return "", err
 		}
 	}
-	if backup, err = e.keep(was); err != nil {
+	if backup, err = e.keep(old); err != nil {
 		return "", err
 	}
 	if text == nil {
@@ -167,9 +167,9 @@ func (e Edit) write(was, text []byte) (backup string, err error) {
 
 // keep keeps the old text in a folder and a file that are the user's alone:
 // there may be secrets in it.
-func (e Edit) keep(was []byte) (backup string, err error) {
-	if e.Backup != nil && was != nil {
-		backup = e.Backup(was)
+func (e Edit) keep(old []byte) (backup string, err error) {
+	if e.Backup != nil && old != nil {
+		backup = e.Backup(old)
 	}
 	if backup == "" {
 		return "", nil
@@ -177,7 +177,7 @@ func (e Edit) keep(was []byte) (backup string, err error) {
 	if err := owned.MakeFolder(filepath.Dir(backup)); err != nil {
 		return "", err
 	}
-	if err := owned.Replace(backup, was, 0o600); err != nil {
+	if err := owned.Replace(backup, old, 0o600); err != nil {
 		return "", Fault("write", backup, err)
 	}
 	return backup, nil
@@ -219,7 +219,7 @@ func replaceFile(path string, text []byte, mode fs.FileMode, ready func() error)
 	return os.Rename(f.Name(), path)
 }
 
-// Same tells whether two paths lead to one file or folder that exists.
+// Same reports whether two paths lead to one file or folder that exists.
 func Same(a, b string) bool {
 	first, err := os.Stat(a)
 	second, secondErr := os.Stat(b)

@@ -149,7 +149,7 @@ func readClient(linked links, p clients.Place) (all []Found, warnings []string, 
 	return all, warnings, nil
 }
 
-// isUs tells whether a server is everline itself, which would be its own server:
+// isUs reports whether a server is everline itself, which would be its own server:
 // an entry that link wrote, or one that starts everline for its client.
 func isUs(linked links, format, path string, text []byte, s settings.Imported) bool {
 	if key, err := linkKey(path); err == nil {
@@ -179,11 +179,11 @@ func isUs(linked links, format, path string, text []byte, s settings.Imported) b
 // already stays as it is. The edit sets copied to the number of servers.
 func Copy(stateDir, to string, all []Found, dryRun bool, copied *int) Edit {
 	backup := func([]byte) string { return BackupPath(stateDir, to) }
-	return Edit{Path: to, DryRun: dryRun, Backup: backup, Change: func(was []byte) ([]byte, error) {
-		if err := editable(to, was); err != nil {
+	return Edit{Path: to, DryRun: dryRun, Backup: backup, Change: func(old []byte) ([]byte, error) {
+		if err := editable(to, old); err != nil {
 			return nil, err
 		}
-		text, count := was, 0
+		text, count := old, 0
 		for _, f := range all {
 			if f.State == FoundDuplicate || edit.HasServer(clients.Everline, to, text, f.Server) {
 				continue

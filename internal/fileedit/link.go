@@ -61,8 +61,8 @@ func editLinks(stateDir, held string, change func(links)) error {
 		return err
 	}
 	path := filepath.Join(stateDir, linksName)
-	_, err := Edit{Path: path, Held: held, Change: func(was []byte) ([]byte, error) {
-		all, err := parseLinks(path, was)
+	_, err := Edit{Path: path, Held: held, Change: func(old []byte) ([]byte, error) {
+		all, err := parseLinks(path, old)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (l links) remove(key, name string) {
 	}
 }
 
-// isIn tells whether an entry is the one that was written, though a client may
+// isIn reports whether an entry is the one that was written, though a client may
 // have added keys to it; exactly tells that none has.
 func (w written) isIn(members map[string]string) (found, exactly bool) {
 	if len(w.Members) == 0 || members == nil {
@@ -146,7 +146,7 @@ func linkKey(path string) (string, error) {
 func (l *Link) Put(entry tree.Entry, dryRun bool) Edit {
 	return Edit{
 		Path: l.path, DryRun: dryRun, Backup: l.backup, Before: l.record,
-		Change: func(was []byte) ([]byte, error) { return l.put(was, entry) },
+		Change: func(old []byte) ([]byte, error) { return l.put(old, entry) },
 	}
 }
 
@@ -168,13 +168,13 @@ func (l *Link) refuse(command, remedy string) error {
 	}
 }
 
-func (l *Link) put(was []byte, entry tree.Entry) ([]byte, error) {
-	text, err := edit.SetServer(l.format, l.path, was, l.name, entry)
-	if err != nil || bytes.Equal(was, text) || !edit.HasServer(l.format, l.path, was, l.name) {
+func (l *Link) put(old []byte, entry tree.Entry) ([]byte, error) {
+	text, err := edit.SetServer(l.format, l.path, old, l.name, entry)
+	if err != nil || bytes.Equal(old, text) || !edit.HasServer(l.format, l.path, old, l.name) {
 		return text, err
 	}
 	if w, ok := l.known.find(l.key, l.name); ok {
-		if _, exactly := w.isIn(l.members(was)); exactly {
+		if _, exactly := w.isIn(l.members(old)); exactly {
 			return text, nil
 		}
 	}
@@ -182,10 +182,10 @@ func (l *Link) put(was []byte, entry tree.Entry) ([]byte, error) {
 }
 
 // record notes what put writes, before it is written.
-func (l *Link) record(was, text []byte) error {
+func (l *Link) record(old, text []byte) error {
 	w, again := l.known.find(l.key, l.name)
 	w.Members = l.members(text)
-	if was == nil {
+	if old == nil {
 		w.Created, w.Folders = true, l.missing
 	} else if !again {
 		w.Created, w.Folders = l.createdBy()
@@ -205,29 +205,29 @@ func (l *Link) createdBy() (bool, []string) {
 
 // backup is where the file is kept as it was before it had our entry; "" if it
 // has been kept already.
-func (l *Link) backup(was []byte) string {
-	if edit.HasServer(l.format, l.path, was, l.name) {
+func (l *Link) backup(old []byte) string {
+	if edit.HasServer(l.format, l.path, old, l.name) {
 		return ""
 	}
 	return BackupPath(l.stateDir, l.path)
 }
 
-func (l *Link) take(was []byte) ([]byte, error) {
-	if len(was) == 0 || !edit.HasServer(l.format, l.path, was, l.name) {
-		return was, nil
+func (l *Link) take(old []byte) ([]byte, error) {
+	if len(old) == 0 || !edit.HasServer(l.format, l.path, old, l.name) {
+		return old, nil
 	}
 	w, ok := l.known.find(l.key, l.name)
-	if found, _ := w.isIn(l.members(was)); !ok || !found {
+	if found, _ := w.isIn(l.members(old)); !ok || !found {
 		return nil, l.refuse("unlink", "take it out by hand, if it is to go")
 	}
-	text, err := edit.RemoveServer(l.format, l.path, was, l.name)
+	text, err := edit.RemoveServer(l.format, l.path, old, l.name)
 	if err == nil && w.Created && l.isEmpty(text) {
 		return nil, nil
 	}
 	return text, err
 }
 
-// isEmpty tells whether a text is what is left of a new file once our entry is
+// isEmpty reports whether a text is what is left of a new file once our entry is
 // taken out, however a client has laid it out since.
 func (l *Link) isEmpty(text []byte) bool {
 	full, err := edit.SetServer(l.format, l.path, nil, l.name, clients.LinkEntry(l.format, "http://127.0.0.1/mcp", "everline"))
@@ -242,7 +242,7 @@ func (l *Link) isEmpty(text []byte) bool {
 // was removed the folders that were made for it, if they are empty by now.
 func (l *Link) Forget(taken Result) error {
 	w, ok := l.known.find(l.key, l.name)
-	if !ok || bytes.Equal(taken.Was, taken.Text) {
+	if !ok || bytes.Equal(taken.Old, taken.Text) {
 		return nil
 	}
 	removed := taken.Text == nil
@@ -282,7 +282,7 @@ func GroupURL(endpoint, group string) string {
 	}
 }
 
-// IsLoopback tells whether a host is this machine alone.
+// IsLoopback reports whether a host is this machine alone.
 func IsLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

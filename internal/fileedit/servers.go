@@ -15,17 +15,17 @@ import (
 // AddServer puts a server into the text of a configuration file. It fails if
 // the name is taken, unless force is set, and if everline could not read the
 // result. The warning is "" for none.
-func AddServer(path string, was []byte, name string, entry tree.Entry, force bool) (text []byte, warning string, err error) {
-	if err := editable(path, was); err != nil {
+func AddServer(path string, old []byte, name string, entry tree.Entry, force bool) (text []byte, warning string, err error) {
+	if err := editable(path, old); err != nil {
 		return nil, "", err
 	}
-	if edit.HasServer(clients.Everline, path, was, name) && !force {
+	if edit.HasServer(clients.Everline, path, old, name) && !force {
 		return nil, "", &fault.Fault{
 			Kind: fault.Conflict, Op: "add " + name, Outcome: fault.NotSent, Err: fmt.Errorf("%s has a server of that name", path),
 			Remedy: "everline add --force replaces it",
 		}
 	}
-	if text, err = edit.SetServer(clients.Everline, path, was, name, entry); err != nil {
+	if text, err = edit.SetServer(clients.Everline, path, old, name, entry); err != nil {
 		return nil, "", err
 	}
 	if err := stillGood(path, text, name); err != nil {
@@ -48,31 +48,31 @@ func plainWarning(path string, text []byte, name string) string {
 }
 
 // RemoveServers takes servers out of the text of a configuration file.
-func RemoveServers(path string, was []byte, names []string) (text []byte, err error) {
-	if err := editable(path, was); err != nil {
+func RemoveServers(path string, old []byte, names []string) (text []byte, err error) {
+	if err := editable(path, old); err != nil {
 		return nil, err
 	}
-	if was == nil {
+	if old == nil {
 		return nil, &fault.Fault{
 			Kind: fault.NotFound, Op: "edit " + path, Outcome: fault.NotSent, Err: errors.New("there is no such file"),
 			Remedy: "check the path, or name another file with --config",
 		}
 	}
-	text = was
+	text = old
 	for _, name := range names {
 		if text, err = edit.RemoveServer(clients.Everline, path, text, name); err != nil {
-			return nil, suggestServer(err, path, was, name)
+			return nil, suggestServer(err, path, old, name)
 		}
 	}
 	return text, nil
 }
 
 // editable refuses a client's own file, which add and remove may not change.
-func editable(path string, was []byte) error {
-	if len(was) == 0 {
+func editable(path string, old []byte) error {
+	if len(old) == 0 {
 		return nil
 	}
-	format, err := clients.Detect(path, was)
+	format, err := clients.Detect(path, old)
 	if err != nil || format == clients.Everline {
 		return err
 	}

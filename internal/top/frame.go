@@ -187,8 +187,8 @@ func (m *model) nothing() string {
 
 // follow keeps the selected row among those that are shown.
 func (m *model) follow(rows []admin.Server, shown int) {
-	at := indexOf(rows, m.selected)
-	m.offset = min(max(m.offset, at-shown+1), at)
+	selected := indexOf(rows, m.selected)
+	m.offset = min(max(m.offset, selected-shown+1), selected)
 	m.offset = max(min(m.offset, len(rows)-shown), 0)
 }
 

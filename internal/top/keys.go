@@ -132,13 +132,13 @@ func (m *model) turn(p page) {
 }
 
 // move selects the server so many rows further on.
-func (m *model) move(by int) {
+func (m *model) move(steps int) {
 	rows := m.rows()
 	if len(rows) == 0 {
 		return
 	}
-	at := indexOf(rows, m.selected)
-	m.selected = rows[min(max(at+by, 0), len(rows)-1)].Name
+	selected := indexOf(rows, m.selected)
+	m.selected = rows[min(max(selected+steps, 0), len(rows)-1)].Name
 }
 
 func indexOf(rows []admin.Server, name string) int {

@@ -204,8 +204,8 @@ func (m *model) rows() []admin.Server {
 			rows = append(rows, s)
 		}
 	}
-	if by := sortings[m.sorting].less; by != nil {
-		slices.SortStableFunc(rows, func(a, b admin.Server) int { return by(m, a, b) })
+	if less := sortings[m.sorting].less; less != nil {
+		slices.SortStableFunc(rows, func(a, b admin.Server) int { return less(m, a, b) })
 	}
 	return rows
 }

@@ -90,7 +90,7 @@ func (v *view) loop(ctx context.Context, first admin.Status) {
 			}
 		case msg := <-v.inbox:
 			v.receive(ctx, m, msg)
-			for range len(v.inbox) { // one frame for all that is there
+			for range len(v.inbox) { // one frame for all of them
 				v.receive(ctx, m, <-v.inbox)
 			}
 		case <-tick.C:
@@ -217,7 +217,7 @@ func whyLost(err error) string {
 func (v *view) followEvents(ctx context.Context) {
 	for ctx.Err() == nil {
 		fresh := true
-		// Why it ended is what the status tells, too.
+		// The status says why it ended, too.
 		_ = v.API.Events(ctx, true, func(e admin.Event) error {
 			v.post(ctx, happened{e, fresh})
 			fresh = false

@@ -47,13 +47,13 @@ func projectOf(dir string) project {
 	return project{dir, false}
 }
 
-// FromRepository tells whether a file is in a repository.
+// FromRepository reports whether a file is in a repository.
 func FromRepository(path string) bool {
 	all, err := projects(path)
 	return err != nil || slices.ContainsFunc(all, func(p project) bool { return p.repository })
 }
 
-// inUserFolder tells whether the user has put a file into the folder for their
+// inUserFolder reports whether the user has put a file into the folder for their
 // own ones, even as a link to somewhere else.
 func inUserFolder(path string) bool {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))

@@ -40,7 +40,7 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// isTrusted tells whether a digest is one of those that are trusted: of the text
+// isTrusted reports whether a digest is one of those that are trusted: of the text
 // that the user looked at, of what is read with it, and of what an edit of ours
 // made of it.
 func isTrusted(known, digest string) bool { return slices.Contains(strings.Fields(known), digest) }
@@ -77,8 +77,8 @@ func editRecord(stateDir, held string, change func(known map[string]string) erro
 		return err
 	}
 	path := filepath.Join(stateDir, recordName)
-	_, err := fileedit.Edit{Path: path, Held: held, Change: func(was []byte) ([]byte, error) {
-		known, err := parseRecord(path, was)
+	_, err := fileedit.Edit{Path: path, Held: held, Change: func(old []byte) ([]byte, error) {
+		known, err := parseRecord(path, old)
 		if err != nil {
 			return nil, err
 		}
@@ -110,18 +110,18 @@ var ErrNotTrusted = errors.New("it was not trusted")
 // trusted, or new: nobody else has written in it. It fails with ErrNotTrusted if
 // the old text is not trusted. The folder of the file is one that this process
 // has locked.
-func Keep(stateDir, path string, was, text []byte) error {
+func Keep(stateDir, path string, old, text []byte) error {
 	key, err := keyOf(path)
 	if err != nil {
 		return err
 	}
 	var before []string
-	if len(was) > 0 {
-		cfg, err := parsed(path, was)
+	if len(old) > 0 {
+		cfg, err := parsed(path, old)
 		if err != nil {
 			return err
 		}
-		before = digests(was, cfg, path)
+		before = digests(old, cfg, path)
 	}
 	cfg, err := parsed(path, text)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/everline/everline/internal/owned"
 )
 
-// Needed tells whether a file needs the user's approval before a command of it
+// Needed reports whether a file needs the user's approval before a command of it
 // is started: it was found, not named, and anybody may have written it, since it
 // came with the folder that the user works in.
 func Needed(named []string, path string) bool { return len(named) == 0 && !inUserFolder(path) }
@@ -81,7 +81,7 @@ func cameWith(path string) string {
 	return "the folder"
 }
 
-// Owned refuses files that others could have written, whoever named them.
+// Owned refuses files that others could have written, even if the user named them.
 // Of those that were read beside them, as cfg says, each costs the server that
 // it was read for.
 func Owned(files []string, cfg *config.Config) error {
@@ -93,7 +93,7 @@ func Owned(files []string, cfg *config.Config) error {
 	if cfg == nil {
 		return nil
 	}
-	if cfg.Pins != config.PinsOff { // who writes there approves for us
+	if cfg.Pins != config.PinsOff { // its writer approves for us
 		if err := owned.File(cfg.PinsFile); err != nil {
 			return unsafe(cfg.PinsFile, err)
 		}
@@ -103,10 +103,10 @@ func Owned(files []string, cfg *config.Config) error {
 		if err == nil {
 			continue
 		}
-		at := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Name == side.Server && s.Origin.File == side.File })
+		i := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Name == side.Server && s.Origin.File == side.File })
 		switch {
-		case at >= 0 && cfg.Servers[at].Err == nil:
-			cfg.Servers[at].Err = unsafe(side.Named, err)
+		case i >= 0 && cfg.Servers[i].Err == nil:
+			cfg.Servers[i].Err = unsafe(side.Named, err)
 		case side.Server == "":
 			return unsafe(side.Named, err)
 		}
@@ -140,7 +140,7 @@ func sidesOf(cfg *config.Config, path string) []side {
 	return all
 }
 
-// isBelow tells whether a file is in one of the projects, by its path or by
+// isBelow reports whether a file is in one of the projects, by its path or by
 // where that leads.
 func isBelow(roots []project, f config.SideFile) bool {
 	abs, err := filepath.Abs(f.Path())

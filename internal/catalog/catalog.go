@@ -38,7 +38,7 @@ type Item struct {
 	// Name is what the server calls it: the name of a tool or prompt, the URI
 	// of a resource, the URI template of a template.
 	Name string
-	Raw  []byte // the whole object as the server sent it; mended where Read had to
+	Raw  []byte // the whole object as the server sent it; repaired where Read had to
 	// Sent is the name as JSON that the server knows, where that is no text and
 	// Name has U+FFFD for it; else nil.
 	Sent []byte
@@ -62,7 +62,7 @@ type Catalog struct {
 	ServerInfo   []byte // raw; nil if unknown
 	Capabilities []byte // raw, the server's own; nil if unknown
 	At           time.Time
-	Warnings     [4][]string      // by Kind: what had to be mended or dropped, naming the item
+	Warnings     [4][]string      // by Kind: what had to be repaired or dropped, naming the item
 	TTL          [4]time.Duration // by Kind: how long the list is fresh (modern ttlMs); 0 if not said
 }
 

@@ -46,8 +46,8 @@ func (w *writer) catalog(c *Catalog) {
 	w.text(c.Instructions)
 	w.bytes(c.ServerInfo)
 	w.bytes(c.Capabilities)
-	for _, of := range c.Warnings {
-		w.texts(of)
+	for _, warning := range c.Warnings {
+		w.texts(warning)
 	}
 	for _, items := range c.Items {
 		w.uint(uint64(len(items)))

@@ -18,7 +18,7 @@ type Change struct {
 	Instructions bool
 }
 
-// Empty tells whether the catalogs offer the same.
+// Empty reports whether the catalogs offer the same.
 func (c Change) Empty() bool { return !c.Instructions && len(c.Kinds()) == 0 }
 
 // Kinds are the kinds whose lists differ.
@@ -63,16 +63,16 @@ func (c *Change) diff(k Kind, old, new []Item) {
 	for i := range new {
 		name := new[i].Name
 		now[name] = true
-		at, ok := before[name]
+		place, ok := before[name]
 		if !ok {
 			c.Added[k] = append(c.Added[k], name)
 			continue
 		}
-		if !bytes.Equal(old[at].Raw, new[i].Raw) {
+		if !bytes.Equal(old[place].Raw, new[i].Raw) {
 			c.Changed[k] = append(c.Changed[k], name)
 		}
-		c.Reordered[k] = c.Reordered[k] || at < last
-		last = at
+		c.Reordered[k] = c.Reordered[k] || place < last
+		last = place
 	}
 	for i := range old {
 		if !now[old[i].Name] {

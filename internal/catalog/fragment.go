@@ -145,7 +145,7 @@ func (p *piece) publish(key fragmentKey, k Kind, rules config.Tools, claims map[
 		if c == nil {
 			continue // not allowed
 		}
-		if _, twice := p.targets[c.name]; twice {
+		if _, taken := p.targets[c.name]; taken {
 			p.conflict(Conflict{Kind: k, Name: item.Name})
 			continue
 		}
@@ -280,18 +280,18 @@ func withMeta(item []byte, key string, value []byte) []byte {
 	if !ok {
 		return item
 	}
-	at := o.find("_meta")
-	if at < 0 {
+	index := o.find("_meta")
+	if index < 0 {
 		return o.extended("_meta", append(append(append([]byte{'{'}, append(quote(key), ':')...), value...), '}'))
 	}
-	meta, ok := parseObject(o.members[at].Value)
+	meta, ok := parseObject(o.members[index].Value)
 	if !ok {
 		return item
 	}
 	if i := meta.find(key); i >= 0 {
-		return o.replaced(at, meta.replaced(i, value))
+		return o.replaced(index, meta.replaced(i, value))
 	}
-	return o.replaced(at, meta.extended(key, value))
+	return o.replaced(index, meta.extended(key, value))
 }
 
 // renamed is an item's text under its exposed name.
@@ -315,12 +315,12 @@ func identifier(k Kind) string {
 	return [...]string{"name", "name", "uri", "uriTemplate"}[k]
 }
 
-// allowed tells whether the rules publish a tool of that own name.
+// allowed reports whether the rules publish a tool of that own name.
 func allowed(rules config.Tools, own string) bool {
 	return !matches(rules.Deny, own) && (len(rules.Allow) == 0 || matches(rules.Allow, own))
 }
 
-// matches tells whether one of the globs matches. A '*' matches slashes too: tool names are
+// matches reports whether one of the globs matches. A '*' matches slashes too: tool names are
 // not paths, and deny: ["*"] must mean all. A glob that is malformed matches itself alone.
 func matches(globs []string, own string) bool {
 	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x1f") }

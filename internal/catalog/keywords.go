@@ -63,7 +63,7 @@ var keywords = map[string]keywordKind{
 	"examples": anyList, "id": noKeyword, "$async": noKeyword, "$vocabulary": noKeyword, "nullable": nullability,
 }
 
-// optional tells whether a null of the keyword is as good as absent; of others
+// optional reports whether a null of the keyword is as good as absent; of others
 // it may be a value.
 func (k keywordKind) optional() bool {
 	return k != free && k != typeWord && k != noKeyword && k != nullability

@@ -23,12 +23,12 @@ var uriKey = []byte(`"uri"`)
 func Links(result []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for range maxLinks {
-			at := bytes.Index(result, uriKey)
-			if at < 0 {
+			found := bytes.Index(result, uriKey)
+			if found < 0 {
 				return
 			}
-			value := linkAt(result, at)
-			result = result[at+len(uriKey):]
+			value := linkAt(result, found)
+			result = result[found+len(uriKey):]
 			if value != "" && len(value) <= maxURI && !yield(value) {
 				return
 			}
@@ -40,11 +40,11 @@ const space = " \t\r\n"
 
 // linkAt returns the text behind the key at this place; "" if it is no key, or
 // has another value.
-func linkAt(b []byte, at int) string {
-	if at > 0 && b[at-1] == '\\' {
+func linkAt(b []byte, index int) string {
+	if index > 0 && b[index-1] == '\\' {
 		return "" // within a text
 	}
-	value, ok := bytes.CutPrefix(bytes.TrimLeft(b[at+len(uriKey):], space), []byte{':'})
+	value, ok := bytes.CutPrefix(bytes.TrimLeft(b[index+len(uriKey):], space), []byte{':'})
 	value = bytes.TrimLeft(value, space)
 	if !ok || kindOf(value) != '"' {
 		return ""
@@ -52,7 +52,7 @@ func linkAt(b []byte, at int) string {
 	return text(value[:max(wire.ValueEnd(value, 0), 0)])
 }
 
-// RefersToResource tells whether the params of completion/complete are about a
+// RefersToResource reports whether the params of completion/complete are about a
 // resource.
 func RefersToResource(params []byte) bool {
 	kind, _ := wire.Text(wire.Get(params, "ref", "type"))

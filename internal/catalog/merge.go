@@ -9,7 +9,7 @@ import (
 	"github.com/everline/everline/config"
 )
 
-// Same tells whether two entries add the same to a table. Catalogs are the
+// Same reports whether two entries add the same to a table. Catalogs are the
 // same if they are the same value in memory: they are never changed.
 func (e Entry) Same(o Entry) bool {
 	return e.Server == o.Server && e.Published == o.Published && e.Hidden == o.Hidden && e.Replay == o.Replay && e.Catalog == o.Catalog &&

@@ -61,7 +61,7 @@ func (n Naming) labels(servers []string) []string {
 	return labels
 }
 
-// fit tells whether a server's name can stand before the separator as it is:
+// fit reports whether a server's name can stand before the separator as it is:
 // the first separator in name + Separator must be the one at its end.
 func (n Naming) fit(server string) bool {
 	return server != "" && len(server) <= n.labelMax() && plain(server) == server &&

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// isPattern tells whether a text is an ECMAScript regular expression under the
+// isPattern reports whether a text is an ECMAScript regular expression under the
 // flag u, with which schema compilers read patterns (ECMA-262, "Patterns"). A
 // pattern that is not makes them refuse the whole schema. What only newer
 // engines take (modifiers, groups of one name in two alternatives) is refused.
@@ -78,7 +78,7 @@ func (p *patternReader) alternatives(depth int) {
 	}
 }
 
-// term reads one term, and tells whether it can be repeated.
+// term reads one term, and reports whether it can be repeated.
 func (p *patternReader) term(depth int) (repeatable bool) {
 	switch r := p.next(); r {
 	case '^', '$':

@@ -35,7 +35,7 @@ type Pins struct {
 }
 
 // PinsOf pins what a catalog offers: each tool's whole definition as it is
-// published, mended where Read had to, and the instructions.
+// published, repaired where Read had to, and the instructions.
 func PinsOf(c *Catalog) *Pins {
 	p := &Pins{Instructions: newPin([]byte(c.Instructions)), Tools: make(map[string]Pin, len(c.Items[Tools]))}
 	for _, item := range c.Items[Tools] {
@@ -48,7 +48,7 @@ func PinsOf(c *Catalog) *Pins {
 	return p
 }
 
-// Pinnable tells whether c can be approved as what its server offers. A list
+// Pinnable reports whether c can be approved as what its server offers. A list
 // without tools can if the server says that it has other things alone: one that
 // has tools, or says nothing, may not have registered them yet.
 func (c *Catalog) Pinnable() bool {
@@ -173,7 +173,7 @@ func (p *Pins) Approve(now *Pins, tool string) *Pins {
 	return next
 }
 
-// In tells whether a file holds this lock, written as Write does.
+// In reports whether a file holds this lock, written as Write does.
 func (l *Lock) In(name string) bool {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +182,7 @@ func (l *Lock) In(name string) bool {
 	return err == nil && l != nil && bytes.Equal(data, l.encode())
 }
 
-// Same tells whether two locks have the same pins.
+// Same reports whether two locks have the same pins.
 func (l *Lock) Same(o *Lock) bool { return l == o || bytes.Equal(l.encode(), o.encode()) }
 
 // lockVersion is the version of the format.

@@ -12,7 +12,7 @@ import (
 )
 
 // Read reads one page of a list result. It keeps items byte for byte, but for
-// what would make strict clients refuse the whole list: that is mended, or the
+// what would make strict clients refuse the whole list: that is repaired, or the
 // one item dropped, with a warning that names it. Nothing of result is kept.
 //
 // next is the raw JSON of nextCursor, to be sent back as it is; nil on the
@@ -59,9 +59,9 @@ func ReadSent(kind Kind, result, sent []byte) (items []Item, next []byte, warnin
 			items = append(items, item)
 		}
 	}
-	items, twice := Unique(kind, items)
+	items, duplicates := Unique(kind, items)
 	next, said := cursor(o.get("nextCursor"))
-	return items, next, append(append(warnings, twice...), said...), nil
+	return items, next, append(append(warnings, duplicates...), said...), nil
 }
 
 // Unique drops each item whose name an earlier one has, with a warning: the
@@ -119,7 +119,7 @@ func cursor(raw []byte) (next []byte, warnings []string) {
 	}
 }
 
-// notes are what was mended in one item. Only the first few are kept: one
+// notes are what was repaired in one item. Only the first few are kept: one
 // broken generator can break every line of a schema.
 type notes struct {
 	all  []string
@@ -150,7 +150,7 @@ type itemReader struct {
 	notes  notes
 }
 
-// read reads one item. said is what was mended or why it is not kept.
+// read reads one item. said is what was repaired or why it is not kept.
 func (r *itemReader) read(raw []byte) (item Item, said string, kept bool) {
 	o, ok := parseObject(raw)
 	if !ok {
@@ -177,9 +177,9 @@ func (r *itemReader) read(raw []byte) (item Item, said string, kept bool) {
 		n.add("has no name; its URI is used")
 		o.set("name", quote(item.Name))
 	}
-	shapes[r.kind].mend(&o, "", n)
+	shapes[r.kind].repair(&o, "", n)
 	if r.kind == Tools {
-		if reason := mendTool(&o, n); reason != "" {
+		if reason := repairTool(&o, n); reason != "" {
 			return item, reason + "; dropped", false
 		}
 		item.readTool(&o)
@@ -225,10 +225,10 @@ func (r *itemReader) readable(o *object) []byte {
 	return o.bytes()
 }
 
-// mendTool mends a tool's schemas; reason is why that cannot be done.
-func mendTool(o *object, n *notes) (reason string) {
-	in := schema{notes: n}
-	input, reason := in.input(o.get("inputSchema"))
+// repairTool repairs a tool's schemas; reason is why that cannot be done.
+func repairTool(o *object, n *notes) (reason string) {
+	tool := schema{notes: n}
+	input, reason := tool.input(o.get("inputSchema"))
 	if reason != "" {
 		return reason
 	}

@@ -34,7 +34,7 @@ func (r *refs) unchecked(ref string) []byte {
 	return r.find(ref)
 }
 
-// atSchema tells whether the steps of a pointer lead from schema to schema.
+// atSchema reports whether the steps of a pointer lead from schema to schema.
 func atSchema(steps []string) bool {
 	for len(steps) > 0 {
 		n := 1
@@ -189,14 +189,14 @@ func point(raw []byte, pointer string) []byte {
 	return raw
 }
 
-// byName tells whether references may need the names of schemas.
+// byName reports whether references may need the names of schemas.
 func (r *refs) byName() bool {
 	r.index()
 	return len(r.byID) > 0
 }
 
-// twice tells whether several schemas have this $id.
-func (r *refs) twice(id string) bool {
+// twice reports whether several schemas have this $id.
+func (r *refs) ambiguous(id string) bool {
 	r.index()
 	return r.copies[id] > 1
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// A schema mends one of a tool's schemas so that clients, compilers of schemas
+// A schema repairs one of a tool's schemas so that clients, compilers of schemas
 // and model APIs take it. An input schema is changed without ever refusing
 // arguments that it would have accepted as it was sent: what means nothing new
 // is added, and what has no meaning is taken away. An output schema that is not
-// right is not mended, because clients check results against it.
+// right is not repaired, because clients check results against it.
 type schema struct {
 	notes    *notes
 	output   bool
@@ -58,8 +58,8 @@ const (
 
 var anyObject = []byte(`{"type":"object"}`)
 
-// input mends an input schema; reason is why it cannot be mended.
-func (s *schema) input(raw []byte) (mended []byte, reason string) {
+// input repairs an input schema; reason is why it cannot be repaired.
+func (s *schema) input(raw []byte) (repaired []byte, reason string) {
 	switch kindOf(raw) {
 	case 0:
 		s.fix("has no inputSchema; any object is taken")
@@ -88,10 +88,10 @@ func (s *schema) input(raw []byte) (mended []byte, reason string) {
 	if s.refs == nil || !s.refs.byName() {
 		s.anonymous(&o, "inputSchema")
 	}
-	s.mend(&o, "inputSchema")
+	s.repair(&o, "inputSchema")
 	s.complete(&o, "inputSchema", true)
-	if mended = o.bytes(); s.safe(mended) {
-		return mended, ""
+	if repaired = o.bytes(); s.safe(repaired) {
+		return repaired, ""
 	}
 	s.fix("inputSchema cannot be taken apart; any object is taken")
 	return anyObject, ""
@@ -106,19 +106,19 @@ func (s *schema) anonymous(o *object, where string) {
 	}
 }
 
-// safe tells whether a schema from which something was taken away still takes
+// safe reports whether a schema from which something was taken away still takes
 // all that it took before, and whether its references still lead somewhere.
-func (s *schema) safe(mended []byte) bool {
+func (s *schema) safe(repaired []byte) bool {
 	if s.loosened == 0 {
 		return true
 	}
-	if bytes.Contains(mended, []byte(`"unevaluated`)) { // refuses what the rest does not know
+	if bytes.Contains(repaired, []byte(`"unevaluated`)) { // refuses what the rest does not know
 		return false
 	}
-	o, _ := parseObject(mended)
+	o, _ := parseObject(repaired)
 	again := schema{notes: &notes{}}
 	again.begin(&o, true)
-	again.mend(&o, "")
+	again.repair(&o, "")
 	return again.loosened == 0
 }
 
@@ -154,10 +154,10 @@ func (s *schema) takesObject(o *object) bool {
 	return true
 }
 
-// checkOutput mends what means nothing in an output schema, and tells why the
+// checkOutput repairs what means nothing in an output schema, and tells why the
 // schema is not right; "" if it is. Clients of most revisions ask for a type that
 // is "object", and refuse the list otherwise.
-func (s *schema) checkOutput(raw []byte) (mended []byte, reason string) {
+func (s *schema) checkOutput(raw []byte) (repaired []byte, reason string) {
 	o, ok := parseObject(raw)
 	switch {
 	case !ok:
@@ -173,59 +173,59 @@ func (s *schema) checkOutput(raw []byte) (mended []byte, reason string) {
 	s.output = true
 	s.begin(&o, false)
 	s.anonymous(&o, "outputSchema")
-	s.mend(&o, "outputSchema")
+	s.repair(&o, "outputSchema")
 	return o.bytes(), s.broken
 }
 
-// mend mends one schema and all in it.
-func (s *schema) mend(o *object, where string) {
+// repair repairs one schema and all in it.
+func (s *schema) repair(o *object, where string) {
 	s.once(o, where)
 	for _, m := range o.members {
 		k := keywords[m.Name]
 		if k == free {
-			s.mendUnknown(o, m, where)
+			s.repairUnknown(o, m, where)
 			continue
 		}
 		if s.loosened > 0 && o.find(m.Name) < 0 {
 			continue // taken away with another one
 		}
-		at := where + "." + m.Name
+		place := where + "." + m.Name
 		if kindOf(m.Value) == 'n' && k.optional() {
-			s.notes.add("%s is null; removed", at)
+			s.notes.add("%s is null; removed", place)
 			o.remove(m.Name)
 			continue
 		}
 		switch k {
 		case typeWord:
-			s.mendType(o, m, at)
+			s.repairType(o, m, place)
 		case schemaMap, patternMap, dependencyMap, namesMap:
-			s.mendMap(o, m, at, k)
+			s.repairMap(o, m, place, k)
 		case schemaList:
-			s.mendList(o, m, at)
+			s.repairList(o, m, place)
 		case schemaOne, itemsValue:
-			s.mendOne(o, m, at, k)
+			s.repairOne(o, m, place, k)
 		case nameList:
-			s.mendNames(o, m, at)
+			s.repairNames(o, m, place)
 		case reference:
 			if wrong := s.wrongReference(m.Value); wrong != "" {
-				s.loosen("%s %s", at+" "+clip(m.Value), wrong)
+				s.loosen("%s %s", place+" "+clip(m.Value), wrong)
 				o.remove(m.Name)
 			}
 		case noKeyword:
-			s.notes.add("%s means nothing; removed", at)
+			s.notes.add("%s means nothing; removed", place)
 			o.remove(m.Name)
 		case nullability: // when it is known what becomes of the type
 		default:
 			if wrong := s.wrong(k, m.Value); wrong != "" {
-				s.loosen("%s %s", at, wrong)
+				s.loosen("%s %s", place, wrong)
 				o.remove(m.Name)
 			} else if k == valueList {
-				s.unique(o, m, at)
+				s.unique(o, m, place)
 			}
 		}
 	}
 	if o.find("nullable") >= 0 {
-		s.mendNullable(o, where+".nullable")
+		s.repairNullable(o, where+".nullable")
 	}
 	s.complete(o, where, false)
 }
@@ -238,7 +238,7 @@ func (s *schema) wrong(k keywordKind, raw []byte) string {
 		return wrong
 	case s.output:
 		return "is not supported below the root"
-	case s.refs != nil && s.refs.twice(text(raw)):
+	case s.refs != nil && s.refs.ambiguous(text(raw)):
 		return "is the name of several schemas"
 	default:
 		return ""
@@ -280,15 +280,15 @@ func (s *schema) wrongReference(raw []byte) string {
 	return s.refs.known[ref].wrong
 }
 
-// mendNullable removes OpenAPI's nullable where compilers know nothing to do
+// repairNullable removes OpenAPI's nullable where compilers know nothing to do
 // with it.
-func (s *schema) mendNullable(o *object, at string) {
+func (s *schema) repairNullable(o *object, place string) {
 	value := string(o.get("nullable"))
 	_, several := elements(o.get("type"))
 	if o.get("type") != nil && (value == "true" || value == "false" && !several && text(o.get("type")) != "null") {
 		return
 	}
-	s.notes.add("%s means nothing; removed", at)
+	s.notes.add("%s means nothing; removed", place)
 	o.remove("nullable")
 }
 
@@ -323,8 +323,8 @@ func typeOf(raw []byte) string {
 	return typeWords[t]
 }
 
-// mendType gives types their right names, and removes those that have none.
-func (s *schema) mendType(o *object, m wire.Field, at string) {
+// repairType gives types their right names, and removes those that have none.
+func (s *schema) repairType(o *object, m wire.Field, place string) {
 	all, many := elements(m.Value)
 	if !many {
 		all = [][]byte{m.Value}
@@ -333,39 +333,39 @@ func (s *schema) mendType(o *object, m wire.Field, at string) {
 	same, known := true, len(all) > 0
 	for _, raw := range all {
 		t := typeOf(raw)
-		twice := slices.Contains(right, t)
-		same = same && t == text(raw) && !twice
+		duplicate := slices.Contains(right, t)
+		same = same && t == text(raw) && !duplicate
 		known = known && t != ""
-		if !twice {
+		if !duplicate {
 			right = append(right, t)
 		}
 	}
 	switch {
 	case !known: // an unknown type may have meant anything
-		s.loosen("%s is %s", at, clip(m.Value))
+		s.loosen("%s is %s", place, clip(m.Value))
 		o.remove("type")
 	case same:
 	case many:
-		s.fix("%s is %s; read as %s", at, m.Value, texts(right))
+		s.fix("%s is %s; read as %s", place, m.Value, texts(right))
 		o.set("type", texts(right))
 	default:
-		s.fix("%s is %s; read as %s", at, m.Value, quote(right[0]))
+		s.fix("%s is %s; read as %s", place, m.Value, quote(right[0]))
 		o.set("type", quote(right[0]))
 	}
 }
 
-// mendMap mends what is under names, such as properties.
-func (s *schema) mendMap(o *object, m wire.Field, at string, k keywordKind) {
+// repairMap repairs what is under names, such as properties.
+func (s *schema) repairMap(o *object, m wire.Field, place string, k keywordKind) {
 	sub, ok := parseObject(m.Value)
 	if !ok {
-		s.loosen("%s is not an object", at)
+		s.loosen("%s is not an object", place)
 		o.remove(m.Name)
 		return
 	}
-	root := at == "inputSchema.properties" || at == "outputSchema.properties"
+	root := place == "inputSchema.properties" || place == "outputSchema.properties"
 	kept := make([]wire.Field, 0, len(sub.members))
 	for _, p := range sub.members {
-		here := at + "." + p.Name
+		here := place + "." + p.Name
 		switch {
 		case k == patternMap && !isPattern(p.Name):
 			s.loosen("%s is under no regular expression of ECMAScript", here)
@@ -403,17 +403,17 @@ func (s *schema) mendMap(o *object, m wire.Field, at string, k keywordKind) {
 // of properties at the root, clients accept nothing else.
 var objectFor = map[byte]string{'t': `{}`, 'f': `{"not":{}}`}
 
-// mendList mends the schemas of a list, such as anyOf.
-func (s *schema) mendList(o *object, m wire.Field, at string) {
+// repairList repairs the schemas of a list, such as anyOf.
+func (s *schema) repairList(o *object, m wire.Field, place string) {
 	all, ok := elements(m.Value)
 	if !ok || len(all) == 0 {
-		s.loosen("%s is not a list of schemas", at)
+		s.loosen("%s is not a list of schemas", place)
 		o.remove(m.Name)
 		return
 	}
 	touched, before := false, s.loosened
 	for i := range all {
-		if v, ok := s.one(all[i], at+"["+strconv.Itoa(i)+"]"); ok {
+		if v, ok := s.one(all[i], place+"["+strconv.Itoa(i)+"]"); ok {
 			all[i], touched = v, true
 		}
 	}
@@ -425,14 +425,14 @@ func (s *schema) mendList(o *object, m wire.Field, at string) {
 	}
 }
 
-// mendOne mends the schema that is the value of a keyword.
-func (s *schema) mendOne(o *object, m wire.Field, at string, k keywordKind) {
+// repairOne repairs the schema that is the value of a keyword.
+func (s *schema) repairOne(o *object, m wire.Field, place string, k keywordKind) {
 	if k == itemsValue && kindOf(m.Value) == '[' {
-		s.mendTuple(o, m, at)
+		s.repairTuple(o, m, place)
 		return
 	}
 	before := s.loosened
-	v, ok := s.one(m.Value, at)
+	v, ok := s.one(m.Value, place)
 	switch {
 	case (m.Name == "not" || m.Name == "if") && s.loosened > before: // it refuses what fits
 		o.remove(m.Name)
@@ -441,26 +441,26 @@ func (s *schema) mendOne(o *object, m wire.Field, at string, k keywordKind) {
 	}
 }
 
-// mendTuple mends items that are a list, which they can be in old drafts alone:
+// repairTuple repairs items that are a list, which they can be in old drafts alone:
 // since 2020-12 the list is called prefixItems.
-func (s *schema) mendTuple(o *object, m wire.Field, at string) {
+func (s *schema) repairTuple(o *object, m wire.Field, place string) {
 	all, _ := elements(m.Value)
 	if s.tuples && len(all) > 0 {
-		s.mendList(o, m, at)
+		s.repairList(o, m, place)
 		return
 	}
-	s.fix("%s is a list", at)
+	s.fix("%s is a list", place)
 	o.remove("items")
 	if len(all) > 0 && o.get("prefixItems") == nil {
 		m = newMember("prefixItems", m.Value)
 		o.set(m.Name, m.Value)
-		s.mendList(o, m, at)
+		s.repairList(o, m, place)
 	}
 }
 
-// mendUnknown removes a member that is no keyword if it has names of schemas in
+// repairUnknown removes a member that is no keyword if it has names of schemas in
 // it: compilers look for these everywhere.
-func (s *schema) mendUnknown(o *object, m wire.Field, where string) {
+func (s *schema) repairUnknown(o *object, m wire.Field, where string) {
 	if kindOf(m.Value) == '{' && m.Name != "default" && m.Name != "const" &&
 		(bytes.Contains(m.Value, []byte(`$id"`)) || bytes.Contains(m.Value, []byte(`nchor"`))) {
 		s.notes.add("%s.%s has $id or $anchor in it, and is no keyword; removed", where, m.Name)
@@ -468,18 +468,18 @@ func (s *schema) mendUnknown(o *object, m wire.Field, where string) {
 	}
 }
 
-// mendNames removes names that a list has more than once.
-func (s *schema) mendNames(o *object, m wire.Field, at string) {
+// repairNames removes names that a list has more than once.
+func (s *schema) repairNames(o *object, m wire.Field, place string) {
 	if !isTexts(m.Value) {
-		s.loosen("%s is not a list of names", at)
+		s.loosen("%s is not a list of names", place)
 		o.remove(m.Name)
 		return
 	}
-	s.unique(o, m, at)
+	s.unique(o, m, place)
 }
 
 // unique removes values that a list has more than once.
-func (s *schema) unique(o *object, m wire.Field, at string) {
+func (s *schema) unique(o *object, m wire.Field, place string) {
 	all, _ := elements(m.Value)
 	if !anyTwice(all) {
 		return
@@ -487,14 +487,14 @@ func (s *schema) unique(o *object, m wire.Field, at string) {
 	n := len(all)
 	seen := make(map[string]bool, n)
 	all = slices.DeleteFunc(all, func(e []byte) bool {
-		twice := seen[string(e)]
+		duplicate := seen[string(e)]
 		seen[string(e)] = true
-		return twice
+		return duplicate
 	})
 	if len(seen) == n {
 		return
 	}
-	s.notes.add("%s has some more than once", at)
+	s.notes.add("%s has some more than once", place)
 	o.set(m.Name, array(all))
 }
 
@@ -511,17 +511,17 @@ func anyTwice(all [][]byte) bool {
 	return false
 }
 
-// one mends one schema in another. ok is false if it can stay as it is.
-func (s *schema) one(raw []byte, at string) (mended []byte, ok bool) {
+// one repairs one schema in another. ok is false if it can stay as it is.
+func (s *schema) one(raw []byte, place string) (repaired []byte, ok bool) {
 	switch kindOf(raw) {
 	case 't', 'f':
 		return nil, false
 	case '{':
 		o, _ := parseObject(raw)
-		s.mend(&o, at)
+		s.repair(&o, place)
 		return o.bytes(), o.touched
 	default:
-		s.fix("%s is no schema; anything is taken", at)
+		s.fix("%s is no schema; anything is taken", place)
 		s.loosened++
 		return []byte("{}"), true
 	}

@@ -19,7 +19,7 @@ var kindWords = map[byte]string{'"': "a string", '{': "an object", '[': "an arra
 
 // shapes are those of the four kinds, by Kind. A null in _meta or in a schema
 // may have a meaning; so nothing in _meta is looked at, and schemas are
-// mended by rules of their own.
+// repaired by rules of their own.
 var shapes = func() [len(Kinds)]shape {
 	str, flag, meta := want{kind: '"'}, want{kind: 't'}, want{kind: '{'}
 	icons := want{kind: '[', must: "src", nested: shape{
@@ -54,14 +54,14 @@ var shapes = func() [len(Kinds)]shape {
 	}
 }()
 
-// mend removes optional members that are null, which is as good as absent, or
+// repair removes optional members that are null, which is as good as absent, or
 // of a type that strict clients refuse.
-func (s shape) mend(o *object, where string, n *notes) {
+func (s shape) repair(o *object, where string, n *notes) {
 	for i, m := range o.members {
 		if _, known := s[m.Name]; known && o.find(m.Name) > i {
 			n.add("%s%s is given more than once; the last one counts", where, m.Name)
 			o.set(m.Name, o.get(m.Name))
-			s.mend(o, where, n)
+			s.repair(o, where, n)
 			return
 		}
 	}
@@ -88,17 +88,17 @@ func (s shape) mend(o *object, where string, n *notes) {
 			}
 		case w.nested != nil && kind == '{':
 			if sub, ok := parseObject(m.Value); ok {
-				w.nested.mend(&sub, where+m.Name+".", n)
+				w.nested.repair(&sub, where+m.Name+".", n)
 				o.keep(m.Name, &sub)
 			}
 		case w.nested != nil:
-			w.mendAll(o, m, where, n)
+			w.repairAll(o, m, where, n)
 		}
 	}
 }
 
-// mendAll mends the objects of an array, and drops what no client could use.
-func (w want) mendAll(o *object, m wire.Field, where string, n *notes) {
+// repairAll repairs the objects of an array, and drops what no client could use.
+func (w want) repairAll(o *object, m wire.Field, where string, n *notes) {
 	all, _ := elements(m.Value)
 	kept := make([][]byte, 0, len(all))
 	touched := false
@@ -109,7 +109,7 @@ func (w want) mendAll(o *object, m wire.Field, where string, n *notes) {
 			touched = true
 			continue
 		}
-		w.nested.mend(&sub, where+m.Name+"[].", n)
+		w.nested.repair(&sub, where+m.Name+"[].", n)
 		touched = touched || sub.touched
 		kept = append(kept, sub.bytes())
 	}

@@ -115,11 +115,11 @@ func intact(b []byte) bool {
 func encode(key string, saved Saved) []byte {
 	w := writer{b: make([]byte, bodyAt, 4096)}
 	copy(w.b, magic)
-	at := noTime
+	nanos := noTime
 	if saved.Catalog != nil && !saved.Catalog.At.IsZero() {
-		at = saved.Catalog.At.UnixNano()
+		nanos = saved.Catalog.At.UnixNano()
 	}
-	putInt64(w.b[bodyAt-8:], at)
+	putInt64(w.b[bodyAt-8:], nanos)
 	w.text(key)
 	w.uint(saved.Gen)
 	w.bytes(saved.Era)
@@ -156,8 +156,8 @@ func decode(key string, b []byte) (*Saved, error) {
 	saved := &Saved{Gen: r.uint(), Era: r.bytes()}
 	if r.flag() {
 		saved.Catalog = r.catalog()
-		if at := int64At(b[bodyAt-8:]); at != noTime {
-			saved.Catalog.At = time.Unix(0, at)
+		if nanos := int64At(b[bodyAt-8:]); nanos != noTime {
+			saved.Catalog.At = time.Unix(0, nanos)
 		}
 	}
 	if r.bad || len(r.b) > 0 {
@@ -170,7 +170,7 @@ func decode(key string, b []byte) (*Saved, error) {
 }
 
 // reread reads the items anew that an older version has read: it may have kept
-// what strict clients refuse. The next listing says what is mended.
+// what strict clients refuse. The next listing says what is repaired.
 func (c *Catalog) reread() {
 	for k := range c.Items {
 		kept := c.Items[k][:0]

@@ -197,10 +197,10 @@ func (t *Table) claimed(uri string) (Target, bool) {
 	return t.hiddenResource(uri)
 }
 
-// Several tells whether more than one server is configured.
+// Several reports whether more than one server is configured.
 func (t *Table) Several() bool { return len(t.entries) > 1 }
 
-// Hides tells whether a server's items are not listed because it is away.
+// Hides reports whether a server's items are not listed because it is away.
 func (t *Table) Hides(server string) bool {
 	return slices.ContainsFunc(t.entries, func(e Entry) bool { return e.Server == server && e.Hidden && e.Published })
 }
@@ -237,7 +237,7 @@ func (t *Table) Len(k Kind) int { return t.lists[k].part.n }
 // and comes back with the same catalog changes nothing.
 func (t *Table) Hash(k Kind) [32]byte { return t.lists[k].part.hash }
 
-// Has tells whether some published server lists or says that it has this kind.
+// Has reports whether some published server lists or says that it has this kind.
 func (t *Table) Has(k Kind) bool { return t.offers[k] }
 
 // Capabilities yields what each published server has declared, raw.

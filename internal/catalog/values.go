@@ -103,8 +103,8 @@ func notURI(s string) string {
 	if isFile && (rest == "" || driveLetter.MatchString(rest)) || !special[scheme] && rest == "" {
 		return ""
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 && !isFile {
-		rest = rest[at+1:]
+	if sign := strings.LastIndexByte(rest, '@'); sign >= 0 && !isFile {
+		rest = rest[sign+1:]
 	}
 	if !isHost(rest, special[scheme] || isFile, isFile) {
 		return "has a host or port that cannot be one"
@@ -124,7 +124,7 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// isHost tells whether a text is a host with a port that may be missing.
+// isHost reports whether a text is a host with a port that may be missing.
 func isHost(s string, named, isFile bool) bool {
 	host, port := s, ""
 	if end := strings.LastIndexByte(s, ']'); strings.HasPrefix(s, "[") && end > 0 {

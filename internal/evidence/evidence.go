@@ -50,7 +50,7 @@ type Row struct {
 	From    []Source
 	Kinds   []fault.Kind // nil: all
 	Against Against
-	Follows string // likewise
+	Follows string // for people, too
 }
 
 // link are failures that the link may explain, and the request as well.

@@ -13,16 +13,16 @@ import (
 )
 
 // desks are servers with tasks, and everline in front of them.
-func desks(t *testing.T, era mcptest.Era, names ...string) (*site, []*mcptest.Server, []*mcptest.TaskDesk) {
+func desks(t *testing.T, era mcptest.Era, names ...string) (*site, []*mcptest.Server, []*mcptest.TaskServer) {
 	t.Helper()
 	var all []config.Server
 	var servers []*mcptest.Server
-	var found []*mcptest.TaskDesk
+	var found []*mcptest.TaskServer
 	for _, name := range names {
 		up := mcptest.New(mcptest.Config{Era: era, Tools: mcptest.TaskTools, Capabilities: mcptest.TaskCapabilities(era)})
 		c := config.NewServer(name)
 		c.Transport, c.URL = "http", mcptest.Web(t, up).URL+"/mcp"
-		all, servers, found = append(all, c), append(servers, up), append(found, mcptest.Desk(up))
+		all, servers, found = append(all, c), append(servers, up), append(found, mcptest.ServeTasks(up))
 	}
 	s := wholeOf(t, all...)
 	for _, up := range servers {

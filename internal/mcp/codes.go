@@ -42,7 +42,7 @@ const (
 	CodeNeedsURL     = -31042 // a server's CodeURLElicitation, which modern clients must not see
 )
 
-// IsModernCode tells whether only servers of the modern era use a code.
+// IsModernCode reports whether only servers of the modern era use a code.
 func IsModernCode(code int64) bool {
 	return code == CodeHeaderMismatch || code == CodeMissingCapability || code == CodeUnsupportedVersion
 }

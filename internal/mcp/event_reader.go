@@ -27,7 +27,7 @@ type Event struct {
 	Data []byte
 }
 
-// IsMessage tells whether the event carries JSON-RPC: streams may mix in
+// IsMessage reports whether the event carries JSON-RPC: streams may mix in
 // events of other names, which mean nothing here.
 func (e *Event) IsMessage() bool { return e.Name == "" || e.Name == "message" }
 
@@ -273,19 +273,19 @@ func (s *EventReader) dropLF() {
 // cut takes one line out of the buffer, if all of it is there.
 func (s *EventReader) cut() ([]byte, bool) {
 	fresh := s.buf[s.start+s.scanned : s.end]
-	at := bytes.IndexByte(fresh, '\n')
-	if at >= 0 {
-		fresh = fresh[:at]
+	lineEnd := bytes.IndexByte(fresh, '\n')
+	if lineEnd >= 0 {
+		fresh = fresh[:lineEnd]
 	}
 	if cr := bytes.IndexByte(fresh, '\r'); cr >= 0 {
-		at, s.skipLF = cr, true
+		lineEnd, s.skipLF = cr, true
 	}
-	if at < 0 {
+	if lineEnd < 0 {
 		s.scanned = s.end - s.start
 		return nil, false
 	}
 	from := s.start
-	s.start += s.scanned + at + 1
+	s.start += s.scanned + lineEnd + 1
 	s.scanned = 0
 	return s.buf[from : s.start-1], true
 }

@@ -59,7 +59,7 @@ func DecodeHeader(v string) (string, bool) {
 	return string(b), err == nil
 }
 
-// IsPlainHeader tells whether a field carries v unchanged through every
+// IsPlainHeader reports whether a field carries v unchanged through every
 // intermediary, and no reader takes it for the base64 form: visible ASCII, with
 // spaces and tabs only inside.
 func IsPlainHeader(v string) bool {
@@ -67,7 +67,7 @@ func IsPlainHeader(v string) bool {
 		!(strings.HasPrefix(v, base64Open) && strings.HasSuffix(v, base64Close))
 }
 
-// isFieldValue tells whether v has only characters that a field may have (RFC
+// isFieldValue reports whether v has only characters that a field may have (RFC
 // 9110 section 5.5).
 func isFieldValue(v string) bool {
 	for i := range len(v) {
@@ -78,7 +78,7 @@ func isFieldValue(v string) bool {
 	return true
 }
 
-// IsHeaderName tells whether s is a field name, a token (RFC 9110 section 5.1).
+// IsHeaderName reports whether s is a field name, a token (RFC 9110 section 5.1).
 func IsHeaderName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

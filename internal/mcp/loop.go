@@ -21,7 +21,7 @@ func HandshakeMeta() []byte {
 	return append(wire.AppendString([]byte(`{"`+MetaInstance+`":`), instance), '}')
 }
 
-// FromInstance tells whether the params of a handshake are those of the
+// FromInstance reports whether the params of a handshake are those of the
 // everline with this name.
 func FromInstance(params []byte, name string) bool {
 	from, ok := wire.Text(wire.Get(params, "_meta", MetaInstance))
@@ -34,7 +34,7 @@ const (
 	LoopData    = `{"outcome":"not_sent","kind":"loop","cause":"the server is the everline that asks"}`
 )
 
-// IsLoop tells whether a raw error is the refusal of this everline itself.
+// IsLoop reports whether a raw error is the refusal of this everline itself.
 func IsLoop(rawError []byte) bool {
 	code, _ := wire.DecodeError(rawError)
 	kind, _ := wire.Text(wire.Get(rawError, "data", "kind"))
@@ -43,6 +43,6 @@ func IsLoop(rawError []byte) bool {
 
 // ChainVar is the environment variable that the servers of an everline inherit
 // from it: which configurations the everlines above them serve, each with the
-// process that does. What a server has started may keep it for longer than that
-// lives.
+// process that does. What a server has started may keep the variable for longer
+// than that process runs.
 const ChainVar = "EVERLINE_CHAIN"

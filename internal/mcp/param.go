@@ -35,7 +35,7 @@ func (p HeaderParam) Value(arguments []byte) (string, bool) {
 	return string(raw), raw != nil && !wire.IsNull(raw) && !wire.IsObject(raw) && !wire.IsArray(raw)
 }
 
-// Equal tells whether a decoded header repeats a raw argument. Whole numbers are
+// Equal reports whether a decoded header repeats a raw argument. Whole numbers are
 // compared as numbers.
 func (p HeaderParam) Equal(header string, argument []byte) bool {
 	if text, ok := wire.Text(argument); ok {

@@ -87,7 +87,7 @@ func (s *Server) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// modernCall tells whether a request names its protocol version itself.
+// modernCall reports whether a request names its protocol version itself.
 func modernCall(params json.RawMessage) (version string, ok bool) {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`

@@ -15,7 +15,7 @@ import (
 // A ServeFunc is a server inside this process. It reads frames from in until
 // that is closed or ctx ends, and writes with out, which many goroutines may
 // call, and which copies the frame. When it returns, the link has ended.
-type ServeFunc func(ctx context.Context, in <-chan []byte, out func(frame []byte))
+type ServeFunc func(ctx context.Context, input <-chan []byte, out func(frame []byte))
 
 // returnWait bounds the wait for a server whose input was closed.
 const returnWait = 2 * time.Second
@@ -28,7 +28,7 @@ type memoryConn struct {
 	mux     *transport.Mux
 
 	cancel    context.CancelFunc // of the server's context
-	in        chan []byte
+	input     chan []byte
 	lock      chan struct{} // room for one: the owner may send to in, or close it
 	closeOnce sync.Once
 	returned  chan struct{} // closed when the server has returned
@@ -39,7 +39,7 @@ func OpenMemory(serve ServeFunc, opt transport.Options) transport.Conn {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &memoryConn{
 		max: opt.MaxMessage, started: time.Now(), mux: transport.NewMux(opt), cancel: cancel,
-		in: make(chan []byte, 16), lock: make(chan struct{}, 1), returned: make(chan struct{}),
+		input: make(chan []byte, 16), lock: make(chan struct{}, 1), returned: make(chan struct{}),
 	}
 	if c.max <= 0 {
 		c.max = transport.DefaultMaxMessage
@@ -51,7 +51,7 @@ func OpenMemory(serve ServeFunc, opt transport.Options) transport.Conn {
 func (c *memoryConn) run(ctx context.Context, serve ServeFunc) {
 	defer close(c.returned)
 	defer c.cancel()
-	serve(ctx, c.in, func(frame []byte) {
+	serve(ctx, c.input, func(frame []byte) {
 		if int64(len(frame)) <= c.max {
 			c.mux.Deliver(bytes.Clone(frame))
 			return
@@ -114,7 +114,7 @@ func (c *memoryConn) write(ctx context.Context, op string, frame []byte) *fault.
 	default:
 	}
 	select {
-	case c.in <- bytes.Clone(frame):
+	case c.input <- bytes.Clone(frame):
 		return nil
 	case <-ctx.Done():
 		return transport.GaveUp(op, ctx.Err())
@@ -143,7 +143,7 @@ func (c *memoryConn) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		c.mux.End(nil)
 		c.lock <- struct{}{} // whoever has it was freed by end
-		close(c.in)
+		close(c.input)
 		<-c.lock
 		c.cancel()
 	})

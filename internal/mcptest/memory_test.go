@@ -124,7 +124,7 @@ func TestMemoryServerDoesNotRead(t *testing.T) {
 				sent++
 			}
 		}
-		if sent != cap(c.(*memoryConn).in) {
+		if sent != cap(c.(*memoryConn).input) {
 			t.Errorf("%d calls say that they were sent", sent)
 		}
 		begun := time.Now()

@@ -39,7 +39,7 @@ func (s *Server) newLink(ctx context.Context) *link {
 // Serve speaks MCP as lines on a pair of streams, as a stdio server does,
 // until in ends, the server is closed, or a reply cuts the link. It closes out,
 // and in, where they can be closed, and waits for everything it started.
-func (s *Server) Serve(in io.Reader, out io.Writer) error {
+func (s *Server) Serve(input io.Reader, out io.Writer) error {
 	l := s.newLink(context.Background())
 	lines := make(chan string, 1024)
 	l.emit = func(raw string) {
@@ -55,10 +55,10 @@ func (s *Server) Serve(in io.Reader, out io.Writer) error {
 	s.listen(standing)
 	defer s.unlisten(standing)
 	l.wg.Go(func() { l.write(out, lines) })
-	go l.read(in) // ends with in, which is closed below; a stdin that cannot be closed ends with the process
+	go l.read(input) // ends with in, which is closed below; a stdin that cannot be closed ends with the process
 	l.run(standing)
 	l.refuse()
-	if c, ok := in.(io.Closer); ok {
+	if c, ok := input.(io.Closer); ok {
 		_ = c.Close()
 	}
 	l.wg.Wait()
@@ -73,7 +73,7 @@ func (s *Server) Serve(in io.Reader, out io.Writer) error {
 
 // ServeFrames is Serve with a message at a time. It has the shape of
 // transport.ServeFunc, and works in testing/synctest bubbles.
-func (s *Server) ServeFrames(ctx context.Context, in <-chan []byte, out func(frame []byte)) {
+func (s *Server) ServeFrames(ctx context.Context, input <-chan []byte, out func(frame []byte)) {
 	l := s.newLink(ctx)
 	l.emit = func(raw string) { out([]byte(raw)) }
 	if s.cfg.StartDelay > 0 {
@@ -85,7 +85,7 @@ func (s *Server) ServeFrames(ctx context.Context, in <-chan []byte, out func(fra
 	l.wg.Go(func() {
 		for {
 			select {
-			case frame, ok := <-in:
+			case frame, ok := <-input:
 				if !ok {
 					l.cancel(io.EOF)
 					return
@@ -122,8 +122,8 @@ func (l *link) run(standing *listener) {
 	}
 }
 
-func (l *link) read(in io.Reader) {
-	r := bufio.NewReader(in)
+func (l *link) read(input io.Reader) {
+	r := bufio.NewReader(input)
 	for {
 		line, err := r.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-// TaskTools are the tools that a TaskDesk serves, the fixtures that the
+// TaskTools are the tools that a TaskServer serves, the fixtures that the
 // official suite asks for.
 var TaskTools = []string{
 	`{"name":"greet","inputSchema":{"type":"object"}}`,
@@ -24,7 +24,7 @@ var TaskTools = []string{
 	`{"name":"test_tool_with_task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
 }
 
-// TaskCapabilities are what a server with a TaskDesk declares.
+// TaskCapabilities are what a server with a TaskServer declares.
 func TaskCapabilities(era Era) string {
 	if era == Modern {
 		return `{"tools":{"listChanged":true},"extensions":{"` + mcp.ExtensionTasks + `":{}}}`
@@ -32,17 +32,17 @@ func TaskCapabilities(era Era) string {
 	return `{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 }
 
-// A TaskDesk makes a server one with tasks: of 2025-11-25, or of the extension
+// A TaskServer makes a server one with tasks: of 2025-11-25, or of the extension
 // of 2026-07-28. Its ids are task-1, task-2 and so on, as those of any other.
-type TaskDesk struct {
+type TaskServer struct {
 	s      *Server
 	modern bool
 
 	mu    sync.Mutex // guards the rest
-	tasks []*deskTask
+	tasks []*task
 }
 
-type deskTask struct {
+type task struct {
 	id      string
 	due     time.Time // when it ends by itself; zero: when it is told to
 	ended   chan struct{}
@@ -52,11 +52,11 @@ type deskTask struct {
 	waits   []string // keys of inputs that are missing
 }
 
-// Desk puts tasks on a server whose tools are TaskTools.
-func Desk(s *Server) *TaskDesk {
-	d := &TaskDesk{s: s, modern: s.cfg.Era == Modern}
+// ServeTasks puts tasks on a server whose tools are TaskTools.
+func ServeTasks(s *Server) *TaskServer {
+	d := &TaskServer{s: s, modern: s.cfg.Era == Modern}
 	s.On(mcp.ToolsCall, d.call)
-	for method, f := range map[string]func(*deskTask, *taskParams) *Reply{
+	for method, f := range map[string]func(*task, *taskParams) *Reply{
 		mcp.TasksGet: d.get, mcp.TasksUpdate: d.update, mcp.TasksCancel: d.cancel, mcp.TasksResult: d.result,
 	} {
 		s.On(method, func(r *Request) *Reply { return d.about(r, f) })
@@ -100,7 +100,7 @@ func textResult(text string, bad bool) string {
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"isError":%t}`, quoted, bad)
 }
 
-func (d *TaskDesk) call(r *Request) *Reply {
+func (d *TaskServer) call(r *Request) *Reply {
 	p := readTask(r)
 	wants := p.Task != nil
 	if d.modern {
@@ -132,10 +132,10 @@ func (d *TaskDesk) call(r *Request) *Reply {
 const elicitation = `{"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
 
 // begin begins the task of a call.
-func (d *TaskDesk) begin(p *taskParams) *deskTask {
+func (d *TaskServer) begin(p *taskParams) *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t := &deskTask{id: "task-" + strconv.Itoa(len(d.tasks)+1), ended: make(chan struct{}), state: "completed", result: textResult("done", false)}
+	t := &task{id: "task-" + strconv.Itoa(len(d.tasks)+1), ended: make(chan struct{}), state: "completed", result: textResult("done", false)}
 	d.tasks = append(d.tasks, t)
 	after := time.Duration(p.Arguments.Seconds * float64(time.Second))
 	switch p.Name {
@@ -150,8 +150,8 @@ func (d *TaskDesk) begin(p *taskParams) *deskTask {
 		t.waits = []string{"first", "second"}
 		return t
 	case "test_tool_with_task":
-		for _, in := range p.Inputs {
-			t.result = textResult("Hello, "+in.Content.Name, false)
+		for _, answer := range p.Inputs {
+			t.result = textResult("Hello, "+answer.Content.Name, false)
 		}
 	}
 	if after >= 0 {
@@ -160,8 +160,8 @@ func (d *TaskDesk) begin(p *taskParams) *deskTask {
 	return t
 }
 
-// settled tells whether a task has ended.
-func (t *deskTask) settledLocked() bool {
+// settled reports whether a task has ended.
+func (t *task) settledLocked() bool {
 	select {
 	case <-t.ended:
 		return true
@@ -175,7 +175,7 @@ func (t *deskTask) settledLocked() bool {
 }
 
 // state is a task as it is told of.
-func (d *TaskDesk) state(t *deskTask, detailed bool) string {
+func (d *TaskServer) state(t *task, detailed bool) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	status := "working"
@@ -208,7 +208,7 @@ func (d *TaskDesk) state(t *deskTask, detailed bool) string {
 }
 
 // about serves a request that is about one task.
-func (d *TaskDesk) about(r *Request, f func(*deskTask, *taskParams) *Reply) *Reply {
+func (d *TaskServer) about(r *Request, f func(*task, *taskParams) *Reply) *Reply {
 	p := readTask(r)
 	if d.modern && r.Method == mcp.TasksResult || !d.modern && r.Method == mcp.TasksUpdate {
 		return nil
@@ -217,8 +217,8 @@ func (d *TaskDesk) about(r *Request, f func(*deskTask, *taskParams) *Reply) *Rep
 		return &Reply{Error: `{"code":-32021,"message":"not declared","data":{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}}`}
 	}
 	d.mu.Lock()
-	i := slices.IndexFunc(d.tasks, func(t *deskTask) bool { return t.id == p.TaskID })
-	var t *deskTask
+	i := slices.IndexFunc(d.tasks, func(t *task) bool { return t.id == p.TaskID })
+	var t *task
 	if i >= 0 {
 		t = d.tasks[i]
 	}
@@ -229,20 +229,20 @@ func (d *TaskDesk) about(r *Request, f func(*deskTask, *taskParams) *Reply) *Rep
 	return f(t, p)
 }
 
-func (d *TaskDesk) get(t *deskTask, _ *taskParams) *Reply { return &Reply{Result: d.state(t, true)} }
+func (d *TaskServer) get(t *task, _ *taskParams) *Reply { return &Reply{Result: d.state(t, true)} }
 
-func (d *TaskDesk) update(t *deskTask, p *taskParams) *Reply {
+func (d *TaskServer) update(t *task, p *taskParams) *Reply {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	was := len(t.waits)
+	waited := len(t.waits)
 	t.waits = slices.DeleteFunc(t.waits, func(key string) bool { _, ok := p.Inputs[key]; return ok })
-	if was > 0 && len(t.waits) == 0 && !t.settledLocked() {
+	if waited > 0 && len(t.waits) == 0 && !t.settledLocked() {
 		close(t.ended)
 	}
 	return &Reply{Result: `{"resultType":"complete"}`}
 }
 
-func (d *TaskDesk) cancel(t *deskTask, _ *taskParams) *Reply {
+func (d *TaskServer) cancel(t *task, _ *taskParams) *Reply {
 	d.mu.Lock()
 	if !t.settledLocked() {
 		t.state, t.result = "cancelled", textResult("canceled", true)
@@ -256,7 +256,7 @@ func (d *TaskDesk) cancel(t *deskTask, _ *taskParams) *Reply {
 }
 
 // result waits for the end of a task.
-func (d *TaskDesk) result(t *deskTask, _ *taskParams) *Reply {
+func (d *TaskServer) result(t *task, _ *taskParams) *Reply {
 	d.mu.Lock()
 	settled, due := t.settledLocked(), t.due
 	d.mu.Unlock()
@@ -277,7 +277,7 @@ func (d *TaskDesk) result(t *deskTask, _ *taskParams) *Reply {
 }
 
 // list lists the tasks of all, as a server with one session does.
-func (d *TaskDesk) list(*Request) *Reply {
+func (d *TaskServer) list(*Request) *Reply {
 	if d.modern {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (d *TaskDesk) list(*Request) *Reply {
 }
 
 // Finish ends the nth task, from 1, and tells of it.
-func (d *TaskDesk) Finish(n int) {
+func (d *TaskServer) Finish(n int) {
 	d.mu.Lock()
 	t := d.tasks[n-1]
 	if !t.settledLocked() {

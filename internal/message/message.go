@@ -115,9 +115,9 @@ func ParseLegacy(frame []byte) (*Message, *Answer) {
 		return nil, Refuse(nil, mcp.CodeInvalidRequest, "Invalid request: "+err.Error())
 	}
 	switch {
-	case msg.Mended && msg.IsRequest() && !bytes.Contains(msg.ID, []byte(string(utf8.RuneError))):
+	case msg.Repaired && msg.IsRequest() && !bytes.Contains(msg.ID, []byte(string(utf8.RuneError))):
 		return nil, Refuse(msg.ID, mcp.CodeParse, "Parse error: not UTF-8") // who waits for an answer on a stream gets it
-	case msg.Mended:
+	case msg.Repaired:
 		return nil, Refuse(nil, mcp.CodeParse, "Parse error: not UTF-8")
 	case msg.Method == "" && !msg.IsResponse():
 		return nil, Refuse(nil, mcp.CodeInvalidRequest, "Invalid request: neither a request, a notification nor a response")

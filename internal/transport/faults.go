@@ -47,7 +47,7 @@ func ParseBreakage(word string) (Breakage, bool) {
 // Breakages returns all words.
 func Breakages() []string { return breakages[:] }
 
-// Lasts tells a breakage that is there for a time from one that strikes once.
+// Lasts tells a breakage that is there for a time from one that happens once.
 func (b Breakage) Lasts() bool { return b == BreakHang || b == BreakSlow || b == BreakGarbage }
 
 // Faults is the fault layer of one server: it breaks the server's links on
@@ -69,7 +69,7 @@ type Breakable interface {
 	// Fits says why a breakage cannot be made here; nil if it can.
 	Fits(Breakage) error
 	// Inject makes one that does not last. It is false where there was nothing
-	// to strike. observed, if not nil, is closed once the link has met it.
+	// to break. observed, if not nil, is closed once the link has met it.
 	Inject(Breakage) (observed <-chan struct{}, hit bool)
 }
 
@@ -85,7 +85,7 @@ type Injection struct {
 }
 
 // Observed returns once the links that a breakage has struck have met it, which is
-// later than the strike where that is a signal to a process; or when ctx ends.
+// later than the injection where that is a signal to a process; or when ctx ends.
 func (t *Injection) Observed(ctx context.Context) {
 	for _, observed := range t.observed {
 		select {
@@ -173,7 +173,7 @@ func misfit(l Breakable, kind Breakage, err error) *fault.Fault {
 	}
 }
 
-// Active tells whether something lasts now.
+// Active reports whether something lasts now.
 func (f *Faults) Active() bool { return f.Now() != nil }
 
 // Now is what lasts now; nil if nothing does.

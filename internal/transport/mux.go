@@ -22,18 +22,18 @@ type Mux struct {
 
 	// mu guards the fields below. Memory only: what is sent under it goes into
 	// a channel that has room.
-	mu             sync.Mutex
-	waiters        map[int64]*Waiter
-	lowest, newest int64 // the ids used so far; valid if used
-	used           bool
-	ended          bool
-	cause          *fault.Fault // valid once ended; nil if Close ended the link
-	noise, strays  uint64
-	lastNoise      string
-	oneWay         int           // messages sent that want no answer and may have got one
-	oneWayAfter    int64         // the newest id when the last of them was sent
-	large          int           // answers that are here and not delivered yet
-	misfit         *wire.Message // the last answer that fitted no call while there were such
+	mu                 sync.Mutex
+	waiters            map[int64]*Waiter
+	lowest, newest     int64 // the ids used so far; valid if used
+	used               bool
+	ended              bool
+	cause              *fault.Fault // valid once ended; nil if Close ended the link
+	noise, lateAnswers uint64
+	lastNoise          string
+	oneWay             int           // messages sent that want no answer and may have got one
+	oneWayAfter        int64         // the newest id when the last of them was sent
+	large              int           // answers that are here and not delivered yet
+	misfit             *wire.Message // the last answer that fitted no call while there were such
 }
 
 // A Waiter is one call that waits. Exactly one reply is sent for it, by
@@ -132,7 +132,7 @@ func (m *Mux) Await(ctx context.Context, id int64, w *Waiter) (wire.Message, err
 	return reply.msg, nil
 }
 
-// Deliver takes in one frame, whose memory it keeps. It tells whether anything
+// Deliver takes in one frame, whose memory it keeps. It reports whether anything
 // in it was a message.
 func (m *Mux) Deliver(frame []byte) bool {
 	msg, err := wire.Parse(frame)
@@ -178,7 +178,7 @@ func (m *Mux) dispatch(frame []byte, msg wire.Message, err error) bool {
 
 // broken takes in what is not JSON. The calls whose answers can be made out in
 // it fail now, because nothing else will come for them; what is a message by
-// itself, in a batch, is one. It tells whether there was any such thing.
+// itself, in a batch, is one. It reports whether there was any such thing.
 func (m *Mux) broken(frame []byte, err error) (known bool) {
 	m.AddNoise(frame)
 	for part := range wire.Remnants(frame) {
@@ -222,7 +222,7 @@ func (m *Mux) LargeComes() {
 }
 
 // DeliverLarge takes in an answer, whose memory it keeps, and may run beside
-// everything else. It tells whether it was one.
+// everything else. It reports whether it was one.
 func (m *Mux) DeliverLarge(frame []byte) bool {
 	msg, err := wire.Parse(frame)
 	isAnswer := err == nil && msg.IsResponse()
@@ -237,14 +237,14 @@ func (m *Mux) DeliverLarge(frame []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.large--; m.large == 0 && m.misfit != nil {
-		m.guess(*m.misfit)
+		m.matchOnly(*m.misfit)
 		m.misfit = nil
 	}
 	return isAnswer
 }
 
-// settle gives an answer to the call that waits for it.
-func (m *Mux) settle(msg wire.Message) {
+// match gives an answer to the call that waits for it.
+func (m *Mux) match(msg wire.Message) {
 	id, isInt := wire.ParseID(msg.ID)
 	late := false
 	defer func() { // behind the unlock
@@ -262,7 +262,7 @@ func (m *Mux) settle(msg wire.Message) {
 		}
 		return
 	}
-	m.strays++
+	m.lateAnswers++
 	if isInt && m.used && m.lowest <= id && id <= m.newest {
 		late = true // its call was given up
 		return
@@ -276,12 +276,12 @@ func (m *Mux) settle(msg wire.Message) {
 		m.misfit = &kept // the call that seems to wait may be answered already
 		return
 	}
-	m.guess(msg)
+	m.matchOnly(msg)
 }
 
 // guess ends the only call that waits with an answer that fits none. The
 // caller holds mu.
-func (m *Mux) guess(msg wire.Message) {
+func (m *Mux) matchOnly(msg wire.Message) {
 	if len(m.waiters) == 1 {
 		for id, w := range m.waiters {
 			delete(m.waiters, id)
@@ -382,7 +382,7 @@ func (m *Mux) AddNoise(line []byte) {
 func (m *Mux) Counts(info Info) Info {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	info.Noise, info.LastNoise, info.Strays = m.noise, m.lastNoise, m.strays
+	info.Noise, info.LastNoise, info.LateAnswers = m.noise, m.lastNoise, m.lateAnswers
 	return info
 }
 
@@ -419,13 +419,13 @@ func TooLargeAnswer(op string, size, limit int64) *fault.Fault {
 	}
 }
 
-// answer is settle behind the fault layer: a slow server's answer comes later,
+// answer is match behind the fault layer: a slow server's answer comes later,
 // whatever else the server says. An answer that comes after the end of the
 // link finds nobody who waits.
 func (m *Mux) answer(msg wire.Message) {
 	if t := m.faults.Lasting(BreakSlow); t != nil {
-		time.AfterFunc(t.Delay, func() { m.settle(msg) })
+		time.AfterFunc(t.Delay, func() { m.match(msg) })
 		return
 	}
-	m.settle(msg)
+	m.match(msg)
 }

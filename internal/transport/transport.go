@@ -47,9 +47,9 @@ const DefaultMaxMessage = 64 << 20
 // notification, a request, or the late answer to a Call that was given up.
 type Inbound struct {
 	Msg wire.Message
-	// Of is the id of the request on whose own stream the message came, or 0
+	// CallID is the id of the request on whose own stream the message came, or 0
 	// where the transport cannot tell.
-	Of int64
+	CallID int64
 }
 
 // Options are what every transport needs to know.
@@ -60,7 +60,7 @@ type Options struct {
 	// Stderr receives each line that a child writes to its stderr; may be nil.
 	// It must not block.
 	Stderr func(line string)
-	// Spawned is told the process id of a child right after its start; may be nil.
+	// Spawned gets the process id of a child right after its start; may be nil.
 	Spawned func(pid int)
 	// MaxMessage bounds one message in bytes, in both directions. 0: 64 MiB.
 	MaxMessage int64
@@ -68,7 +68,7 @@ type Options struct {
 	Faults *Faults
 }
 
-// A Conn is one link to one life of a server. All methods may be called by
+// A Conn is one link to one generation of a server. All methods may be called by
 // many goroutines at once. Every error is a *fault.Fault whose Outcome says
 // what this transport can prove about the request.
 type Conn interface {
@@ -108,15 +108,15 @@ type Info struct {
 	Started time.Time // when the link was opened
 	Noise   uint64    // lines or events that were not JSON-RPC, skipped
 	// LastNoise is the newest of them, cut to 200 bytes; "" if there was none.
-	LastNoise string
-	Strays    uint64 // answers that no call waited for, dropped
-	Ignored   uint64 // messages that meant nothing to whoever uses the link, and are counted there
+	LastNoise   string
+	LateAnswers uint64 // answers that no call waited for, dropped
+	Ignored     uint64 // messages that meant nothing to whoever uses the link, and are counted there
 	// StderrBytes is how much a child has written to its stderr, and StderrRate
 	// how many bytes a second it wrote over the last seconds.
 	StderrBytes uint64
 	StderrRate  float64
 	Notices     []string // what was configured and could not be had, for people
-	// CancelByClose: ending the Call's context tells the server; no
+	// CancelByClose: ending the Call's context tells the server, and no
 	// notifications/cancelled is to be sent. Valid after Agree.
 	CancelByClose bool
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // An answer that cannot be read is the fault of the request that it answers,
-// whatever the transport: the caller is told at once, because no other answer
+// whatever the transport: the caller gets its fault immediately, because no other answer
 // comes, and its outcome is unknown, because the request has reached the
 // server. It says nothing about the link.
 
@@ -31,7 +31,7 @@ func UnreadableText(err error) error {
 	return err
 }
 
-// EmptyAnswer tells whether a message that is neither a request nor an answer
+// EmptyAnswer reports whether a message that is neither a request nor an answer
 // was meant as one: it has an id, and says that it is JSON-RPC, which lines of
 // logs do not.
 func EmptyAnswer(frame []byte, msg wire.Message) (id int64, ok bool) {

@@ -14,9 +14,9 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 	m := &in.Msg
 	switch {
 	case m.IsRequest():
-		u.requests.handle(l, in.Of, m)
+		u.requests.handle(l, in.CallID, m)
 	case m.IsNotification():
-		u.notification(in.Of, m)
+		u.notification(in.CallID, m)
 	case m.IsResponse():
 		u.callers.lateAnswer(m)
 	default:

@@ -85,11 +85,11 @@ const noMessage = "the error came without a message"
 func StrictError(raw []byte) (code int64, message string, strict []byte) {
 	if IsObject(raw) {
 		values := [3][]byte{}
-		twice := Pick(raw, errorMembers, values[:])
+		duplicate := Pick(raw, errorMembers, values[:])
 		code, whole := Int(values[0])
 		message, said := Text(values[1])
 		whole = whole && code == int64(int32(code))
-		if whole && said && twice == "" && isPlainInt(values[0]) {
+		if whole && said && duplicate == "" && isPlainInt(values[0]) {
 			return code, message, raw
 		}
 		if !whole {
@@ -112,7 +112,7 @@ var errorMembers = [][]byte{[]byte("code"), []byte("message"), []byte("data")}
 // codeInternal is JSON-RPC's code for an error that has no code of its own.
 const codeInternal = -32603
 
-// isPlainInt tells whether a whole number is written without point and exponent.
+// isPlainInt reports whether a whole number is written without point and exponent.
 func isPlainInt(raw []byte) bool { return bytes.IndexAny(raw, ".eE") < 0 }
 
 func errorObject(code int64, message string, data []byte) []byte {

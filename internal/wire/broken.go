@@ -75,9 +75,9 @@ func (w *wreck) pass(i int) int {
 		if w.depth != w.level {
 			return end
 		}
-		if at := w.space(end); at < len(w.b) && w.b[at] == ':' {
-			w.member(w.b[i+1:end-1], w.space(at+1))
-			return at + 1
+		if pos := w.space(end); pos < len(w.b) && w.b[pos] == ':' {
+			w.member(w.b[i+1:end-1], w.space(pos+1))
+			return pos + 1
 		}
 		return end
 	}
@@ -142,11 +142,11 @@ func (w *wreck) remnant(i int) Remnant {
 // lastID is the id that a text ends with, where servers put it that write the
 // result first.
 func lastID(b []byte) []byte {
-	at := bytes.LastIndex(b, []byte(`"id"`))
-	if at < 0 {
+	pos := bytes.LastIndex(b, []byte(`"id"`))
+	if pos < 0 {
 		return nil
 	}
-	msg, err := Parse(append([]byte("{"), b[at:]...))
+	msg, err := Parse(append([]byte("{"), b[pos:]...))
 	if err != nil {
 		return nil
 	}

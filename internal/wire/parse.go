@@ -61,16 +61,16 @@ func Parse(frame []byte) (Message, error) {
 		return msg, err
 	}
 	text, id := frame, msg.ID
-	mended := !utf8.Valid(frame)
-	if mended {
+	repaired := !utf8.Valid(frame)
+	if repaired {
 		text = bytes.ToValidUTF8(frame, []byte("\uFFFD"))
 	}
 	if lone {
 		text = WholeText(text)
 	}
 	msg, _, err = parse(text)
-	msg.Mended, msg.Sent = mended, frame[afterBOM(frame):]
-	if !mended {
+	msg.Repaired, msg.Sent = repaired, frame[afterBOM(frame):]
+	if !repaired {
 		msg.ID = id
 	}
 	return msg, err
@@ -103,16 +103,16 @@ func parse(frame []byte) (msg Message, lone bool, err error) {
 		return Message{}, false, notObject(&s, i)
 	}
 	bad := false
-	for at, first := i+1, true; ; first = false {
-		m, more := s.member(at, first, 1)
+	for pos, first := i+1, true; ; first = false {
+		m, more := s.member(pos, first, 1)
 		if !more {
-			at = m.end
-			if at >= 0 {
-				if at = s.space(at); at < len(frame) {
-					return Message{}, false, &SyntaxError{Offset: at, Text: "text after the message", Whole: true}
+			pos = m.end
+			if pos >= 0 {
+				if pos = s.space(pos); pos < len(frame) {
+					return Message{}, false, &SyntaxError{Offset: pos, Text: "text after the message", Whole: true}
 				}
 			}
-			if at < 0 {
+			if pos < 0 {
 				return Message{}, false, s.err()
 			}
 			break
@@ -120,7 +120,7 @@ func parse(frame []byte) (msg Message, lone bool, err error) {
 		if !msg.take(frame[m.key+1:m.keyEnd-1], frame[m.val:m.end:m.end]) {
 			bad = true
 		}
-		at = m.end
+		pos = m.end
 	}
 	msg.dropNulls()
 	msg.URIs = s.uris
@@ -190,7 +190,7 @@ func (m *Message) dropNulls() {
 	}
 }
 
-// BeginsAnswer tells whether the beginning of a frame, cut anywhere, is that of
+// BeginsAnswer reports whether the beginning of a frame, cut anywhere, is that of
 // a response: of the members that tell, "result" or "error" comes first.
 func BeginsAnswer(head []byte) bool {
 	s := scanner{b: head}
@@ -217,7 +217,7 @@ func BeginsAnswer(head []byte) bool {
 	}
 }
 
-// IsBatch tells whether a frame begins as an array; it does not check the rest.
+// IsBatch reports whether a frame begins as an array; it does not check the rest.
 func IsBatch(frame []byte) bool { return IsArray(frame[afterBOM(frame):]) }
 
 // Batch yields the raw elements of a frame that is an array, which are views

@@ -150,8 +150,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if msg.Mended == utf8.Valid(frame) {
-			t.Fatalf("Mended is %v", msg.Mended)
+		if msg.Repaired == utf8.Valid(frame) {
+			t.Fatalf("Repaired is %v", msg.Repaired)
 		}
 		bare = bytes.ToValidUTF8(bare, []byte("\uFFFD"))
 		var want map[string]json.RawMessage
@@ -284,12 +284,12 @@ func TestParseMends(t *testing.T) {
 		"{\"id\":{},\"result\":\"\xc3\"}":                    `"` + "\uFFFD" + `"`,
 	} {
 		msg, _ := Parse([]byte(frame))
-		if !msg.Mended || string(msg.Result) != want {
-			t.Errorf("%q: %q, mended %v", frame, msg.Result, msg.Mended)
+		if !msg.Repaired || string(msg.Result) != want {
+			t.Errorf("%q: %q, repaired %v", frame, msg.Result, msg.Repaired)
 		}
 	}
-	if msg, err := Parse([]byte(`{"id":1,"result":"größer \ud800"}`)); err != nil || msg.Mended {
-		t.Errorf("a good frame was mended: %v, %v", msg.Mended, err)
+	if msg, err := Parse([]byte(`{"id":1,"result":"größer \ud800"}`)); err != nil || msg.Repaired {
+		t.Errorf("a good frame was repaired: %v, %v", msg.Repaired, err)
 	}
 }
 

@@ -53,7 +53,7 @@ func keyIs(key []byte, name string) bool {
 // order of the names, nil where absent. It returns the name of a member that
 // is there twice or in another case, "" if there is none: readers differ in
 // which of them they take, and many ignore case.
-func Pick(obj []byte, names, values [][]byte) (twice string) {
+func Pick(obj []byte, names, values [][]byte) (duplicate string) {
 	s := scanner{b: obj}
 	i := s.space(0)
 	if i >= len(obj) || obj[i] != '{' {
@@ -63,7 +63,7 @@ func Pick(obj []byte, names, values [][]byte) (twice string) {
 	for first := true; ; first = false {
 		m, more := s.member(i, first, 1)
 		if !more {
-			return twice
+			return duplicate
 		}
 		key := obj[m.key+1 : m.keyEnd-1]
 		if bytes.IndexByte(key, '\\') >= 0 {
@@ -74,7 +74,7 @@ func Pick(obj []byte, names, values [][]byte) (twice string) {
 			case values[n] == nil && bytes.Equal(key, name):
 				values[n] = obj[m.val:m.end:m.end]
 			case len(key) >= len(name) && bytes.EqualFold(key, name):
-				twice = string(name)
+				duplicate = string(name)
 			}
 		}
 		i = m.end
@@ -90,7 +90,7 @@ func Member(obj []byte, name string) []byte {
 	return Get(obj, name)
 }
 
-// Has tells whether obj has a member of this name that is not null. It looks at
+// Has reports whether obj has a member of this name that is not null. It looks at
 // nothing behind that, and so does not pass over a large value to learn that
 // there is one, as Get does. obj must be JSON.
 func Has(obj []byte, name string) bool {

@@ -30,11 +30,11 @@ func (e *SyntaxError) Error() string {
 // Its methods take the index where to begin and return the index behind what
 // they passed, or -1 after recording what is wrong.
 type scanner struct {
-	b    []byte
-	at   int    // valid after a failure
-	what string // valid after a failure
-	seen Traits // of what was passed
-	uris bool   // some member that was passed is called "uri"
+	b     []byte
+	badAt int    // valid after a failure
+	what  string // valid after a failure
+	seen  Traits // of what was passed
+	uris  bool   // some member that was passed is called "uri"
 }
 
 // Traits are what some readers of JSON refuse although it is JSON.
@@ -52,15 +52,15 @@ func Inspect(b []byte) (Traits, bool) {
 	return s.seen, ok
 }
 
-func (s *scanner) fail(at int, what string) int {
-	if at >= len(s.b) {
-		at, what = len(s.b), "unexpected end"
+func (s *scanner) fail(pos int, what string) int {
+	if pos >= len(s.b) {
+		pos, what = len(s.b), "unexpected end"
 	}
-	s.at, s.what = at, what
+	s.badAt, s.what = pos, what
 	return -1
 }
 
-func (s *scanner) err() *SyntaxError { return &SyntaxError{Offset: s.at, Text: s.what} }
+func (s *scanner) err() *SyntaxError { return &SyntaxError{Offset: s.badAt, Text: s.what} }
 
 func (s *scanner) space(i int) int {
 	for i < len(s.b) {
@@ -376,7 +376,7 @@ func hexValue(c byte) rune {
 	}
 }
 
-// Valid tells whether b is one JSON text. It agrees with encoding/json.
+// Valid reports whether b is one JSON text. It agrees with encoding/json.
 func Valid(b []byte) bool {
 	s := scanner{b: b}
 	return s.text(0)

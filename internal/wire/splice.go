@@ -19,8 +19,8 @@ func Set(obj, value []byte, path ...string) []byte {
 		}
 		m, found := find(obj[:hi], lo, name)
 		if !found {
-			at := lo + shape.brace
-			return splice(obj, at, at, insertion(shape.empty, value, path[depth:]))
+			pos := lo + shape.brace
+			return splice(obj, pos, pos, insertion(shape.empty, value, path[depth:]))
 		}
 		lo, hi = m.val, m.end
 	}

@@ -23,29 +23,29 @@ func Text(raw []byte) (string, bool) {
 }
 
 // unquoted decodes the inside of a string that the scanner has passed.
-func unquoted(in []byte) string {
-	if bytes.IndexByte(in, '\\') < 0 && utf8.Valid(in) {
-		return string(in)
+func unquoted(inside []byte) string {
+	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
+		return string(inside)
 	}
-	return string(unescape(make([]byte, 0, len(in)), in))
+	return string(unescape(make([]byte, 0, len(inside)), inside))
 }
 
 // unescape appends the decoded inside of a string that the scanner has passed.
-func unescape(dst, in []byte) []byte {
-	for i := 0; i < len(in); {
-		switch c := in[i]; {
-		case c == '\\' && in[i+1] == 'u':
-			r, n := escapedRune(in[i:])
+func unescape(dst, inside []byte) []byte {
+	for i := 0; i < len(inside); {
+		switch c := inside[i]; {
+		case c == '\\' && inside[i+1] == 'u':
+			r, n := escapedRune(inside[i:])
 			dst = utf8.AppendRune(dst, r)
 			i += n
 		case c == '\\':
-			dst = append(dst, unescaped(in[i+1]))
+			dst = append(dst, unescaped(inside[i+1]))
 			i += 2
 		case c < utf8.RuneSelf:
 			dst = append(dst, c)
 			i++
 		default:
-			r, n := utf8.DecodeRune(in[i:])
+			r, n := utf8.DecodeRune(inside[i:])
 			dst = utf8.AppendRune(dst, r)
 			i += n
 		}
@@ -71,21 +71,21 @@ func unescaped(c byte) byte {
 }
 
 // escapedRune decodes \uXXXX, or a pair of them, at the start of in.
-func escapedRune(in []byte) (r rune, length int) {
-	r = hex4(in[2:])
+func escapedRune(escape []byte) (r rune, length int) {
+	r = hex4(escape[2:])
 	if !utf16.IsSurrogate(r) {
 		return r, 6
 	}
-	if len(in) >= 12 && in[6] == '\\' && in[7] == 'u' {
-		if pair := utf16.DecodeRune(r, hex4(in[8:])); pair != utf8.RuneError {
+	if len(escape) >= 12 && escape[6] == '\\' && escape[7] == 'u' {
+		if pair := utf16.DecodeRune(r, hex4(escape[8:])); pair != utf8.RuneError {
 			return pair, 12
 		}
 	}
 	return utf8.RuneError, 6
 }
 
-func hex4(in []byte) rune {
-	return hexValue(in[0])<<12 | hexValue(in[1])<<8 | hexValue(in[2])<<4 | hexValue(in[3])
+func hex4(digits []byte) rune {
+	return hexValue(digits[0])<<12 | hexValue(digits[1])<<8 | hexValue(digits[2])<<4 | hexValue(digits[3])
 }
 
 // AppendString appends s as a JSON string. Nothing is escaped that need not
@@ -177,13 +177,13 @@ func Bool(raw []byte) (value, ok bool) {
 	}
 }
 
-// IsNull tells whether raw is null. An absent value is not.
+// IsNull reports whether raw is null. An absent value is not.
 func IsNull(raw []byte) bool { return string(trim(raw)) == "null" }
 
-// IsObject tells whether raw begins as an object; it does not check the rest.
+// IsObject reports whether raw begins as an object; it does not check the rest.
 func IsObject(raw []byte) bool { return begins(raw, '{') }
 
-// IsArray tells whether raw begins as an array; it does not check the rest.
+// IsArray reports whether raw begins as an array; it does not check the rest.
 func IsArray(raw []byte) bool { return begins(raw, '[') }
 
 func begins(raw []byte, c byte) bool {
@@ -211,7 +211,7 @@ func ParseID(raw []byte) (int64, bool) {
 	return Int(raw)
 }
 
-// SameID tells whether a and b are the same request id, where one may be the
+// SameID reports whether a and b are the same request id, where one may be the
 // string form of the other. An absent id and null equal nothing.
 func SameID(a, b []byte) bool {
 	a, b = trim(a), trim(b)

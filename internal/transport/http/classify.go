@@ -131,7 +131,7 @@ func (a *reply) liveCode(msg wire.Message) bool {
 	}
 }
 
-// rpcError finds a JSON-RPC error in the body, and tells whether it answers
+// rpcError finds a JSON-RPC error in the body, and reports whether it answers
 // our request: it carries our id, or none where the era and the code leave no
 // doubt that this request is meant.
 func (a *reply) rpcError() (wire.Message, bool) {
@@ -248,11 +248,11 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(v, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
 	}
-	at, err := http.ParseTime(v)
+	date, err := http.ParseTime(v)
 	if err != nil {
 		return 0, false
 	}
-	return min(max(at.Sub(now), 0), maxRetryAfter), true
+	return min(max(date.Sub(now), 0), maxRetryAfter), true
 }
 
 // mediaType is the type without parameters, in lower case.

@@ -29,7 +29,7 @@ type Spec struct {
 	Headers map[string]string
 	// Client gives the round tripper, with whatever it adds (tokens, proxies).
 	// Its Timeout, Jar and CheckRedirect are not used: streams live long,
-	// cookies belong to one life, and redirects follow this package's rules.
+	// cookies belong to one generation, and redirects follow this package's rules.
 	// nil: a transport of the link's own. A round tripper may return a
 	// *fault.Fault, which is passed on as it is.
 	Client *http.Client
@@ -241,7 +241,7 @@ func follow(req *http.Request, resp *http.Response) *http.Request {
 	return next
 }
 
-// cookies is the cookie jar of one life: balancers route a session by it.
+// cookies is the cookie jar of one generation: balancers route a session by it.
 type cookies struct {
 	jar  *cookiejar.Jar
 	used atomic.Bool // spares every request of a server without cookies the look-up
@@ -302,7 +302,7 @@ func dialRemedy(err error) string {
 	}
 }
 
-// isH2 tells whether a connection speaks HTTP/2.
+// isH2 reports whether a connection speaks HTTP/2.
 func isH2(conn net.Conn) bool {
 	t, ok := conn.(*tls.Conn)
 	return ok && t.ConnectionState().NegotiatedProtocol == "h2"

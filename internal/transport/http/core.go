@@ -26,7 +26,7 @@ const (
 
 // core is what the two HTTP transports share: the requests under way, the
 // end of the link, and what every request carries. It starts no goroutine;
-// those of its owner hang on life and wg.
+// those of its owner hang on linkCtx and wg.
 type core struct {
 	url      *url.URL
 	host     string // configured Host field; "" for that of the URL
@@ -48,20 +48,20 @@ type core struct {
 	forgotten    atomic.Bool         // the fault layer has made the server forget the session
 	standing     atomic.Pointer[eventBody]
 
-	life context.Context // ends with the link
-	stop context.CancelFunc
-	wg   sync.WaitGroup // the owner's goroutines
-	done chan struct{}  // closed by finish
+	linkCtx context.Context // ends with the link
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // the owner's goroutines
+	done    chan struct{}  // closed by finish
 
 	closing sync.Once
 	closed  chan struct{} // closed when Close has finished its work
 
 	// mu guards the fields below. Nothing that waits is done under it.
-	mu      sync.Mutex
-	flights map[*flight]struct{}
-	ended   bool
-	ordered bool // ended by Close
-	err     *fault.Fault
+	mu        sync.Mutex
+	exchanges map[*exchange]struct{}
+	ended     bool
+	ordered   bool // ended by Close
+	err       *fault.Fault
 }
 
 // newCore checks the spec; it dials nothing.
@@ -85,7 +85,7 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 		url: target.url, host: host, shown: shownURL(spec.URL), header: header, cookies: newCookies(),
 		opts: opts, max: opts.MaxMessage, idle: spec.IdleTimeout, started: time.Now(),
 		relisten: make(chan struct{}, 1), done: make(chan struct{}), closed: make(chan struct{}),
-		flights: map[*flight]struct{}{},
+		exchanges: map[*exchange]struct{}{},
 	}
 	if k.max <= 0 {
 		k.max = transport.DefaultMaxMessage
@@ -97,7 +97,7 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 	if k.conns != nil {
 		k.conns.faults = opts.Faults
 	}
-	k.life, k.stop = context.WithCancel(context.Background())
+	k.linkCtx, k.stop = context.WithCancel(context.Background())
 	return k, nil
 }
 
@@ -165,7 +165,7 @@ func (k *core) gap() {
 func (k *core) close(ctx context.Context, farewell func(context.Context)) error {
 	k.closing.Do(func() {
 		k.finish(nil)
-		k.cancelFlights()
+		k.cancelExchanges()
 		bounded, cancel := context.WithTimeout(ctx, stopWait)
 		defer cancel()
 		farewell(bounded)
@@ -190,21 +190,21 @@ func (k *core) close(ctx context.Context, farewell func(context.Context)) error 
 	return fault.New(fault.Wedged, "close", "an event stream of "+k.shown+" would not stop")
 }
 
-func (k *core) cancelFlights() {
+func (k *core) cancelExchanges() {
 	k.mu.Lock()
-	flights := make([]*flight, 0, len(k.flights))
-	for fl := range k.flights {
-		flights = append(flights, fl)
+	exchanges := make([]*exchange, 0, len(k.exchanges))
+	for ex := range k.exchanges {
+		exchanges = append(exchanges, ex)
 	}
 	k.mu.Unlock()
-	for _, fl := range flights {
-		fl.cancel()
+	for _, ex := range exchanges {
+		ex.cancel()
 	}
 }
 
-// flight is one request under way, from before it is sent until its answer
+// exchange is one request under way, from before it is sent until its answer
 // was read. It keeps what can be proved about it.
-type flight struct {
+type exchange struct {
 	op     string
 	caller context.Context // whoever waits for the answer
 	plain  context.Context // ends with the caller's, and when the link is closed
@@ -212,9 +212,9 @@ type flight struct {
 	cancel context.CancelFunc
 
 	trace httptrace.ClientTrace
-	phase atomic.Uint32 // flightIdle, flightSeeking, flightHeld
+	phase atomic.Uint32 // Idle, Seeking, Held
 	wrote atomic.Bool   // the whole request was handed to the connection
-	conn  net.Conn      // set before phase is flightHeld
+	conn  net.Conn      // set before phase is Held
 
 	frame []byte
 	body  bytes.Reader
@@ -223,79 +223,79 @@ type flight struct {
 }
 
 const (
-	flightIdle    = iota
-	flightSeeking // a connection is being looked for: nothing is written
-	flightHeld    // a connection was there: the request may be on it
+	noConnYet   = iota
+	seekingConn // a connection is being looked for: nothing is written
+	hasConn     // a connection was there: the request may be on it
 )
 
 // errPostWritten refuses to let net/http send a message a second time.
 var errPostWritten = errors.New("the connection ended after the request was written")
 
 // begin registers a request. end must be called. Where f is not nil the link
-// has ended and there is no flight.
-func (k *core) begin(caller context.Context, op string) (*flight, *fault.Fault) {
-	fl := &flight{op: op, caller: caller}
-	fl.plain, fl.cancel = context.WithCancel(caller)
-	fl.trace.GetConn = fl.seeking
-	fl.trace.GotConn = fl.held
-	fl.trace.WroteRequest = fl.written
-	fl.ctx = httptrace.WithClientTrace(fl.plain, &fl.trace)
+// has ended and there is no exchange.
+func (k *core) begin(caller context.Context, op string) (*exchange, *fault.Fault) {
+	ex := &exchange{op: op, caller: caller}
+	ex.plain, ex.cancel = context.WithCancel(caller)
+	ex.trace.GetConn = ex.seeking
+	ex.trace.GotConn = ex.held
+	ex.trace.WroteRequest = ex.written
+	ex.ctx = httptrace.WithClientTrace(ex.plain, &ex.trace)
 	k.mu.Lock()
 	f := k.goneLocked(op)
 	if f == nil {
-		k.flights[fl] = struct{}{}
+		k.exchanges[ex] = struct{}{}
 	}
 	k.mu.Unlock()
 	if f != nil {
-		fl.cancel()
+		ex.cancel()
 		return nil, f
 	}
-	return fl, nil
+	return ex, nil
 }
 
-func (k *core) end(fl *flight) {
+func (k *core) end(ex *exchange) {
 	k.mu.Lock()
-	delete(k.flights, fl)
+	delete(k.exchanges, ex)
 	k.mu.Unlock()
-	fl.cancel()
+	ex.cancel()
 }
 
 // seeking may run again for the same request: net/http looks for another
 // connection where a pooled one turned out to be dead before anything was
 // written to it.
-func (fl *flight) seeking(string) { fl.phase.Store(flightSeeking) }
+func (ex *exchange) seeking(string) { ex.phase.Store(seekingConn) }
 
-func (fl *flight) held(info httptrace.GotConnInfo) {
-	fl.conn = info.Conn
-	fl.phase.Store(flightHeld)
+func (ex *exchange) held(info httptrace.GotConnInfo) {
+	ex.conn = info.Conn
+	ex.phase.Store(hasConn)
 }
 
-func (fl *flight) written(info httptrace.WroteRequestInfo) { fl.wrote.Store(info.Err == nil) }
+func (ex *exchange) written(info httptrace.WroteRequestInfo) { ex.wrote.Store(info.Err == nil) }
 
 // load gives the request its body: a copy, because a connection may still read
 // it when the call has returned already.
-func (fl *flight) load(req *http.Request, frame []byte) {
-	fl.frame = bytes.Clone(frame)
-	fl.body.Reset(fl.frame)
+func (ex *exchange) load(req *http.Request, frame []byte) {
+	ex.frame = bytes.Clone(frame)
+	ex.body.Reset(ex.frame)
 	// These very types: net/http then writes head and body at once.
-	req.Body = io.NopCloser(&fl.body)
+	req.Body = io.NopCloser(&ex.body)
 	req.ContentLength = int64(len(frame))
-	req.GetBody = fl.again
+	req.GetBody = ex.again
 }
 
 // again is asked for the body of a second try. Over HTTP/1 net/http tries a
 // POST again only if no byte of it was written; over HTTP/2 also after a
 // stream error that proves nothing.
-func (fl *flight) again() (io.ReadCloser, error) {
-	if fl.wrote.Load() && isH2(fl.conn) {
+func (ex *exchange) again() (io.ReadCloser, error) {
+	if ex.wrote.Load() && isH2(ex.conn) {
 		return nil, errPostWritten
 	}
-	return io.NopCloser(bytes.NewReader(fl.frame)), nil
+	return io.NopCloser(bytes.NewReader(ex.frame)), nil
 }
 
-// do sends a request, follows redirects and keeps cookies. fl is the flight of
+// do sends a request, follows redirects and keeps cookies. ex is the exchange of
 // a POST.
-func (k *core) do(req *http.Request, fl *flight) (*http.Response, *http.Request, error) {
+func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Request, error) {
 	header := req.Header
 	for hop := 0; ; hop++ {
 		k.cookies.put(req)
@@ -307,8 +307,8 @@ func (k *core) do(req *http.Request, fl *flight) (*http.Response, *http.Request,
 		if resp.StatusCode < 300 || resp.StatusCode > 399 || hop == maxHops {
 			return resp, req, nil
 		}
-		if fl != nil {
-			fl.wrote.Store(false) // a redirect is no answer: the message is to be sent again
+		if ex != nil {
+			ex.wrote.Store(false) // a redirect is no answer: the message is to be sent again
 		}
 		next := follow(req, resp)
 		if next == nil {
@@ -332,20 +332,20 @@ func (k *core) request(ctx context.Context, method string, to *url.URL, header h
 
 // lost turns the error of a request or of reading its answer into a fault:
 // whose end it was, and what is proved about the request.
-func (k *core) lost(fl *flight, err error) *fault.Fault {
+func (k *core) lost(ex *exchange, err error) *fault.Fault {
 	out := fault.Unknown
-	if fl.unsent(err) {
+	if ex.unsent(err) {
 		out = fault.NotSent
 	}
-	if cause := fl.caller.Err(); cause != nil {
+	if cause := ex.caller.Err(); cause != nil {
 		kind := fault.Canceled
 		if errors.Is(cause, context.DeadlineExceeded) {
 			kind = fault.Deadline
 		}
-		return &fault.Fault{Kind: kind, Op: fl.op, Outcome: out, Err: cause}
+		return &fault.Fault{Kind: kind, Op: ex.op, Outcome: out, Err: cause}
 	}
-	if fl.ctx.Err() != nil && k.gone("") != nil {
-		return &fault.Fault{Kind: fault.Closed, Op: fl.op, Outcome: out, Err: errors.New("the link was closed")}
+	if ex.ctx.Err() != nil && k.gone("") != nil {
+		return &fault.Fault{Kind: fault.Closed, Op: ex.op, Outcome: out, Err: errors.New("the link was closed")}
 	}
 	var f *fault.Fault
 	if errors.As(err, &f) {
@@ -355,20 +355,20 @@ func (k *core) lost(fl *flight, err error) *fault.Fault {
 		// The server put the connection aside, as HTTP/2 servers do now and then;
 		// net/http would send again, but tells nobody for which reason. It speaks
 		// neither for nor against the link.
-		return &fault.Fault{Kind: fault.Closed, Op: fl.op, Outcome: out, Err: err}
+		return &fault.Fault{Kind: fault.Closed, Op: ex.op, Outcome: out, Err: err}
 	}
-	if out == fault.NotSent && fl.phase.Load() != flightHeld || isDial(err) {
-		return &fault.Fault{Kind: fault.Dial, Op: fl.op, Outcome: fault.NotSent, Err: err, Remedy: dialRemedy(err)}
+	if out == fault.NotSent && ex.phase.Load() != hasConn || isDial(err) {
+		return &fault.Fault{Kind: fault.Dial, Op: ex.op, Outcome: fault.NotSent, Err: err, Remedy: dialRemedy(err)}
 	}
-	return &fault.Fault{Kind: fault.Broken, Op: fl.op, Outcome: out, Err: err}
+	return &fault.Fault{Kind: fault.Broken, Op: ex.op, Outcome: out, Err: err}
 }
 
-// unsent tells whether err proves that the server did not get the request.
+// unsent reports whether err proves that the server did not get the request.
 // That no connection was seen proves it only where the round tripper reports
 // connections at all.
-func (fl *flight) unsent(err error) bool {
+func (ex *exchange) unsent(err error) bool {
 	var refused streamError
-	return fl.phase.Load() == flightSeeking || isDial(err) ||
+	return ex.phase.Load() == seekingConn || isDial(err) ||
 		errors.As(err, &refused) && refused.Code == refusedStream
 }
 

@@ -39,13 +39,13 @@ func (k *core) roundTrip(req *http.Request) (*http.Response, error) {
 			return nil, req.Context().Err()
 		}
 	case transport.BreakGarbage:
-		spoil(resp)
+		addGarbage(resp)
 	default:
 	}
 	return resp, nil
 }
 
-// namesSession tells whether a server would look a request's session up.
+// namesSession reports whether a server would look a request's session up.
 func (k *core) namesSession(req *http.Request) bool {
 	return req.Header[mcp.HeaderSession] != nil || k.sessionInURL && req.Method == http.MethodPost
 }
@@ -61,7 +61,7 @@ func forgotten(req *http.Request) *http.Response {
 }
 
 // spoil puts garbage ahead of a body: an event of its own on a stream.
-func spoil(resp *http.Response) {
+func addGarbage(resp *http.Response) {
 	head := transport.Garbage
 	if mediaType(resp.Header) == mcp.TypeEvents {
 		head = string(mcp.AppendEvent(nil, []byte(transport.Garbage)))
@@ -133,7 +133,7 @@ type eventBody struct {
 }
 
 // of makes it the body of an answer.
-func (b *eventBody) of(body io.ReadCloser) io.Reader {
+func (b *eventBody) wrap(body io.ReadCloser) io.Reader {
 	b.body = body
 	b.open.Store(true)
 	return b
@@ -148,8 +148,8 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// strike cuts the stream. It is false if there is none.
-func (b *eventBody) strike() bool {
+// cutStream cuts the stream. It is false if there is none.
+func (b *eventBody) cutStream() bool {
 	if b == nil || !b.open.Load() {
 		return false
 	}
@@ -162,13 +162,13 @@ func (b *eventBody) strike() bool {
 func (k *core) cutStreams() bool {
 	k.mu.Lock()
 	streams := []*eventBody{k.standing.Load()}
-	for fl := range k.flights {
-		streams = append(streams, &fl.events)
+	for ex := range k.exchanges {
+		streams = append(streams, &ex.events)
 	}
 	k.mu.Unlock()
 	hit := false
 	for _, s := range streams {
-		hit = s.strike() || hit
+		hit = s.cutStream() || hit
 	}
 	return hit
 }

@@ -216,15 +216,15 @@ func TestFaultsDrop(t *testing.T) {
 	mustCall(t, c, 3, "echo")
 }
 
-// streams tells whether so many event streams are open.
+// streams reports whether so many event streams are open.
 func (k *core) streams(n int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.standing.Load() != nil {
 		n--
 	}
-	for fl := range k.flights {
-		if fl.events.open.Load() {
+	for ex := range k.exchanges {
+		if ex.events.open.Load() {
 			n--
 		}
 	}

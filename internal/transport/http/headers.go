@@ -24,7 +24,7 @@ func codingOf(h http.Header) string {
 	}
 }
 
-// isEvents tells whether an answer is an event stream that can be read.
+// isEvents reports whether an answer is an event stream that can be read.
 func isEvents(h http.Header) bool {
 	return mediaType(h) == mcp.TypeEvents && codingOf(h) == ""
 }

@@ -88,7 +88,7 @@ func (b *inbox) methods() (names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, in := range b.got {
-		names = append(names, fmt.Sprintf("%s/%d", in.Msg.Method, in.Of))
+		names = append(names, fmt.Sprintf("%s/%d", in.Msg.Method, in.CallID))
 	}
 	return names
 }

@@ -85,7 +85,7 @@ func (c *conn) Agree(version string, modern bool) {
 	defer c.mu.Unlock()
 	if !c.ended {
 		c.wg.Add(1)
-		go c.stand() // ended by life, waited for by close
+		go c.stand() // ended by linkCtx, waited for by close
 	}
 }
 
@@ -146,18 +146,18 @@ func (c *conn) call(ctx context.Context, r *transport.Request) (wire.Message, *f
 	if f != nil {
 		return wire.Message{}, f
 	}
-	fl, f := c.send(ctx, header, &p)
+	ex, f := c.send(ctx, header, &p)
 	if f != nil {
 		return wire.Message{}, f
 	}
-	defer c.end(fl)
+	defer c.end(ex)
 	if r.Method == mcp.Initialize && p.resp.StatusCode/100 == 2 {
 		// At once: whatever becomes of the answer, there is a session to be ended.
 		if id := p.resp.Header.Get(mcp.HeaderSession); id != "" {
 			c.update(func(s *state) { s.session = id })
 		}
 	}
-	return c.answer(fl, &p)
+	return c.answer(ex, &p)
 }
 
 // post is one POST and what its answer is judged by.
@@ -206,71 +206,71 @@ func (c *core) ours(h http.Header) http.Header {
 }
 
 // send writes a POST and waits for the head of its answer, in p.resp. On
-// success the flight must be ended by the caller.
-func (c *core) send(ctx context.Context, header http.Header, p *post) (*flight, *fault.Fault) {
+// success the exchange must be ended by the caller.
+func (c *core) send(ctx context.Context, header http.Header, p *post) (*exchange, *fault.Fault) {
 	return c.sendTo(ctx, c.url, header, p)
 }
 
 // sendTo is send to another URL than the link's.
-func (c *core) sendTo(ctx context.Context, to *url.URL, header http.Header, p *post) (*flight, *fault.Fault) {
+func (c *core) sendTo(ctx context.Context, to *url.URL, header http.Header, p *post) (*exchange, *fault.Fault) {
 	if int64(len(p.frame)) > c.max {
 		return nil, &fault.Fault{
 			Kind: fault.TooLarge, Op: p.op, Outcome: fault.NotSent,
 			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max),
 		}
 	}
-	fl, f := c.begin(ctx, p.op)
+	ex, f := c.begin(ctx, p.op)
 	if f != nil {
 		return nil, f
 	}
 	if ctx.Err() != nil {
-		fl.phase.Store(flightSeeking) // nothing was written, for certain
-		defer c.end(fl)
-		return nil, c.lost(fl, ctx.Err())
+		ex.phase.Store(seekingConn) // nothing was written, for certain
+		defer c.end(ex)
+		return nil, c.lost(ex, ctx.Err())
 	}
-	req := c.request(fl.ctx, http.MethodPost, to, header)
-	fl.load(req, p.frame)
-	resp, _, err := c.do(req, fl) //nolint:bodyclose // whoever has the post closes it
+	req := c.request(ex.ctx, http.MethodPost, to, header)
+	ex.load(req, p.frame)
+	resp, _, err := c.do(req, ex) //nolint:bodyclose // whoever has the post closes it
 	if err != nil {
-		defer c.end(fl)
-		return nil, c.lost(fl, err)
+		defer c.end(ex)
+		return nil, c.lost(ex, err)
 	}
 	p.resp = resp
-	return fl, nil
+	return ex, nil
 }
 
 // answer reads the answer of a POST, in any of its forms. The response is
 // closed when it returns.
-func (c *conn) answer(fl *flight, p *post) (wire.Message, *fault.Fault) {
-	defer fl.shut(p.resp)
+func (c *conn) answer(ex *exchange, p *post) (wire.Message, *fault.Fault) {
+	defer ex.shut(p.resp)
 	media := mediaType(p.resp.Header)
 	switch {
 	case codingOf(p.resp.Header) != "":
-		return c.refused(fl, p)
+		return c.refused(ex, p)
 	case p.resp.StatusCode/100 == 2 && media == mcp.TypeEvents:
-		return c.stream(fl, p)
+		return c.stream(ex, p)
 	case p.resp.StatusCode == http.StatusOK && (media == mcp.TypeJSON || media == ""):
-		return c.whole(fl, p)
+		return c.whole(ex, p)
 	default:
-		return c.refused(fl, p)
+		return c.refused(ex, p)
 	}
 }
 
 // shut ends a response. The request is canceled first: closing the body of a
 // stream that the server leaves open may wait for the server otherwise.
-func (fl *flight) shut(resp *http.Response) {
-	fl.cancel()
+func (ex *exchange) shut(resp *http.Response) {
+	ex.cancel()
 	_ = resp.Body.Close()
 }
 
 // whole reads an answer of content type application/json.
-func (c *conn) whole(fl *flight, p *post) (wire.Message, *fault.Fault) {
+func (c *conn) whole(ex *exchange, p *post) (wire.Message, *fault.Fault) {
 	body, err := readAll(p.resp, c.max)
 	if errors.Is(err, mcp.ErrTooLong) {
 		return wire.Message{}, c.tooLarge(p.op)
 	}
 	if err != nil {
-		return wire.Message{}, c.lost(fl, err)
+		return wire.Message{}, c.lost(ex, err)
 	}
 	msg, whose, err := c.take(body, p.id)
 	if whose == isOurs {
@@ -291,8 +291,8 @@ func (c *core) tooLarge(op string) *fault.Fault {
 }
 
 // refused judges everything that is no answer by its form.
-func (c *core) refused(fl *flight, p *post) (wire.Message, *fault.Fault) {
-	patience := time.AfterFunc(errBodyWait, fl.cancel)
+func (c *core) refused(ex *exchange, p *post) (wire.Message, *fault.Fault) {
+	patience := time.AfterFunc(errBodyWait, ex.cancel)
 	body, _ := io.ReadAll(io.LimitReader(p.resp.Body, maxErrBody)) // what came is judged
 	patience.Stop()
 	return p.reply(p.resp, body).classify()
@@ -300,10 +300,10 @@ func (c *core) refused(fl *flight, p *post) (wire.Message, *fault.Fault) {
 
 // Whose a message is that came on the stream of a request.
 const (
-	isNobodys = iota // of no request: handed on, or noise
-	isOrphan         // an error without an id, or with one that we never gave
-	isSpoiled        // the answer to our request, and it cannot be read
-	isOurs           // the answer to our request
+	isNobodys     = iota // of no request: handed on, or noise
+	isUnaddressed        // an error without an id, or with one that we never gave
+	isSpoiled            // the answer to our request, and it cannot be read
+	isOurs               // the answer to our request
 )
 
 // take hands the messages of a frame on, in order, and returns the one that
@@ -352,11 +352,11 @@ func (c *core) takeBroken(frame []byte, id int64, err error) (answer wire.Messag
 func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, int, error) {
 	if !msg.IsResponse() {
 		if msg.Method != "" {
-			c.opts.Inbound(transport.Inbound{Msg: msg, Of: id})
+			c.opts.Inbound(transport.Inbound{Msg: msg, CallID: id})
 			return wire.Message{}, isNobodys, nil
 		}
 		c.noise.Add(1)
-		if of, ok := transport.EmptyAnswer(frame, msg); ok && id != 0 && of == id {
+		if answered, ok := transport.EmptyAnswer(frame, msg); ok && id != 0 && answered == id {
 			return wire.Message{}, isSpoiled, transport.ErrNoContent
 		}
 		return wire.Message{}, isNobodys, nil
@@ -366,7 +366,7 @@ func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, 
 	case id != 0 && numeric && n == id:
 		return msg, isOurs, nil
 	case id != 0 && !numeric && msg.Error != nil:
-		return msg, isOrphan, nil
+		return msg, isUnaddressed, nil
 	default:
 		c.noise.Add(1)
 		return wire.Message{}, isNobodys, nil
@@ -394,27 +394,27 @@ func (c *conn) Send(ctx context.Context, frame []byte) error {
 
 // push sends a message that gets no answer but a status.
 func (c *core) push(ctx context.Context, header http.Header, p *post) *fault.Fault {
-	fl, f := c.send(ctx, header, p)
+	ex, f := c.send(ctx, header, p)
 	if f != nil {
 		return f
 	}
-	defer c.end(fl)
-	defer fl.shut(p.resp)
+	defer c.end(ex)
+	defer ex.shut(p.resp)
 	if p.resp.StatusCode/100 != 2 {
-		_, f := c.refused(fl, p)
+		_, f := c.refused(ex, p)
 		return f
 	}
-	fl.drain(p.resp)
+	ex.drain(p.resp)
 	return nil
 }
 
 // drain reads a body that means nothing, for a moment, so that its connection
 // can be used again.
-func (fl *flight) drain(resp *http.Response) {
+func (ex *exchange) drain(resp *http.Response) {
 	if resp.ContentLength == 0 {
 		return
 	}
-	patience := time.AfterFunc(settleWait, fl.cancel)
+	patience := time.AfterFunc(settleWait, ex.cancel)
 	_, _ = io.CopyN(io.Discard, resp.Body, maxErrBody)
 	patience.Stop()
 }

@@ -210,14 +210,14 @@ func TestFaultA6SessionOfACutAnswer(t *testing.T) {
 	}
 }
 
-// A8: cookies stick to one life.
+// A8: cookies stick to one generation.
 func TestFaultA8CookiesPerLife(t *testing.T) {
 	_, srv := serve(t, func(w http.ResponseWriter, r *http.Request, s seen) {
 		cookie, err := r.Cookie("lb")
 		switch {
 		case s.method == "initialize":
 			if err == nil {
-				t.Errorf("a new life brings the cookie %v", cookie)
+				t.Errorf("a new generation brings the cookie %v", cookie)
 			}
 			http.SetCookie(w, &http.Cookie{Name: "lb", Value: "a", Path: "/"})
 			handshake(w, s, "S1")

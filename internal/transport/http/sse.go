@@ -68,55 +68,55 @@ func OpenSSE(ctx context.Context, spec Spec, opts transport.Options) (transport.
 
 // open starts the stream; on success the reader goroutine owns it.
 func (c *sseConn) open(ctx context.Context, spec *Spec) *fault.Fault {
-	fl, f := c.begin(c.life, "connect")
+	ex, f := c.begin(c.linkCtx, "connect")
 	if f != nil {
 		return f
 	}
-	fl.caller = ctx
-	stop := context.AfterFunc(ctx, fl.cancel)
+	ex.caller = ctx
+	stop := context.AfterFunc(ctx, ex.cancel)
 	header := c.header.Clone()
 	header["Accept"] = []string{mcp.TypeEvents}
-	resp, req, err := c.do(c.request(fl.ctx, http.MethodGet, c.url, header), fl)
+	resp, req, err := c.do(c.request(ex.ctx, http.MethodGet, c.url, header), ex)
 	if err != nil {
-		defer c.end(fl)
-		return c.lost(fl, err)
+		defer c.end(ex)
+		return c.lost(ex, err)
 	}
 	if resp.StatusCode != http.StatusOK || !isEvents(resp.Header) {
-		defer c.end(fl)
-		return c.noStream(fl, resp)
+		defer c.end(ex)
+		return c.noStream(ex, resp)
 	}
-	body, unwatch := c.watched(fl.events.of(resp.Body), fl.cancel)
+	body, unwatch := c.watched(ex.events.wrap(resp.Body), ex.cancel)
 	rd := mcp.NewEventReader(body, c.max, "")
-	f = c.locate(fl, rd, req.URL, spec.PostURL)
+	f = c.locate(ex, rd, req.URL, spec.PostURL)
 	if f == nil && !stop() {
-		f = c.lost(fl, ctx.Err())
+		f = c.lost(ex, ctx.Err())
 	}
 	if f != nil {
 		unwatch()
 		rd.Release()
-		fl.shut(resp)
-		c.end(fl)
+		ex.shut(resp)
+		c.end(ex)
 		return f
 	}
 	c.opts.Faults.Join(c)
 	c.wg.Add(1)
-	go c.read(fl, rd, resp, unwatch) // ended by life, waited for by close
+	go c.read(ex, rd, resp, unwatch) // ended by linkCtx, waited for by close
 	return nil
 }
 
 // noStream says why a GET gave no event stream.
-func (c *sseConn) noStream(fl *flight, resp *http.Response) *fault.Fault {
-	defer fl.shut(resp)
-	patience := time.AfterFunc(errBodyWait, fl.cancel)
+func (c *sseConn) noStream(ex *exchange, resp *http.Response) *fault.Fault {
+	defer ex.shut(resp)
+	patience := time.AfterFunc(errBodyWait, ex.cancel)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrBody)) // what came is judged
 	patience.Stop()
-	reply := reply{op: fl.op, status: resp.StatusCode, header: resp.Header, body: body, now: time.Now()}
+	reply := reply{op: ex.op, status: resp.StatusCode, header: resp.Header, body: body, now: time.Now()}
 	_, f := reply.classify()
 	return f
 }
 
 // locate waits for the endpoint event.
-func (c *sseConn) locate(fl *flight, rd *mcp.EventReader, base *url.URL, override string) *fault.Fault {
+func (c *sseConn) locate(ex *exchange, rd *mcp.EventReader, base *url.URL, override string) *fault.Fault {
 	for {
 		ev, err := rd.Next()
 		if errors.Is(err, mcp.ErrTooLong) {
@@ -124,7 +124,7 @@ func (c *sseConn) locate(fl *flight, rd *mcp.EventReader, base *url.URL, overrid
 			continue
 		}
 		if err != nil {
-			return c.lost(fl, fmt.Errorf("the stream ended before the endpoint event: %w", err))
+			return c.lost(ex, fmt.Errorf("the stream ended before the endpoint event: %w", err))
 		}
 		if ev.Name != "endpoint" {
 			continue
@@ -167,11 +167,11 @@ func sseEndpoint(base *url.URL, announced, override string) (*url.URL, *fault.Fa
 }
 
 // read hands on what the server says until the stream ends, and then ends the link.
-func (c *sseConn) read(fl *flight, rd *mcp.EventReader, resp *http.Response, unwatch func()) {
+func (c *sseConn) read(ex *exchange, rd *mcp.EventReader, resp *http.Response, unwatch func()) {
 	defer c.wg.Done()
-	defer c.end(fl)
+	defer c.end(ex)
 	defer rd.Release()
-	defer fl.shut(resp)
+	defer ex.shut(resp)
 	defer unwatch()
 	for {
 		ev, err := rd.Next()
@@ -241,7 +241,7 @@ func (c *sseConn) hearBroken(frame []byte, err error) {
 			id, ok = c.onlyWaiting()
 		}
 		if ok {
-			c.settle(id, sseAnswer{f: transport.Unreadable("", err)})
+			c.hand(id, sseAnswer{f: transport.Unreadable("", err)})
 		}
 	}
 }
@@ -250,7 +250,7 @@ func (c *sseConn) hearOne(frame []byte, msg wire.Message) {
 	if !msg.IsResponse() {
 		_, _, _ = c.takeOne(frame, msg, 0)
 		if id, ok := transport.EmptyAnswer(frame, msg); ok {
-			c.settle(id, sseAnswer{f: transport.Unreadable("", transport.ErrNoContent)})
+			c.hand(id, sseAnswer{f: transport.Unreadable("", transport.ErrNoContent)})
 		}
 		return
 	}
@@ -262,13 +262,13 @@ func (c *sseConn) hearOne(frame []byte, msg wire.Message) {
 }
 
 func (c *sseConn) answered(msg wire.Message) {
-	if id, ok := wire.ParseID(msg.ID); !ok || !c.settle(id, sseAnswer{msg: msg}) {
+	if id, ok := wire.ParseID(msg.ID); !ok || !c.hand(id, sseAnswer{msg: msg}) {
 		c.noise.Add(1) // late, or never asked for
 	}
 }
 
-// settle gives a waiting call its answer.
-func (c *sseConn) settle(id int64, a sseAnswer) bool {
+// hand gives a waiting call its answer.
+func (c *sseConn) hand(id int64, a sseAnswer) bool {
 	c.waitMu.Lock()
 	w, ok := c.waiting[id]
 	delete(c.waiting, id)
@@ -300,7 +300,7 @@ func (c *sseConn) overlong(prefix []byte) {
 		id, named = c.onlyWaiting()
 	}
 	if named {
-		c.settle(id, sseAnswer{f: c.tooLarge("")})
+		c.hand(id, sseAnswer{f: c.tooLarge("")})
 	}
 }
 
@@ -344,10 +344,10 @@ func (c *sseConn) call(ctx context.Context, r *transport.Request) (wire.Message,
 		select {
 		case a, ok := <-w.answer: // the stream was faster, and knows better
 			if ok {
-				return a.of(r.Method)
+				return a.result(r.Method)
 			}
 			if f != nil && f.Kind == fault.Canceled && ctx.Err() == nil { // let go with the stream
-				end := c.orphaned(r.Method)
+				end := c.cutOff(r.Method)
 				end.Outcome = f.Outcome
 				return wire.Message{}, end
 			}
@@ -358,9 +358,9 @@ func (c *sseConn) call(ctx context.Context, r *transport.Request) (wire.Message,
 	select {
 	case a, ok := <-w.answer:
 		if ok {
-			return a.of(r.Method)
+			return a.result(r.Method)
 		}
-		return wire.Message{}, c.orphaned(r.Method)
+		return wire.Message{}, c.cutOff(r.Method)
 	case <-ctx.Done():
 		f := fault.From(r.Method, ctx.Err())
 		return wire.Message{}, f
@@ -368,7 +368,7 @@ func (c *sseConn) call(ctx context.Context, r *transport.Request) (wire.Message,
 }
 
 // of is the answer as Call returns it.
-func (a sseAnswer) of(op string) (wire.Message, *fault.Fault) {
+func (a sseAnswer) result(op string) (wire.Message, *fault.Fault) {
 	if a.f != nil {
 		a.f.Op = op
 	}
@@ -383,9 +383,9 @@ func (c *sseConn) forget(id int64, w *sseWait) {
 	c.waitMu.Unlock()
 }
 
-// orphaned is the fault of a call whose request was accepted when the stream
+// cutOff is the fault of a call whose request was accepted when the stream
 // ended.
-func (c *sseConn) orphaned(op string) *fault.Fault {
+func (c *sseConn) cutOff(op string) *fault.Fault {
 	f := c.gone(op)
 	f.Outcome = fault.Unknown
 	if f.Kind == fault.SessionLost {
@@ -397,21 +397,21 @@ func (c *sseConn) orphaned(op string) *fault.Fault {
 // submit posts a message. Servers answer 202; one that answers with the
 // message itself is understood.
 func (c *sseConn) submit(ctx context.Context, p *post) (wire.Message, *fault.Fault) {
-	fl, f := c.sendTo(ctx, c.post, c.postHeader(), p)
+	ex, f := c.sendTo(ctx, c.post, c.postHeader(), p)
 	if f != nil {
 		return wire.Message{}, f
 	}
-	defer c.end(fl)
-	defer fl.shut(p.resp)
+	defer c.end(ex)
+	defer ex.shut(p.resp)
 	if p.resp.StatusCode/100 != 2 {
-		return c.refused(fl, p)
+		return c.refused(ex, p)
 	}
 	c.worked.Store(true)
 	if p.id == 0 || mediaType(p.resp.Header) != mcp.TypeJSON {
-		fl.drain(p.resp)
+		ex.drain(p.resp)
 		return wire.Message{}, nil
 	}
-	patience := time.AfterFunc(errBodyWait, fl.cancel)
+	patience := time.AfterFunc(errBodyWait, ex.cancel)
 	defer patience.Stop()
 	if body, err := readAll(p.resp, c.max); err == nil {
 		if msg, err := wire.Parse(body); err == nil && msg.IsResponse() {

@@ -17,16 +17,16 @@ import (
 // standing is the standing GET stream of a legacy session over all its
 // openings. Only its goroutine uses it.
 type standing struct {
-	at        cursor
+	from      cursor
 	began     time.Time     // of the first GET
 	openings  int           // GETs so far
 	opened    bool          // one of them was a stream
 	refused   bool          // there was none any more since the last one that was
 	fruitless int           // openings in a row that brought nothing
-	after     time.Duration // the server's own wish (Retry-After) after the last one
+	after     time.Duration // the server's own delay (Retry-After) after the last one
 }
 
-// stand keeps the standing stream open for the life of the session. The
+// stand keeps the standing stream open as long as the session. The
 // stream is optional and its failure means nothing for calls, with two
 // exceptions: when a stream that worked is answered by 404, the session is gone
 // (specification 2025-11-25 basic/transports, Session Management 4), and when it
@@ -35,9 +35,9 @@ func (c *conn) stand() {
 	defer c.wg.Done()
 	s := standing{began: time.Now()}
 	for c.standOnce(&s) {
-		delay := max(backoff(s.fruitless, s.at.retry, rand.Float64()), s.after)
+		delay := max(backoff(s.fruitless, s.from.retry, rand.Float64()), s.after)
 		s.after = 0
-		if !c.pause(c.life, delay) {
+		if !c.pause(c.linkCtx, delay) {
 			return
 		}
 	}
@@ -50,18 +50,18 @@ func (c *conn) stand() {
 // No limit applies to the wait for the head of the answer: servers and proxies
 // hold it back until the first event.
 func (c *conn) standOnce(s *standing) bool {
-	ctx, cancel := context.WithCancel(c.life)
+	ctx, cancel := context.WithCancel(c.linkCtx)
 	defer cancel()
 	s.openings++
-	resp, err := c.get(ctx, c.state.Load(), s.at.id)
+	resp, err := c.get(ctx, c.state.Load(), s.from.id)
 	if err != nil {
 		s.fruitless++
-		return c.life.Err() == nil && !c.nobodyListens(s, err)
+		return c.linkCtx.Err() == nil && !c.nobodyListens(s, err)
 	}
 	defer func() { cancel(); _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusOK && isEvents(resp.Header) {
 		c.standRead(s, resp, cancel)
-		return c.life.Err() == nil
+		return c.linkCtx.Err() == nil
 	}
 	return c.standRefused(s, resp)
 }
@@ -109,7 +109,7 @@ func (c *conn) standRefused(s *standing, resp *http.Response) bool {
 		if !s.refused {
 			c.gap()
 		}
-		s.refused, s.at.id = true, ""
+		s.refused, s.from.id = true, ""
 		return true
 	}
 }
@@ -122,12 +122,12 @@ func (c *conn) standRead(s *standing, resp *http.Response, cancel context.Cancel
 	s.opened, s.refused = true, false
 	began, messages := time.Now(), 0
 	var events eventBody
-	source := events.of(resp.Body)
+	source := events.wrap(resp.Body)
 	c.standing.Store(&events)
 	defer c.standing.Store(nil)
 	body, stop := c.watched(source, cancel)
 	defer stop()
-	rd := mcp.NewEventReader(body, c.max, s.at.id)
+	rd := mcp.NewEventReader(body, c.max, s.from.id)
 	defer rd.Release()
 	for {
 		ev, err := rd.Next()
@@ -143,9 +143,9 @@ func (c *conn) standRead(s *standing, resp *http.Response, cancel context.Cancel
 			c.take(ev.Data, 0)
 		}
 	}
-	s.at.id = rd.LastID
+	s.from.id = rd.LastID
 	if rd.Retry > 0 {
-		s.at.retry = rd.Retry
+		s.from.retry = rd.Retry
 	}
 	if messages > 0 || time.Since(began) > standingProven {
 		s.fruitless = 0

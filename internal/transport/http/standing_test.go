@@ -182,7 +182,7 @@ func TestFaultB3StalledStreamEndsAtTheDeadline(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		synctest.Wait()
-		if n := len(c.(*conn).flights); n != 0 || !gone {
+		if n := len(c.(*conn).exchanges); n != 0 || !gone {
 			t.Errorf("%d requests are still kept; the server saw the end: %v", n, gone)
 		}
 		_, err = c.Call(ctx, newRequest(3, "tools/call", `{}`))

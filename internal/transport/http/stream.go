@@ -68,18 +68,18 @@ func readAll(resp *http.Response, limit int64) ([]byte, error) {
 
 // stream reads the event stream of a POST until the answer is there. A stream
 // that ends without it is resumed where that is possible.
-func (c *conn) stream(fl *flight, p *post) (wire.Message, *fault.Fault) {
-	rd := mcp.NewEventReader(fl.events.of(p.resp.Body), c.max, "")
+func (c *conn) stream(ex *exchange, p *post) (wire.Message, *fault.Fault) {
+	rd := mcp.NewEventReader(ex.events.wrap(p.resp.Body), c.max, "")
 	defer rd.Release()
 	msg, f, err := c.events(rd, p)
 	if err != nil {
-		if rd.LastID != "" && !p.modern && fl.ctx.Err() == nil {
-			return c.resume(fl, p, rd)
+		if rd.LastID != "" && !p.modern && ex.ctx.Err() == nil {
+			return c.resume(ex, p, rd)
 		}
-		return wire.Message{}, c.cut(fl, err)
+		return wire.Message{}, c.cut(ex, err)
 	}
 	if f == nil || f.Kind != fault.TooLarge {
-		c.settle(fl, rd, p.id)
+		c.awaitEnd(ex, rd, p.id)
 	}
 	return msg, f
 }
@@ -103,7 +103,7 @@ func (c *conn) events(rd *mcp.EventReader, p *post) (wire.Message, *fault.Fault,
 			return msg, nil, nil
 		case isSpoiled:
 			return wire.Message{}, transport.Unreadable(p.op, bad), nil
-		case isOrphan:
+		case isUnaddressed:
 			msg, f := p.reply(p.resp, ev.Data).classify()
 			return msg, f, nil
 		}
@@ -111,22 +111,22 @@ func (c *conn) events(rd *mcp.EventReader, p *post) (wire.Message, *fault.Fault,
 }
 
 // cut is the fault of a stream that ended before the answer came.
-func (c *core) cut(fl *flight, err error) *fault.Fault {
-	if errors.Is(err, io.EOF) && fl.ctx.Err() == nil {
+func (c *core) cut(ex *exchange, err error) *fault.Fault {
+	if errors.Is(err, io.EOF) && ex.ctx.Err() == nil {
 		err = errors.New("the server ended the stream before the answer")
 	}
-	return c.lost(fl, err)
+	return c.lost(ex, err)
 }
 
-// settle waits a moment for the end of an answered stream, so that its
+// awaitEnd waits a moment for the end of an answered stream, so that its
 // connection goes back to the pool. A server that leaves streams open is not
 // waited for again and again.
-func (c *conn) settle(fl *flight, rd *mcp.EventReader, id int64) {
+func (c *conn) awaitEnd(ex *exchange, rd *mcp.EventReader, id int64) {
 	if n := c.leftOpen.Load(); n >= 3 && n%16 != 0 {
 		c.leftOpen.Add(1)
 		return
 	}
-	patience := time.AfterFunc(settleWait, fl.cancel)
+	patience := time.AfterFunc(settleWait, ex.cancel)
 	defer patience.Stop()
 	for {
 		ev, err := rd.Next()
@@ -147,25 +147,25 @@ func (c *conn) settle(fl *flight, rd *mcp.EventReader, id int64) {
 // basic/transports, Resumability). Servers also end a stream on purpose and
 // want to be asked again, so what counts is whether anything new comes.
 // Whatever happens, the request was sent.
-func (c *conn) resume(fl *flight, p *post, rd *mcp.EventReader) (wire.Message, *fault.Fault) {
-	at := cursor{id: rd.LastID, retry: rd.Retry}
+func (c *conn) resume(ex *exchange, p *post, rd *mcp.EventReader) (wire.Message, *fault.Fault) {
+	from := cursor{id: rd.LastID, retry: rd.Retry}
 	for tries := 0; tries < resumeTries; tries++ {
-		if !c.pause(fl.ctx, max(backoff(tries, at.retry, rand.Float64()), at.after)) {
-			return wire.Message{}, c.cut(fl, errors.New("the link ended before the answer"))
+		if !c.pause(ex.ctx, max(backoff(tries, from.retry, rand.Float64()), from.after)) {
+			return wire.Message{}, c.cut(ex, errors.New("the link ended before the answer"))
 		}
-		before := at.events
-		msg, f, err := c.resumeOnce(fl, p, &at)
+		before := from.events
+		msg, f, err := c.resumeOnce(ex, p, &from)
 		if err == nil {
 			return msg, f
 		}
 		if errors.Is(err, errNotResumable) {
 			break
 		}
-		if at.events != before {
+		if from.events != before {
 			tries = -1
 		}
 	}
-	return wire.Message{}, c.cut(fl, errors.New("the stream was cut before the answer, and could not be resumed"))
+	return wire.Message{}, c.cut(ex, errors.New("the stream was cut before the answer, and could not be resumed"))
 }
 
 // errNotResumable: the server does not offer to go on with the stream.
@@ -176,13 +176,13 @@ type cursor struct {
 	id     string
 	retry  time.Duration
 	events int           // events that came in all
-	after  time.Duration // the server's own wish (Retry-After) after a refusal
+	after  time.Duration // the server's own delay (Retry-After) after a refusal
 }
 
-func (c *conn) resumeOnce(fl *flight, p *post, at *cursor) (wire.Message, *fault.Fault, error) {
-	ctx, cancel := context.WithCancel(fl.plain)
+func (c *conn) resumeOnce(ex *exchange, p *post, from *cursor) (wire.Message, *fault.Fault, error) {
+	ctx, cancel := context.WithCancel(ex.plain)
 	defer cancel()
-	resp, err := c.get(ctx, c.state.Load(), at.id)
+	resp, err := c.get(ctx, c.state.Load(), from.id)
 	if err != nil {
 		return wire.Message{}, nil, err
 	}
@@ -193,17 +193,17 @@ func (c *conn) resumeOnce(fl *flight, p *post, at *cursor) (wire.Message, *fault
 			c.learn(f)
 		}
 		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
-			at.after, _ = retryAfter(resp.Header, time.Now())
+			from.after, _ = retryAfter(resp.Header, time.Now())
 			return wire.Message{}, nil, errors.New(resp.Status)
 		}
 		return wire.Message{}, nil, errNotResumable
 	}
-	rd := mcp.NewEventReader(resp.Body, c.max, at.id)
+	rd := mcp.NewEventReader(resp.Body, c.max, from.id)
 	defer rd.Release()
 	msg, f, err := c.events(rd, p)
-	at.id, at.events, at.after = rd.LastID, at.events+rd.Events, 0
+	from.id, from.events, from.after = rd.LastID, from.events+rd.Events, 0
 	if rd.Retry > 0 {
-		at.retry = rd.Retry
+		from.retry = rd.Retry
 	}
 	return msg, f, err
 }

@@ -77,7 +77,7 @@ func (c *conn) Fits(b transport.Breakage) error {
 	return nil
 }
 
-// strike is met when the link ends.
+// Inject is met when the link ends.
 func (c *conn) Inject(b transport.Breakage) (observed <-chan struct{}, hit bool) {
 	if closed(c.proc.exited) {
 		return nil, false // its number may be another's by now

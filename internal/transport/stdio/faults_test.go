@@ -110,7 +110,7 @@ func TestFaultsKill(t *testing.T) {
 			trouble := begin(t, f, transport.BreakKill)
 			trouble.Observed(testContext(t))
 			if !closed(p.Done()) {
-				t.Fatal("it is said to have been felt, and the link lives")
+				t.Fatal("it is said to have been observed, and the link lives")
 			}
 			got := wantFault(t, p.Err(), fault.Exited, fault.Unknown)
 			if got.Exit != "signal: killed" {
@@ -168,7 +168,7 @@ func TestFaultsHang(t *testing.T) {
 	wantFault(t, err, fault.Deadline, fault.Unknown)
 	trouble.End()
 	p.want("echo", `{"text":"next"}`, `"next"`)
-	if n := p.Info().Strays; n != 1 {
+	if n := p.Info().LateAnswers; n != 1 {
 		t.Errorf("%d late answers, want the one that was held", n)
 	}
 

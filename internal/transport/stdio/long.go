@@ -13,10 +13,10 @@ type longLine struct {
 	size  int64
 }
 
-func (l *longLine) add(part []byte, in *segment) {
+func (l *longLine) add(part []byte, seg *segment) {
 	l.parts = append(l.parts, part)
-	if in != nil {
-		l.segs = append(l.segs, in)
+	if seg != nil {
+		l.segs = append(l.segs, seg)
 	}
 	l.size += int64(len(part))
 }
@@ -85,10 +85,10 @@ func (r *lineReader) takeLong(line *longLine) {
 		r.sort(line.join(), func(b []byte) []byte { return b })
 		return
 	}
-	r.settle()
+	r.awaitLarge()
 	r.pending = &pendingAnswer{size: int(line.size), done: make(chan bool, 1)}
 	r.mux.LargeComes()
-	// It ends after work that waits for nothing; settle waits for it.
+	// It ends after work that waits for nothing; awaitLarge waits for it.
 	go func(done chan<- bool, first bool) {
 		text := line.join()
 		if first {
@@ -101,7 +101,7 @@ func (r *lineReader) takeLong(line *longLine) {
 
 // release ends the use of everything that is not the reader's alone.
 func (r *lineReader) release() {
-	r.settle()
+	r.awaitLarge()
 	if r.long != nil {
 		r.long.give()
 	}
@@ -111,8 +111,8 @@ func (r *lineReader) release() {
 	}
 }
 
-// settle waits until the large answer before has been delivered.
-func (r *lineReader) settle() {
+// awaitLarge waits until the large answer before has been delivered.
+func (r *lineReader) awaitLarge() {
 	if r.pending != nil {
 		r.took(r.pending.size, <-r.pending.done)
 		r.pending = nil

@@ -119,8 +119,8 @@ func procExit(s *os.ProcessState) string {
 func exitText(code int) string { return "exit " + strconv.Itoa(code) }
 
 // goneWithin waits until the process and everything that it started has ended.
-// It is false if that takes longer than d, or once hurry is closed.
-func (p *procChild) goneWithin(d time.Duration, hurry <-chan struct{}) bool {
+// It is false if that takes longer than d, or once forced is closed.
+func (p *procChild) goneWithin(d time.Duration, forced <-chan struct{}) bool {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
 	last := p.exited
@@ -131,7 +131,7 @@ func (p *procChild) goneWithin(d time.Duration, hurry <-chan struct{}) bool {
 	case <-last:
 	case <-limit.C:
 		return false
-	case <-hurry:
+	case <-forced:
 		return false
 	}
 	if p.gone != nil {
@@ -145,7 +145,7 @@ func (p *procChild) goneWithin(d time.Duration, hurry <-chan struct{}) bool {
 		case <-limit.C:
 			next.Stop()
 			return false
-		case <-hurry:
+		case <-forced:
 			next.Stop()
 			return false
 		}
@@ -160,13 +160,13 @@ const killWait = 2 * time.Second
 // stop ends the process and what it started: it waits for what the closing of
 // its stdin, which the caller did, brings; then asks; then kills. It is false
 // if something is left.
-func (p *procChild) stop(closeWait, grace time.Duration, hurry <-chan struct{}) bool {
+func (p *procChild) stop(closeWait, grace time.Duration, forced <-chan struct{}) bool {
 	defer p.group.release()
-	if p.goneWithin(closeWait, hurry) {
+	if p.goneWithin(closeWait, forced) {
 		return p.noneLeft()
 	}
 	p.group.term()
-	if p.goneWithin(grace, hurry) {
+	if p.goneWithin(grace, forced) {
 		return p.noneLeft()
 	}
 	p.group.kill()

@@ -24,7 +24,7 @@ func procWiden(f *os.File) {
 	})
 }
 
-// procGroupLives tells whether a group that the kernel still knows has more
+// procGroupLives reports whether a group that the kernel still knows has more
 // than zombies in it. Orphans are reaped by process 1, and in many containers
 // that takes its time, or never does it.
 func procGroupLives(id int) bool {

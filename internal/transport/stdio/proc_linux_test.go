@@ -209,7 +209,7 @@ func TestServerHasThreeDescriptors(t *testing.T) {
 	})
 }
 
-// Many lives leave neither descriptors here nor processes anywhere.
+// Many generations leave neither descriptors here nor processes anywhere.
 func TestLivesLeaveNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, childSpec specMaker) {
 		one := func() {

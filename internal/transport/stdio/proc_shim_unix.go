@@ -183,20 +183,20 @@ func (l *shimLink) giveUp() {
 
 // attend hears what the shim reports until it ends.
 func (p *procChild) attend(l *shimLink) {
-	told := false
+	reported := false
 	for {
 		what, n, err := l.report()
 		if err != nil {
 			break // it has ended
 		}
-		if what == shim.ReportExited && !told {
-			told = true
+		if what == shim.ReportExited && !reported {
+			reported = true
 			p.state = waitText(syscall.WaitStatus(n))
 			close(p.exited)
 		}
 	}
 	_ = l.cmd.Wait() // at once: nothing else holds the other end
-	if !told {
+	if !reported {
 		// Somebody killed the shim. The kernel ends the server with it; the
 		// rest is found by its mark.
 		p.state, p.unguarded = procExit(l.cmd.ProcessState), true

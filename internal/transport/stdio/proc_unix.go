@@ -50,7 +50,7 @@ func (g procGroup) force() {
 	}
 }
 
-// alive tells whether a member is left. It must not be called before the
+// alive reports whether a member is left. It must not be called before the
 // leader was reaped. Where we are process 1, or a subreaper, orphans of the
 // group become our children, and would stay as zombies if nobody reaped them.
 func (g procGroup) alive() bool {

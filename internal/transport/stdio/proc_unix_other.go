@@ -2,6 +2,6 @@
 
 package stdio
 
-// procGroupLives tells whether a group that the kernel still knows has more
+// procGroupLives reports whether a group that the kernel still knows has more
 // than zombies in it. Orphans are reaped at once here.
 func procGroupLives(int) bool { return true }

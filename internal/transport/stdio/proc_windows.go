@@ -69,7 +69,7 @@ type jobAccounting struct {
 	pageFaults, total, active, terminated          uint32
 }
 
-// alive tells whether a process of the job is left.
+// alive reports whether a process of the job is left.
 func (g procGroup) alive() bool {
 	var info jobAccounting
 	err := windows.QueryInformationJobObject(g.job, windows.JobObjectBasicAccountingInformation,

@@ -15,7 +15,7 @@ type byteRate struct {
 	mu    sync.Mutex // guards all fields; memory only
 	total uint64
 	level float64 // bytes that weigh something, as of at
-	at    time.Time
+	when  time.Time
 }
 
 func (r *byteRate) add(n int) {
@@ -36,6 +36,6 @@ func (r *byteRate) now() (total uint64, perSecond float64) {
 
 func (r *byteRate) fade() {
 	now := time.Now()
-	r.level *= math.Exp(-float64(now.Sub(r.at)) / float64(rateSpan))
-	r.at = now
+	r.level *= math.Exp(-float64(now.Sub(r.when)) / float64(rateSpan))
+	r.when = now
 }

@@ -172,7 +172,7 @@ func (r *lineReader) absurd() *fault.Fault {
 	if r.quiet() {
 		return nil
 	}
-	if r.settle(); r.quiet() { // there was a message after all
+	if r.awaitLarge(); r.quiet() { // there was a message after all
 		return nil
 	}
 	return &fault.Fault{
@@ -202,7 +202,7 @@ func (r *lineReader) checkLength() {
 	r.lo, r.hi, r.scanned = 0, 0, 0
 }
 
-// tooLong tells whether a line with this part at its end will not be kept.
+// tooLong reports whether a line with this part at its end will not be kept.
 func (r *lineReader) tooLong(part []byte) bool {
 	return r.sizeWith(part) > r.max || r.long == nil && len(part) > noiseLine && beginsAsNoise(part)
 }
@@ -272,11 +272,11 @@ func (s *skippedLine) id() (int64, bool) {
 			return 0, false
 		}
 	}
-	at := bytes.LastIndex(s.tail, []byte(`"id"`))
-	if at < 0 {
+	pos := bytes.LastIndex(s.tail, []byte(`"id"`))
+	if pos < 0 {
 		return 0, false
 	}
-	msg, err := wire.Parse(append([]byte("{"), s.tail[at:]...))
+	msg, err := wire.Parse(append([]byte("{"), s.tail[pos:]...))
 	if err != nil || msg.Method != "" {
 		return 0, false
 	}

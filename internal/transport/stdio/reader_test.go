@@ -73,7 +73,7 @@ func TestReaderSkipsLongLines(t *testing.T) {
 			}
 			_, err := mux.Await(t.Context(), 7, w)
 			wantFault(t, err, fault.TooLarge, fault.Answered)
-			if n := mux.Counts(transport.Info{}); n.Noise != 0 || n.Strays != 1 {
+			if n := mux.Counts(transport.Info{}); n.Noise != 0 || n.LateAnswers != 1 {
 				t.Errorf("%s: %+v: the next line was not read", name, n)
 			}
 		}

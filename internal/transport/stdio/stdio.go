@@ -94,9 +94,9 @@ type conn struct {
 
 	failed chan *fault.Fault // room for one: the first complaint about stdin
 
-	closeOnce, hurryOnce sync.Once
+	closeOnce, forceOnce sync.Once
 	closing              chan struct{} // closed by Close
-	hurry                chan struct{} // closed when Close may wait no longer
+	forced               chan struct{} // closed when Close may wait no longer
 	stopped              chan struct{} // closed when all is over
 	stopErr              *fault.Fault  // valid then
 }
@@ -113,7 +113,7 @@ func Open(ctx context.Context, spec Spec, opt transport.Options) (transport.Conn
 	c := &conn{
 		spec: spec, max: opt.MaxMessage, mux: transport.NewMux(opt), faults: opt.Faults, stderr: newStderrDrain(opt.Stderr),
 		read: make(chan struct{}), failed: make(chan *fault.Fault, 1),
-		closing: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
+		closing: make(chan struct{}), forced: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if c.max <= 0 {
 		c.max = transport.DefaultMaxMessage
@@ -194,7 +194,7 @@ func (c *conn) supervise() {
 	if closed(c.read) { // nobody drains stdout: the child must not hang in a write
 		_ = c.stdout.Close()
 	}
-	stopped := c.proc.stop(c.spec.CloseWait, c.spec.StopGrace, c.hurry)
+	stopped := c.proc.stop(c.spec.CloseWait, c.spec.StopGrace, c.forced)
 	if !c.endGroup() || !stopped {
 		c.stopErr = fault.New(fault.Wedged, "close", fmt.Sprintf("process %d, or what it started, would not stop", c.proc.pid))
 	}
@@ -344,7 +344,7 @@ func (c *conn) Close(ctx context.Context) error {
 	select {
 	case <-c.stopped:
 	case <-ctx.Done():
-		c.hurryOnce.Do(func() { close(c.hurry) })
+		c.forceOnce.Do(func() { close(c.forced) })
 		<-c.stopped // bounded by killWait and drainWait
 	}
 	if c.stopErr != nil {

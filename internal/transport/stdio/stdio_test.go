@@ -117,7 +117,7 @@ func TestInbound(t *testing.T) {
 	p := openPeer(t, childSpec("serve"), transport.Options{Inbound: func(in transport.Inbound) { got <- in }})
 	p.want("ask", `{}`, `"asked"`)
 	in := <-got
-	if in.Msg.Method != "roots/list" || string(in.Msg.ID) != `"s1"` || in.Of != 0 {
+	if in.Msg.Method != "roots/list" || string(in.Msg.ID) != `"s1"` || in.CallID != 0 {
 		t.Errorf("%+v", in)
 	}
 	if err := p.Send(testContext(t), wire.AppendResult(nil, in.Msg.ID, nil)); err != nil {
@@ -153,8 +153,8 @@ func TestDeadlineAndCancel(t *testing.T) {
 	wantFault(t, <-held, fault.Canceled, fault.Unknown)
 	p.want("release", `{}`, `"released"`) // and now the late answer comes
 	p.want("echo", `{"text":"y"}`, `"y"`)
-	if n := p.Info().Strays; n != 1 {
-		t.Errorf("%d strays, want the late answer", n)
+	if n := p.Info().LateAnswers; n != 1 {
+		t.Errorf("%d late answers, want the late answer", n)
 	}
 }
 
@@ -389,7 +389,7 @@ func TestFaultJ7ErrorForANotification(t *testing.T) {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for limit := testContext(t); p.Info().Strays == 0 && limit.Err() == nil; {
+	for limit := testContext(t); p.Info().LateAnswers == 0 && limit.Err() == nil; {
 		<-tick.C
 	}
 	p.want("release", `{}`, `"released"`)

@@ -32,7 +32,7 @@ func wantGone(t *testing.T, pid int) {
 	}
 }
 
-// isZombie tells whether a process has ended and only waits to be reaped by
+// isZombie reports whether a process has ended and only waits to be reaped by
 // process 1, which is none of our business.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -39,18 +39,18 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 // startBatch begins to serve all requests of a batch at the same time; wait
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
-func (g *Gateway) startBatch(ctx context.Context, s *session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
-	notice := func(m *message.Message, _ []byte) { g.notice(&exchange{Message: m, sess: s}) }
+func (svc *service) startBatch(ctx context.Context, s *session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
+	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, sess: s}) }
 	return message.StartBatch(frames, notice, func(m *message.Message, _ []byte) func() message.Answer {
-		x := g.exchange(m)
+		x := svc.exchange(m)
 		x.sess, x.gone, x.tracked = s, gone, true
-		ctx, p, err := g.inflight.begin(ctx, x)
+		ctx, p, err := svc.inflight.begin(ctx, x)
 		if err != nil {
 			return func() message.Answer { return x.Failure(fault.From(m.Method, err)) }
 		}
 		return func() message.Answer {
-			defer g.inflight.end(p)
-			return g.serve(ctx, x)
+			defer svc.inflight.end(p)
+			return svc.serve(ctx, x)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 // serveOn serves a request whose answer goes out on its connection's stream,
 // or returns the answer that refuses it.
-func (g *Gateway) serveOn(ctx context.Context, x *exchange, ad *message.Admission, out *stream.Outbox) *message.Answer {
+func (svc *service) serveOn(ctx context.Context, x *exchange, ad *message.Admission, out *stream.Outbox) *message.Answer {
 	if x.sess != nil && !x.Modern {
 		x.sess.heard(x.Method, true)
 	}
@@ -19,7 +19,7 @@ func (g *Gateway) serveOn(ctx context.Context, x *exchange, ad *message.Admissio
 	}
 	x.out, x.tracked = out, true
 	// Registered here, so that a cancel that comes right behind finds it.
-	ctx, p, err := g.inflight.begin(ctx, x)
+	ctx, p, err := svc.inflight.begin(ctx, x)
 	if err != nil {
 		ad.Leave(x.Message)
 		a := x.Failure(fault.From(x.Method, err))
@@ -29,8 +29,8 @@ func (g *Gateway) serveOn(ctx context.Context, x *exchange, ad *message.Admissio
 	go func() { // ends with its request; the admission's drain waits for it
 		defer x.held.release()
 		defer ad.Work.Done()
-		defer g.inflight.end(p)
-		a := g.serve(ctx, x)
+		defer svc.inflight.end(p)
+		a := svc.serve(ctx, x)
 		ad.Free(x.Message) // first: who reads the answer may use the id at once
 		if !a.Silent {
 			out.Send(a.Frame())

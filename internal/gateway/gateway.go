@@ -25,7 +25,6 @@ type Gateway struct {
 	endpoint   string // the group's name; "" for all
 	background background
 
-	stop     chan struct{} // closed by Close: streams end in order
 	stopOnce sync.Once
 	unhook   [2]func()
 }
@@ -43,7 +42,7 @@ func New(b Backend, opts Options) *Gateway {
 }
 
 func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
-	g := &Gateway{shared: sh, endpoint: endpoint, stop: make(chan struct{})}
+	g := &Gateway{shared: sh, endpoint: endpoint}
 	g.background.init()
 	g.service.init(b, opts)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
@@ -69,13 +68,4 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.background.close()
 	g.service.close()
 	return errors.Join(err, <-parts)
-}
-
-func (g *Gateway) closing() bool {
-	select {
-	case <-g.stop:
-		return true
-	default:
-		return false
-	}
 }

@@ -23,12 +23,12 @@ const subscribeLimit = 5 * time.Second
 
 // A listener is one subscriptions/listen (basic/patterns/subscriptions).
 type listener struct {
-	g      *Gateway
+	svc    *service
 	id     []byte // raw id of the request, which is the subscription's id
 	want   stream.Lists
 	uris   []string
 	tasks  []*task.Task
-	of     *everline.Session // whose lives are asked for updates; nil for those that are shared
+	of     *everline.Session // whose generations are asked for updates; nil for those that are shared
 	outbox *stream.Outbox
 	since  stream.Versions // what the client has heard of
 	cancel []func()
@@ -38,18 +38,18 @@ type listener struct {
 
 // newListener reads the filter of a listen. Whatever changes from here on is
 // heard.
-func (g *Gateway) newListener(x *exchange) (*listener, *message.Answer) {
+func (svc *service) newListener(x *exchange) (*listener, *message.Answer) {
 	if !wire.IsObject(x.Fields.Notifications) {
 		return nil, x.Refusal(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
 	l := &listener{
-		g: g, id: x.ID, outbox: stream.NewOutbox(), since: g.lists.Newest(), want: stream.ListsOf(x.Fields.Notifications),
+		svc: svc, id: x.ID, outbox: stream.NewOutbox(), since: svc.lists.Newest(), want: stream.ListsOf(x.Fields.Notifications),
 	}
 	seen := map[string]bool{}
 	for key, val := range wire.Members(x.Fields.Notifications) {
 		switch key {
 		case "taskIds":
-			l.tasks = g.listenedTasks(x, val)
+			l.tasks = svc.listenedTasks(x, val)
 		case "resourceSubscriptions":
 			for raw := range wire.Elements(val) {
 				if uri, ok := wire.Text(raw); ok && !seen[uri] && len(l.uris) < stream.MaxSubscribed {
@@ -70,12 +70,12 @@ func (l *listener) subscribe(ctx context.Context) {
 	cancels := make([]func(), len(l.uris))
 	var all sync.WaitGroup
 	guarded := func(fn func()) { // what panics is not in the acknowledgement
-		all.Go(func() { _ = l.g.guarded(mcp.SubscriptionsListen, fn) })
+		all.Go(func() { _ = l.svc.guarded(mcp.SubscriptionsListen, fn) })
 	}
 	guarded(func() { l.watchTasks(ctx) })
 	for i, uri := range l.uris {
 		guarded(func() {
-			cancel, err := l.g.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
+			cancel, err := l.svc.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
 				l.outbox.Update(uri, l.tagged(mcp.NotifyResourceUpdated, params))
 			})
 			if err == nil {
@@ -100,7 +100,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 	cancels := make([]func(), len(l.tasks))
 	var all sync.WaitGroup
 	watch := func(t *task.Task) func() {
-		cancel, err := l.g.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+		cancel, err := l.svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 			if wire.Get(params, "taskId") != nil {
 				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
 				l.outbox.Update("task "+t.ID, l.tagged("notifications/tasks", params))
@@ -113,7 +113,7 @@ func (l *listener) watchTasks(ctx context.Context) {
 	}
 	for i, t := range l.tasks {
 		all.Go(func() {
-			_ = l.g.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
+			_ = l.svc.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
 		})
 	}
 	all.Wait()
@@ -136,7 +136,7 @@ func (l *listener) run(ctx context.Context, out stream.Sink) error {
 		return err
 	}
 	err := stream.NewWriter(stream.Options{
-		Sink: out, Outbox: l.outbox, Lists: l.g.lists, KeepAlive: l.g.opts.KeepAlive, Announced: l.since, Stop: l.g.stop,
+		Sink: out, Outbox: l.outbox, Lists: l.svc.lists, KeepAlive: l.svc.opts.KeepAlive, Announced: l.since, Stop: l.svc.stop,
 		Want: func() stream.Lists { return l.want }, Note: func(method string) []byte { return l.tagged(method, nil) },
 	}).Run(ctx)
 	if errors.Is(err, stream.ErrStopped) {
@@ -197,7 +197,7 @@ func (l *listener) ack() []byte {
 // farewell is the response that ends a subscription in order.
 func (l *listener) farewell() []byte {
 	b := append([]byte(`{"resultType":"complete","_meta":{"`+mcp.MetaSubscription+`":`), l.id...)
-	b = append(append(b, `,"`+mcp.MetaServerInfo+`":`...), l.g.info...)
+	b = append(append(b, `,"`+mcp.MetaServerInfo+`":`...), l.svc.info...)
 	return wire.AppendResult(nil, l.id, append(b, "}}"...))
 }
 

@@ -18,8 +18,8 @@ type Backend interface {
 	Catalog() *everline.Catalog
 	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
 	WaitFirst(ctx context.Context)
-	// SubscribeFor asks for the updates of a resource, of the session's own life
-	// where there is one, until cancel is called; fn gets the params of each
+	// SubscribeFor asks for the updates of a resource, of the session's own
+	// generation where there is one, until cancel is called; fn gets the params of each
 	// notification and does not block.
 	SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	// WatchTask asks a server for the news of one of its tasks until cancel is

@@ -32,10 +32,12 @@ type service struct {
 	results   results
 	tasks     task.Table
 	offered   atomic.Pointer[offered]
+
+	stop chan struct{} // closed by Gateway.Close: streams end in order
 }
 
 func (svc *service) init(b Backend, opts Options) {
-	svc.backend, svc.opts = b, opts
+	svc.backend, svc.opts, svc.stop = b, opts, make(chan struct{})
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
@@ -44,6 +46,15 @@ func (svc *service) init(b Backend, opts Options) {
 	svc.table.init(opts.MaxSessions, opts.SessionIdle)
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
+}
+
+func (svc *service) closing() bool {
+	select {
+	case <-svc.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // drain waits for what is in flight; see Gateway.Close.

@@ -18,7 +18,7 @@ import (
 // both eras: each message says which it is of. Its long-lived goroutines are a
 // reader and a writer; each request in flight is one more.
 type stdioClient struct {
-	g         *Gateway
+	svc       *service
 	sess      *session // of the legacy era; it also keeps the ids of modern requests, for cancels
 	admission *message.Admission
 	outbox    *stream.Outbox
@@ -29,7 +29,7 @@ type stdioClient struct {
 // out, until in ends, out cannot be written to, or ctx or the gateway ends. How it
 // ends is told by pipe.Serve.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	p := &stdioClient{g: g, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox()}
+	p := &stdioClient{svc: &g.service, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox()}
 	p.sess.outbox, p.sess.admission = p.outbox, p.admission
 	p.sess.standing.Attach()
 	defer p.outbox.Close()
@@ -68,18 +68,18 @@ func (p *stdioClient) take(ctx context.Context, line []byte) {
 }
 
 func (p *stdioClient) takeMessage(ctx context.Context, m *message.Message) *message.Answer {
-	x := p.g.exchange(m)
+	x := p.svc.exchange(m)
 	x.sess = p.sess
 	switch {
 	case !m.IsRequest():
-		p.g.notice(x)
+		p.svc.notice(x)
 		return nil
 	case !m.Modern && m.Method == mcp.ServerDiscover:
 		return m.CheckModern() // a modern probe without _meta: its sender is told what it lacks
 	case !m.Modern && m.Method == mcp.Initialize:
 		return p.initialize(ctx, x)
 	case !m.Modern:
-		return p.g.serveOn(ctx, x, p.admission, p.outbox)
+		return p.svc.serveOn(ctx, x, p.admission, p.outbox)
 	}
 	if bad := m.CheckModern(); bad != nil {
 		return bad
@@ -87,7 +87,7 @@ func (p *stdioClient) takeMessage(ctx context.Context, m *message.Message) *mess
 	if m.Method == mcp.SubscriptionsListen {
 		return p.startListen(x)
 	}
-	return p.g.serveOn(ctx, x, p.admission, p.outbox)
+	return p.svc.serveOn(ctx, x, p.admission, p.outbox)
 }
 
 // initialize answers before the next message is read, which depends on it.
@@ -96,16 +96,16 @@ func (p *stdioClient) initialize(ctx context.Context, x *exchange) *message.Answ
 		return bad
 	}
 	defer p.admission.Leave(x.Message)
-	if p.g.closing() {
+	if p.svc.closing() {
 		return x.Refusal(mcp.CodeShuttingDown, errClosing.Text(), nil)
 	}
-	a := p.g.serve(ctx, x)
+	a := p.svc.serve(ctx, x)
 	return &a
 }
 
 // startListen runs a listen beside the others; all of them share out.
 func (p *stdioClient) startListen(x *exchange) *message.Answer {
-	l, bad := p.g.newListener(x)
+	l, bad := p.svc.newListener(x)
 	if bad != nil {
 		return bad
 	}
@@ -113,7 +113,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}
-	ctx, track, err := p.g.inflight.begin(p.listen, x)
+	ctx, track, err := p.svc.inflight.begin(p.listen, x)
 	if err != nil {
 		p.admission.Leave(x.Message)
 		a := x.Failure(fault.From(mcp.SubscriptionsListen, err))
@@ -121,13 +121,13 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 	}
 	go func() { // ends with the listen; the admission's drain waits for it
 		defer p.admission.Leave(x.Message)
-		defer p.g.inflight.end(track)
-		err := p.g.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, p.outbox.Forward()) }) // its end is in what it wrote
+		defer p.svc.inflight.end(track)
+		err := p.svc.guarded(mcp.SubscriptionsListen, func() { _ = l.run(ctx, p.outbox.Forward()) }) // its end is in what it wrote
 		if err != nil {
 			a := x.Failure(errPanic)
 			p.outbox.Send(a.Frame())
 		}
-		if p.g.closing() {
+		if p.svc.closing() {
 			p.outbox.Send(l.canceled())
 		}
 	}()
@@ -136,7 +136,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
 func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
-	frames, bad := message.SplitBatch(line, p.sess.protocol(), p.g.opts.MaxInFlight)
+	frames, bad := message.SplitBatch(line, p.sess.protocol(), p.svc.opts.MaxInFlight)
 	if bad != nil {
 		p.outbox.Send(bad.Frame())
 		return
@@ -144,7 +144,7 @@ func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
 	if !p.admission.Admit() {
 		return
 	}
-	wait := p.g.startBatch(ctx, p.sess, nil, frames)
+	wait := p.svc.startBatch(ctx, p.sess, nil, frames)
 	go func() { // ends with its requests; the admission's drain waits for it
 		defer p.admission.Work.Done()
 		if answers := wait(); len(answers) > 0 {

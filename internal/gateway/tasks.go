@@ -72,7 +72,7 @@ func (svc *service) followTask(ctx context.Context, t *task.Task, s *session) {
 	defer cancel()
 	end, err := svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
-			return // a new life of the server has been told that we listen
+			return // a new generation of the server has been told that we listen
 		}
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
 		svc.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)

@@ -23,8 +23,9 @@ import (
 func newCall(a *app) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "call server.tool [key=value... | key:=JSON... | JSON | -]",
-		Short: "Call one tool",
+		Use:               "call server.tool [key=value... | key:=JSON... | JSON | -]",
+		ValidArgsFunction: one(a.completeTools),
+		Short:             "Call one tool",
 		Long: "Call one tool of the running everline and print its result.\n\n" +
 			"The tool is server.tool, or the name that clients see. Arguments are one JSON object, key=value pairs, or -\n" +
 			"for a JSON object on stdin. A value is what the tool's schema says, see everline tools show: query=5 is a\n" +

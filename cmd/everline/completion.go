@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,45 +16,38 @@ import (
 // completionLimit is how long a shell is made to wait for names.
 const completionLimit = time.Second
 
-// completeNames adds the names of servers and tools to the commands that take
-// them: those of the everline that runs, or, for the commands that read files,
-// those of the configuration. Where there are none, there is nothing to offer.
-func (a *app) completeNames(root *cobra.Command) {
-	running := func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return without(a.serverNames(cmd.Context()), args), cobra.ShellCompDirectiveNoFileComp
-	}
-	configured := func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
-		defer cancel()
-		return without(a.configuredNames(ctx), args), cobra.ShellCompDirectiveNoFileComp
-	}
-	one := func(names cobra.CompletionFunc) cobra.CompletionFunc {
-		return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return names(cmd, args, word)
+// The completions of arguments, which each command names for itself. The servers
+// and tools are those of the everline that runs; for commands that read files,
+// the servers are those of the configuration. Where there are none, nothing is
+// offered.
+
+func (a *app) completeServers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return without(a.serverNames(cmd.Context()), args), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) completeConfigured(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+	defer cancel()
+	return without(a.configuredNames(ctx), args), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) completeTools(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.toolNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completePinned offers what can be approved: servers and tools.
+func (a *app) completePinned(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return append(a.serverNames(cmd.Context()), a.toolNames(cmd.Context())...), cobra.ShellCompDirectiveNoFileComp
+}
+
+// one is a completion of the first argument alone.
+func one(names cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return names(cmd, args, word)
 	}
-	tools := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.toolNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-	}
-	pinned := func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return append(a.serverNames(cmd.Context()), a.toolNames(cmd.Context())...), cobra.ShellCompDirectiveNoFileComp
-	}
-	for name, f := range map[string]cobra.CompletionFunc{
-		"status": one(running), "events": one(running), "drill": one(running), "logs": one(running), "restart": running, "reconnect": running, "enable": running, "disable": running,
-		"call": one(tools), "tools show": one(tools), "doctor": one(configured), "remove": configured,
-		"tools ls": one(running), "tools diff": one(pinned), "tools approve": one(pinned),
-	} {
-		if cmd, _, err := root.Find(strings.Fields(name)); err == nil && cmd != root {
-			cmd.ValidArgsFunction = f
-		}
-	}
-	if cmd, _, err := root.Find([]string{"drill"}); err == nil {
-		_ = cmd.RegisterFlagCompletionFunc("call", tools) // the flag is there
-	}
-	completeFlags(root)
 }
 
 // completeFlags offers the words that flags take, and files for no flag that

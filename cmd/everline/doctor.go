@@ -29,8 +29,9 @@ type doctorFlags struct {
 func newDoctor(a *app) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
-		Use:   "doctor [server]",
-		Short: "What is wrong, and the command that fixes it",
+		Use:               "doctor [server]",
+		ValidArgsFunction: one(a.completeConfigured),
+		Short:             "What is wrong, and the command that fixes it",
 		Long: "Look at the configuration, the commands, the network and the everline that runs, and say what is wrong and\n" +
 			"what fixes it. A server that no everline runs is started once, and ended. Exits with 1 if anything failed.",
 		Args: cobra.MaximumNArgs(1),

@@ -41,8 +41,9 @@ type drillFlags struct {
 func newDrill(a *app) *cobra.Command {
 	var f drillFlags
 	cmd := &cobra.Command{
-		Use:   "drill [server] --fault FAULT",
-		Short: "Break a server on purpose and see what clients see",
+		Use:               "drill [server] --fault FAULT",
+		ValidArgsFunction: one(a.completeServers),
+		Short:             "Break a server on purpose and see what clients see",
 		Long: "Break a server of the running everline on purpose, call it at a steady rate meanwhile, and report what the\n" +
 			"calls, the lists and the other clients saw. The fault ends by itself, and immediately when drill is interrupted.\n\n" +
 			"  kill     SIGKILL to the server's process and what it started; all connections to a URL are cut\n" +
@@ -71,6 +72,7 @@ func newDrill(a *app) *cobra.Command {
 	flags.StringVar(&f.call, "call", "", "call this tool, server.tool, instead of pings")
 	flags.StringVar(&f.args, "args", "{}", "the tool's arguments, a JSON object")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	_ = cmd.RegisterFlagCompletionFunc("call", a.completeTools)                                                                     // the flag is there
 	_ = cmd.RegisterFlagCompletionFunc("fault", cobra.FixedCompletions(everline.DrillFaults(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
 }

@@ -13,9 +13,10 @@ import (
 func newEvents(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "events [server]",
-		Short: "What happened, when, to which server, and why",
-		Args:  cobra.MaximumNArgs(1),
+		Use:               "events [server]",
+		ValidArgsFunction: one(a.completeServers),
+		Short:             "What happened, when, to which server, and why",
+		Args:              cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			return a.untilEnd(cmd.Context(), func(ctx context.Context) error {
 				if len(args) == 0 {

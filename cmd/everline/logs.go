@@ -12,9 +12,10 @@ import (
 func newLogs(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "logs server",
-		Short: "What a server wrote to its stderr",
-		Args:  cobra.ExactArgs(1),
+		Use:               "logs server",
+		ValidArgsFunction: one(a.completeServers),
+		Short:             "What a server wrote to its stderr",
+		Args:              cobra.ExactArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			return a.untilEnd(cmd.Context(), func(ctx context.Context) error {
 				return a.client().Logs(ctx, args[0], follow, a.printLog)

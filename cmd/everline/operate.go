@@ -16,9 +16,10 @@ func newOperation(a *app, op, short string) *cobra.Command {
 	var wait bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   op + " server...",
-		Short: short,
-		Args:  cobra.MinimumNArgs(1),
+		Use:               op + " server...",
+		ValidArgsFunction: a.completeServers,
+		Short:             short,
+		Args:              cobra.MinimumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			if !wait {
 				timeout = 0

@@ -10,10 +10,11 @@ func newRemove(a *app) *cobra.Command {
 	var file string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "remove name...",
-		Short: "Take a server out of the configuration file",
-		Long:  "Take servers out of the configuration file. A running everline unpublishes them immediately and ends them.",
-		Args:  cobra.MinimumNArgs(1),
+		Use:               "remove name...",
+		ValidArgsFunction: a.completeConfigured,
+		Short:             "Take a server out of the configuration file",
+		Long:              "Take servers out of the configuration file. A running everline unpublishes them immediately and ends them.",
+		Args:              cobra.MinimumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			path, err := a.oneFile(cmd.Context(), file, args)
 			if err != nil {

@@ -41,6 +41,6 @@ func newRoot(s *streams) *cobra.Command {
 		newDoctor(a), newDrill(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
 	)
 	root.SetHelpCommand(newHelp())
-	a.completeNames(root)
+	completeFlags(root)
 	return root
 }

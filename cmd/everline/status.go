@@ -15,10 +15,11 @@ func newStatus(a *app) *cobra.Command {
 	var timeout time.Duration
 	var check bool
 	cmd := &cobra.Command{
-		Use:     "status [server]",
-		Aliases: []string{"ps"},
-		Short:   "What every server is doing, why, and since when",
-		Args:    cobra.MaximumNArgs(1),
+		Use:               "status [server]",
+		ValidArgsFunction: one(a.completeServers),
+		Aliases:           []string{"ps"},
+		Short:             "What every server is doing, why, and since when",
+		Args:              cobra.MaximumNArgs(1),
 		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 1 {

@@ -32,7 +32,7 @@ func newTools(a *app) *cobra.Command {
 		return a.printTools(tools)
 	}
 	cmd := &cobra.Command{Use: "tools [ls|show|diff|approve]", Short: "What is published to clients", Args: subcommandOnly, RunE: runE(list)}
-	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), RunE: runE(list)})
+	cmd.AddCommand(&cobra.Command{Use: "ls [server]", Short: "List the tools", Args: cobra.MaximumNArgs(1), ValidArgsFunction: one(a.completeServers), RunE: runE(list)})
 	cmd.AddCommand(newToolsShow(a), newToolsDiff(a), newToolsApprove(a))
 	return cmd
 }

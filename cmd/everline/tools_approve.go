@@ -14,8 +14,9 @@ import (
 func newToolsApprove(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "approve [server[.tool]]",
-		Short: "Approve definitions as they are now",
+		Use:               "approve [server[.tool]]",
+		ValidArgsFunction: one(a.completePinned),
+		Short:             "Approve definitions as they are now",
 		Long: "Show the definitions of one tool, of one server with its instructions, or of all servers that are not as they\n" +
 			"were approved, ask, and then approve them as they are now, and write the lock file. Without a terminal nobody\n" +
 			"can be asked, and nothing is approved without --yes.",

@@ -19,8 +19,9 @@ import (
 func newToolsDiff(a *app) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use:   "diff [server[.tool]]",
-		Short: "Show definitions that are not as they were approved",
+		Use:               "diff [server[.tool]]",
+		ValidArgsFunction: one(a.completePinned),
+		Short:             "Show definitions that are not as they were approved",
 		Long: "Show what differs between the definitions that were approved and those that servers send now.\n" +
 			"Characters that do not show, or that change the order of others, are written as <U+200B>.",
 		Args: cobra.MaximumNArgs(1),

@@ -15,8 +15,9 @@ import (
 
 func newToolsShow(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show server.tool",
-		Short: "Show what a tool does, its hints and its schema",
+		Use:               "show server.tool",
+		ValidArgsFunction: one(a.completeTools),
+		Short:             "Show what a tool does, its hints and its schema",
 		Long: "Show the description, the hints and the schema of one tool, as its server sent them. The tool is server.tool,\n" +
 			"or the name that clients see.",
 		Args: cobra.ExactArgs(1),

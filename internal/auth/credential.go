@@ -345,7 +345,7 @@ func (c *credential) afterRefusal(t Ticket) (*share[struct{}], *fault.Fault) {
 	case now.Sub(c.forcedAt) < c.forcedGap:
 		f = notSent(fault.Unauthorized, errors.New("the server refuses a token that it has just been given"), "run: everline doctor "+c.owner.spec.Server)
 		f.RetryAfter = c.forcedGap - now.Sub(c.forcedAt)
-	case now.Before(c.retryAt): // nothing is asked, and the gap does not grow
+	case now.Before(c.retryAt), t.Serial == 0: // nothing was asked for, or shown
 	case now.Sub(c.forcedAt) > calmFor:
 		c.forcedAt, c.forcedGap = now, firstGap
 	default:

@@ -20,7 +20,7 @@ import (
 )
 
 // children are what the test binary does when it is started as another process.
-var children = map[string]func(args []string) error{"count": countInStore, "call": callForAWhile}
+var children = map[string]func(args []string) error{"count": countInStore, "call": callForAWhile, "print": printToken}
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv("AUTH_TEST_CHILD"); name != "" {

@@ -3,7 +3,9 @@ package everline_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -246,4 +248,61 @@ func TestConnectedSaysTheFirstFailure(t *testing.T) {
 	if err := hub.Connected(within(t), "c"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a server that is not there: %v", err)
 	}
+}
+
+// TestRoundTripperSeesTheCall gives each call a header of its own, and refuses
+// one before anything is sent.
+func TestRoundTripperSeesTheCall(t *testing.T) {
+	srv := mcptest.New(mcptest.Config{})
+	seen := make(chan string, 4)
+	srv.On("tools/call", func(r *mcptest.Request) *mcptest.Reply {
+		seen <- r.Header.Get("X-User")
+		return nil
+	})
+	var opened sync.Map
+	cfg := config.New()
+	cfg.Servers = []config.Server{siteOf(t, "a", srv)}
+	hub, err := everline.Open(t.Context(), cfg, everline.Options{RoundTripper: func(server string, base http.RoundTripper) http.RoundTripper {
+		opened.Store(server, true)
+		return refusing{withUser{base}}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := hub.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := hub.Connected(within(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := opened.Load("a"); !ok {
+		t.Error("the server was reached by another way")
+	}
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := hub.CallTool(context.WithValue(within(t), userKey{}, user), "echo", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-seen; got != user {
+			t.Errorf("the server heard of %q, not %s", got, user)
+		}
+	}
+	_, err = hub.CallTool(context.WithValue(within(t), userKey{}, "nobody"), "echo", nil)
+	if f, ok := fault.As(err); !ok || f.Kind != fault.Unauthorized || f.Outcome != fault.NotSent || len(seen) != 0 {
+		t.Errorf("a refused call: %v, and the server got %d", err, len(seen))
+	}
+	if st, _ := hub.Server("a"); st.State != event.StateConnected {
+		t.Errorf("one refused call took the server down: %s", st.State)
+	}
+}
+
+// refusing refuses the calls of one user.
+type refusing struct{ base http.RoundTripper }
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Context().Value(userKey{}) == "nobody" {
+		return nil, &fault.Fault{Kind: fault.Unauthorized, Op: "log in", Outcome: fault.NotSent, Err: errors.New("nobody may do that")}
+	}
+	return r.base.RoundTrip(req)
 }

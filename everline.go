@@ -5,6 +5,7 @@ package everline
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -25,6 +26,15 @@ type Options struct {
 	// Name and Version go into clientInfo toward servers; "everline" and the
 	// module's version by default.
 	Name, Version string
+	// RoundTripper changes how a server at a URL is reached: it returns what sends
+	// the requests of one generation, most often something that adds headers or a
+	// token of the program's own and hands on to base. The context of a request is
+	// that of the call that it belongs to, values included, or one of the hub's own
+	// for what no call has caused. As with any http.RoundTripper a request is
+	// cloned before it is changed, and streams have no end. An error that is a
+	// *fault.Fault is passed on as it is; any other is classified by what base has
+	// written. nil: base.
+	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
 	// Emit receives every event, in order per server; it must not block. May be nil.
 	Emit func(event.Event)
 	// Warn hears of state files that could not be read or written; may be nil.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"net/http"
 	"strings"
 	"time"
 
@@ -141,6 +142,48 @@ func ExampleClient() {
 	}
 	fmt.Println(result.Text())
 	// Output: WHO
+}
+
+// userKey is where a program keeps in a context for whom a call is made.
+type userKey struct{}
+
+// withUser sends each call in the name of its user.
+type withUser struct{ base http.RoundTripper }
+
+func (w withUser) RoundTrip(req *http.Request) (*http.Response, error) {
+	if user, ok := req.Context().Value(userKey{}).(string); ok {
+		req = req.Clone(req.Context())
+		req.Header.Set("X-User", user)
+	}
+	return w.base.RoundTrip(req)
+}
+
+func ExampleOptions() {
+	server := everlinetest.New(shout)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	cfg := config.New()
+	cfg.Servers = []config.Server{server.Config("voice")}
+	hub, err := everline.Open(ctx, cfg, everline.Options{
+		RoundTripper: func(server string, base http.RoundTripper) http.RoundTripper { return withUser{base} },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close(ctx)
+	if err := hub.Connected(ctx, "voice"); err != nil {
+		log.Fatal(err)
+	}
+
+	ann := context.WithValue(ctx, userKey{}, "ann") // goes out as X-User: ann
+	result, err := hub.CallTool(ann, "shout", map[string]any{"text": "mine"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Text())
+	// Output: MINE
 }
 
 func ExampleHub_Apply() {

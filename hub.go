@@ -59,14 +59,15 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	h := &Hub{lock: lock}
 	h.fan.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
-		StateDir: opts.StateDir,
-		Pins:     pins,
-		Name:     opts.Name,
-		Version:  opts.Version,
-		Emit:     h.fan.event,
-		Changed:  h.fan.changed,
-		Log:      h.fan.logged,
-		Warn:     opts.Warn,
+		StateDir:     opts.StateDir,
+		Pins:         pins,
+		Name:         opts.Name,
+		Version:      opts.Version,
+		RoundTripper: opts.RoundTripper,
+		Emit:         h.fan.event,
+		Changed:      h.fan.changed,
+		Log:          h.fan.logged,
+		Warn:         opts.Warn,
 	})
 	return h, nil
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/catalog"
@@ -13,6 +14,10 @@ import (
 type Options struct {
 	StateDir      string // where last good catalogs are kept; "": nowhere
 	Name, Version string // what servers are told of us
+
+	// RoundTripper is what sends the requests of one generation of a server at a
+	// URL, by way of base.
+	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
 
 	Pins *catalog.Lock // as ReadPins gives it
 

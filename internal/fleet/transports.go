@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	nethttp "net/http"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
@@ -18,9 +19,9 @@ func (st *starter) opener(s *config.Server) func(context.Context, transport.Kind
 		case transport.Stdio:
 			return stdio.Open(ctx, st.stdioSpec(s), o)
 		case transport.HTTP:
-			return http.Open(ctx, httpSpec(s), o)
+			return http.Open(ctx, st.httpSpec(s), o)
 		case transport.SSE:
-			return http.OpenSSE(ctx, httpSpec(s), o)
+			return http.OpenSSE(ctx, st.httpSpec(s), o)
 		default:
 			return nil, fault.New(fault.Invalid, "start", "the server has neither a command nor a URL")
 		}
@@ -39,6 +40,10 @@ func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 	}
 }
 
-func httpSpec(s *config.Server) http.Spec {
-	return http.Spec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
+func (st *starter) httpSpec(s *config.Server) http.Spec {
+	spec := http.Spec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
+	if wrap, name := st.opts.RoundTripper, s.Name; wrap != nil {
+		spec.Wrap = func(base nethttp.RoundTripper) nethttp.RoundTripper { return wrap(name, base) }
+	}
+	return spec
 }

@@ -131,8 +131,30 @@ func embedAsked(ctx context.Context, hub *everline.Hub, args any) error {
 	return err
 }
 
+// doc: 9
+type withToken struct{ base http.RoundTripper }
+
+func (w withToken) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+tokenOf(req.Context()))
+	return w.base.RoundTrip(req)
+}
+
+// end
+
+func embedHeaders(ctx context.Context, cfg *config.Config) (*everline.Hub, error) {
+	// doc: 10
+	hub, err := everline.Open(ctx, cfg, everline.Options{
+		RoundTripper: func(server string, base http.RoundTripper) http.RoundTripper { return withToken{base} },
+	})
+	// end
+	return hub, err
+}
+
+func tokenOf(context.Context) string { return "tok" }
+
 func embedWatch(ctx context.Context, hub *everline.Hub) {
-	// doc: 9
+	// doc: 11
 	for _, s := range hub.Status() {
 		fmt.Println(s.Name, s.State, s.Generation, s.Since)
 	}
@@ -143,7 +165,7 @@ func embedWatch(ctx context.Context, hub *everline.Hub) {
 }
 
 func embedEndpoint(hub *everline.Hub) (http.Handler, *endpoint.Endpoint) {
-	// doc: 10
+	// doc: 12
 	e := endpoint.New(hub, endpoint.Options{Name: "my-agent"})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.Handler())
@@ -152,7 +174,7 @@ func embedEndpoint(hub *everline.Hub) (http.Handler, *endpoint.Endpoint) {
 }
 
 func embedSDK(ctx context.Context, hub *everline.Hub) (*mcp.ClientSession, error) {
-	// doc: 11
+	// doc: 13
 	client := mcp.NewClient(&mcp.Implementation{Name: "my-agent", Version: "1.0"}, nil)
 	session, err := client.Connect(ctx, gosdk.Transport(hub), nil)
 	// end
@@ -160,7 +182,7 @@ func embedSDK(ctx context.Context, hub *everline.Hub) (*mcp.ClientSession, error
 }
 
 func embedInTests(t *testing.T) string {
-	// doc: 12
+	// doc: 14
 	server := everlinetest.New(everlinetest.Tool{Name: "echo", ReadOnly: true})
 	defer server.Close()
 	cfg := config.New()
@@ -219,7 +241,7 @@ func TestEmbedRuns(t *testing.T) {
 		t.Errorf("the call over a lost session was answered with %s", got)
 	}
 	cfg := embedConfig(site.URL + "/mcp")
-	hub, err := everline.Open(ctx, cfg, everline.Options{})
+	hub, err := embedHeaders(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,9 @@ type Spec struct {
 	// nil: a transport of the link's own. A round tripper may return a
 	// *fault.Fault, which is passed on as it is.
 	Client *http.Client
+	// Wrap returns what sends the requests of the link, by way of base, which the
+	// link keeps and closes; nil: base does. Errors are as Client's.
+	Wrap func(base http.RoundTripper) http.RoundTripper
 	// PostURL overrides the message URL that an HTTP+SSE server announces. The
 	// announced query is kept where PostURL has none.
 	PostURL string

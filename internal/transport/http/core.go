@@ -94,6 +94,9 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 		k.opts.Inbound = func(transport.Inbound) {}
 	}
 	k.rt, k.own, k.conns = target.tripper(spec)
+	if spec.Wrap != nil {
+		k.rt = spec.Wrap(k.rt)
+	}
 	if k.conns != nil {
 		k.conns.faults = opts.Faults
 	}

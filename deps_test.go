@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
 	"internal/show":      {"internal/visible", "event"},
+	"internal/prompt":    {"internal/show", "config"},
 	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
 	"internal/observe":   {"."},
 
@@ -132,6 +133,7 @@ var mayImportForeign = map[string][]string{
 	"internal/admin":           {"golang.org/x/sys", "internal/door"},
 	"internal/statelock":       {"golang.org/x/sys"},
 	"internal/show":            {"github.com/clipperhouse/displaywidth"},
+	"internal/prompt":          {"golang.org/x/term"},
 	"internal/top":             {"github.com/gdamore/tcell/v3"},
 }
 

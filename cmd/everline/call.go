@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/prompt"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -57,7 +58,7 @@ func (a *app) call(ctx context.Context, target string, args arguments, timeout t
 }
 
 // callAsking is call; what the server asks for goes to the user of q.
-func (a *app) callAsking(ctx context.Context, target string, args arguments, timeout time.Duration, q *asker) error {
+func (a *app) callAsking(ctx context.Context, target string, args arguments, timeout time.Duration, q *prompt.Asker) error {
 	c := a.client()
 	began := time.Now()
 	p := a.progress(func() string { return waitingFor(ctx, c, target) })
@@ -84,10 +85,10 @@ func (a *app) callAsking(ctx context.Context, target string, args arguments, tim
 		defer cancel()
 	}
 	var ask func(params json.RawMessage) json.RawMessage
-	if q.open {
+	if q.Open() {
 		ask = func(params json.RawMessage) json.RawMessage {
 			p.stop()
-			return q.fill(cmp.Or(req.Server, target), params)
+			return q.Fill(cmp.Or(req.Server, target), params)
 		}
 	}
 	result, unanswered, err := c.CallAsked(asked, req, ask)

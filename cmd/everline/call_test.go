@@ -14,6 +14,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/prompt"
 )
 
 // asksForName is a server whose tool asks for a name, in the way of its era, and
@@ -52,7 +53,8 @@ func TestFaultU12CallServesForms(t *testing.T) {
 	for era, name := range map[mcptest.Era]string{mcptest.Legacy: "legacy", mcptest.Modern: "modern"} {
 		t.Run(name, func(t *testing.T) {
 			a, out, errs := calling(t, asksForName(era))
-			q, shown, _ := typing("Ann\r\r")
+			shown := &strings.Builder{}
+			q := prompt.New(strings.NewReader("Ann\r\r"), shown, func() (func(), error) { return func() {}, nil })
 			if err := a.callAsking(t.Context(), "srv.echo", arguments{}, 0, q); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +62,7 @@ func TestFaultU12CallServesForms(t *testing.T) {
 				t.Errorf("printed %s, shown %s", out, shown)
 			}
 			out.Reset()
-			nobody := newAsker(strings.NewReader(""), errs, nil)
+			nobody := prompt.New(strings.NewReader(""), errs, nil)
 			err := a.callAsking(t.Context(), "srv.echo", arguments{}, 0, nobody)
 			if era == mcptest.Legacy && (err != nil || !strings.Contains(out.String(), "nobody can answer here")) {
 				t.Errorf("printed %s, %v", out, err)

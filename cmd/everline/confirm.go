@@ -7,7 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/prompt"
 )
 
 // yesHelp is the help of --yes.
@@ -58,4 +61,24 @@ func saysYes(in io.Reader) bool {
 		line = append(line, one[:n]...)
 	}
 	return false
+}
+
+// newAsker asks nobody where stdin is not a terminal that we may read from.
+func (a *app) newAsker() *prompt.Asker {
+	f, ok := a.in.(*os.File)
+	if !ok || !isTerminal(f) || !inForeground(f) {
+		return prompt.New(a.in, a.err, nil)
+	}
+	out := a.live()
+	if !isTerminal(out) {
+		out = f // the questions are not for the readers of the log
+	}
+	return prompt.New(f, out, func() (func(), error) {
+		saved, err := term.MakeRaw(int(f.Fd()))
+		return func() {
+			if err := term.Restore(int(f.Fd()), saved); err != nil {
+				fmt.Fprintf(a.err, "the terminal may need the command reset: %v\n", err)
+			}
+		}, err
+	})
 }

@@ -86,9 +86,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	inputs, source := a.newAsker(), f.source(a.stateDir)
-	source.Ask = inputs.ask
+	source.Ask = inputs.Ask
 	found, err := source.Load()
-	inputs.done() // nobody who reloads is at this terminal
+	inputs.Done() // nobody who reloads is at this terminal
 	if err != nil {
 		return err
 	}

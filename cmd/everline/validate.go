@@ -61,7 +61,7 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 	if err := trust.Owned(files, nil); err != nil {
 		return err
 	}
-	cfg, err := config.Options{Format: format, ReadFile: texts.Read, Ask: a.newAsker().ask}.Load(files...)
+	cfg, err := config.Options{Format: format, ReadFile: texts.Read, Ask: a.newAsker().Ask}.Load(files...)
 	if err == nil {
 		err = trust.Owned(files, cfg)
 	}

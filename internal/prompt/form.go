@@ -1,4 +1,4 @@
-package main
+package prompt
 
 import (
 	"bytes"
@@ -118,9 +118,9 @@ const (
 	actionCancel  = "cancel"
 )
 
-// fill has the user fill in a form, and returns the result of
+// Fill has the user fill in a form, and returns the result of
 // elicitation/create. Ctrl-C and Ctrl-D cancel.
-func (q *asker) fill(server string, params json.RawMessage) json.RawMessage {
+func (q *Asker) Fill(server string, params json.RawMessage) json.RawMessage {
 	var f form
 	if err := json.Unmarshal(params, &f); err != nil {
 		fmt.Fprintf(q.out, "%s asks for input that cannot be read: %s\n", show.Line(server), show.Line(err.Error()))
@@ -160,7 +160,7 @@ func formResult(action string, content []byte) json.RawMessage {
 }
 
 // confirm asks what becomes of the form. An empty line sends it.
-func (q *asker) confirm(server string) string {
+func (q *Asker) confirm(server string) string {
 	q.lines.SetPrompt("send this to " + show.Line(server) + "? (yes, no: decline, cancel; default yes): ")
 	for {
 		line, err := q.lines.ReadLine()
@@ -181,7 +181,7 @@ func (q *asker) confirm(server string) string {
 
 // fillField asks for one field until its value is right; nil for one that is
 // left out.
-func (q *asker) fillField(f field, required bool) (json.RawMessage, error) {
+func (q *Asker) fillField(f field, required bool) (json.RawMessage, error) {
 	q.lines.SetPrompt(f.prompt(required))
 	for {
 		line, err := q.lines.ReadLine()

@@ -1,4 +1,4 @@
-package main
+package prompt
 
 import (
 	"strings"
@@ -7,11 +7,11 @@ import (
 	"github.com/everline/everline/config"
 )
 
-// typing makes an asker whose user types this, and tells what was shown, and
+// typing makes an Asker whose user types this, and tells what was shown, and
 // whether the terminal is as it was.
-func typing(keys string) (q *asker, shown *strings.Builder, raw *int) {
+func typing(keys string) (q *Asker, shown *strings.Builder, raw *int) {
 	shown, raw = &strings.Builder{}, new(int)
-	q = newAsker(strings.NewReader(keys), shown, func() (func(), error) {
+	q = New(strings.NewReader(keys), shown, func() (func(), error) {
 		*raw++
 		return func() { *raw-- }, nil
 	})
@@ -28,18 +28,18 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	t.Parallel()
 	q, shown, raw := typing("s3cret\rnext\r")
 	for range 2 {
-		if v, ok := q.ask(secretInput); v != "s3cret" || !ok {
+		if v, ok := q.Ask(secretInput); v != "s3cret" || !ok {
 			t.Errorf("%q, %v", v, ok)
 		}
 	}
 	if text := shown.String(); strings.Count(text, "the API key (api-key in mcp.json:3; not shown): ") != 1 || strings.Contains(text, "s3cret") || *raw != 0 {
 		t.Errorf("shown %q, raw %d", text, *raw)
 	}
-	q.done()
-	if v, ok := q.ask(secretInput); v != "s3cret" || !ok {
+	q.Done()
+	if v, ok := q.Ask(secretInput); v != "s3cret" || !ok {
 		t.Errorf("after the asking: %q, %v", v, ok)
 	}
-	if v, ok := q.ask(choiceInput); ok {
+	if v, ok := q.Ask(choiceInput); ok {
 		t.Errorf("asked after the asking, and got %q", v)
 	}
 }
@@ -48,7 +48,7 @@ func TestChoicesAreChecked(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{"asia\rus\r": "us", "\r": "eu", "eu\n": "eu", "a\rb\rc\rus\r": ""} {
 		q, _, _ := typing(keys)
-		if v, ok := q.ask(choiceInput); v != want || ok != (want != "") {
+		if v, ok := q.Ask(choiceInput); v != want || ok != (want != "") {
 			t.Errorf("%q: %q, %v", keys, v, ok)
 		}
 	}
@@ -61,7 +61,7 @@ func TestNoAnswer(t *testing.T) {
 	for _, keys := range []string{"\x03late\r", "\x04late\r", "\rlate\r", ""} {
 		q, shown, raw := typing(keys)
 		for range 2 {
-			if v, ok := q.ask(secretInput); ok || *raw != 0 {
+			if v, ok := q.Ask(secretInput); ok || *raw != 0 {
 				t.Errorf("%q: answered %q, raw %d", keys, v, *raw)
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package prompt
 
 import (
 	"strings"
@@ -31,7 +31,7 @@ func TestFaultU12FormsAreFilledIn(t *testing.T) {
 		"":                                 `{"action":"cancel"}`,
 	} {
 		q, shown, raw := typing(keys)
-		if got := string(q.fill("srv", []byte(everyField))); got != want || *raw != 0 {
+		if got := string(q.Fill("srv", []byte(everyField))); got != want || *raw != 0 {
 			t.Errorf("%q: %s, raw %d, shown\n%s", keys, got, *raw, shown)
 		}
 		if strings.Contains(shown.String(), "\u202e") || !strings.Contains(shown.String(), "srv asks: Who are") {
@@ -51,7 +51,7 @@ func TestFaultU12FormsThatAskForNothing(t *testing.T) {
 		`{"message":"x","requestedSchema":{"properties":[]}}`: `{"action":"cancel"}`,
 	} {
 		q, shown, _ := typing("\r\r\r")
-		if got := string(q.fill("srv", []byte(params))); got != want {
+		if got := string(q.Fill("srv", []byte(params))); got != want {
 			t.Errorf("%s: %s, shown %s", params, got, shown)
 		}
 	}

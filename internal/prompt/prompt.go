@@ -1,10 +1,11 @@
-package main
+// Package prompt asks a person at a terminal: for the inputs of configuration
+// files, and for what servers ask during a call. It opens no terminal itself.
+package prompt
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/everline/everline/internal/show"
 )
 
-// An asker gets the answers to the inputs of VS Code files from the user at
+// An Asker gets the answers to the inputs of VS Code files from the user at
 // the terminal, once each, and keeps them in memory alone.
-type asker struct {
+type Asker struct {
 	open    bool                             // there is somebody to ask
 	raw     func() (restore func(), _ error) // makes the terminal show nothing by itself
 	lines   *term.Terminal                   // one for all questions, since it may hold what was typed ahead
@@ -25,36 +26,18 @@ type asker struct {
 	refused map[string]bool // inputs that the user did not want to answer
 }
 
-func newAsker(in io.Reader, out io.Writer, raw func() (func(), error)) *asker {
+// New makes an Asker that reads keys and writes questions. raw makes the terminal
+// show nothing by itself, until restore; nil says that there is nobody to ask.
+func New(in io.Reader, out io.Writer, raw func() (func(), error)) *Asker {
 	lines := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
 	}{keyboard{in}, out}, "")
-	return &asker{open: raw != nil, raw: raw, lines: lines, out: out, answers: map[string]string{}, refused: map[string]bool{}}
+	return &Asker{open: raw != nil, raw: raw, lines: lines, out: out, answers: map[string]string{}, refused: map[string]bool{}}
 }
 
-// newAsker asks nobody where stdin is not a terminal that we may read from.
-func (a *app) newAsker() *asker {
-	f, ok := a.in.(*os.File)
-	if !ok || !isTerminal(f) || !inForeground(f) {
-		return newAsker(a.in, a.err, nil)
-	}
-	out := a.live()
-	if !isTerminal(out) {
-		out = f // the questions are not for the readers of the log
-	}
-	return newAsker(f, out, func() (func(), error) {
-		saved, err := term.MakeRaw(int(f.Fd()))
-		return func() {
-			if err := term.Restore(int(f.Fd()), saved); err != nil {
-				fmt.Fprintf(a.err, "the terminal may need the command reset: %v\n", err)
-			}
-		}, err
-	})
-}
-
-// ask is a config.Ask.
-func (q *asker) ask(i config.Input) (string, bool) {
+// Ask is a config.Ask.
+func (q *Asker) Ask(i config.Input) (string, bool) {
 	if v, ok := q.answers[i.ID]; ok {
 		return v, true
 	}
@@ -71,8 +54,11 @@ func (q *asker) ask(i config.Input) (string, bool) {
 	return v, true
 }
 
-// done ends the asking: what is kept is still answered.
-func (q *asker) done() { q.open = false }
+// Done ends the asking: what is kept is still answered.
+func (q *Asker) Done() { q.open = false }
+
+// Open reports whether there is somebody to ask.
+func (q *Asker) Open() bool { return q.open }
 
 // errNoAnswer is Ctrl-C, Ctrl-D, and an empty line where there is no default.
 var errNoAnswer = errors.New("no answer")
@@ -80,7 +66,7 @@ var errNoAnswer = errors.New("no answer")
 // mostTries is how often a wrong choice is asked about again.
 const mostTries = 3
 
-func (q *asker) read(i config.Input) (string, error) {
+func (q *Asker) read(i config.Input) (string, error) {
 	restore, err := q.raw()
 	if err != nil {
 		return "", err
@@ -104,7 +90,7 @@ func (q *asker) read(i config.Input) (string, error) {
 	return "", errNoAnswer
 }
 
-func (q *asker) readLine(i config.Input) (line string, err error) {
+func (q *Asker) readLine(i config.Input) (line string, err error) {
 	if i.Password {
 		line, err = q.lines.ReadPassword(question(i))
 	} else {

@@ -50,7 +50,7 @@ func (b *bridge) send(ctx context.Context, rq *relayed, line []byte, s session) 
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "bridge", Outcome: fault.NotSent, Err: err}
 	}
 	req.Header.Set("Content-Type", mcp.TypeJSON)
-	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Accept", mcp.AcceptBoth)
 	b.setHeaders(req.Header, rq, s)
 	resp, err := b.web.Do(req)
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *client) post(ctx context.Context, frame []byte) ([]byte, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", mcp.TypeJSON)
-	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Accept", mcp.AcceptBoth)
 	if c.session != "" {
 		req.Header.Set(mcp.HeaderSession, c.session)
 		req.Header.Set(mcp.HeaderVersion, protocol)

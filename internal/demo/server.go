@@ -55,7 +55,7 @@ func (s *server) answer(m *wire.Message) []byte {
 	case mcp.ToolsCall:
 		return s.call(m)
 	default:
-		return wire.AppendError(nil, m.ID, -32601, "method not found: "+m.Method, nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "method not found: "+m.Method, nil)
 	}
 }
 
@@ -63,10 +63,10 @@ func (s *server) call(m *wire.Message) []byte {
 	tool, _ := wire.Text(wire.Get(m.Params, "name"))
 	id, _ := wire.Text(wire.Get(m.Params, "arguments", "id"))
 	if !strings.Contains(tools, `"name":"`+tool+`"`) || tool == "" {
-		return wire.AppendError(nil, m.ID, -32602, "unknown tool: "+tool, nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInvalidParams, "unknown tool: "+tool, nil)
 	}
 	if _, err := fmt.Fprintf(s.ledger, "%s %s\n", tool, id); err != nil {
-		return wire.AppendError(nil, m.ID, -32603, "the ledger cannot be written: "+err.Error(), nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInternal, "the ledger cannot be written: "+err.Error(), nil)
 	}
 	time.Sleep(s.work)
 	return wire.AppendResult(nil, m.ID, []byte(`{"content":[{"type":"text","text":`+string(wire.AppendString(nil, tool+" "+id))+`}]}`))

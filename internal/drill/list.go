@@ -123,7 +123,7 @@ func (c *mcpClient) post(ctx context.Context, frame string) (*http.Response, err
 		return nil, err
 	}
 	req.Header.Set("Content-Type", mcp.TypeJSON)
-	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Accept", mcp.AcceptBoth)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err

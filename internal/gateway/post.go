@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 )
 
@@ -115,7 +116,7 @@ func (p *post) finish(a message.Answer) {
 	}
 }
 
-var jsonType = []string{"application/json"}
+var jsonType = []string{mcp.TypeJSON}
 
 const joinBelow = 256 << 10 // an answer below is written at once, which saves more than copying it costs
 

@@ -24,6 +24,9 @@ const (
 const (
 	TypeJSON   = "application/json"
 	TypeEvents = "text/event-stream"
+
+	// AcceptBoth is the Accept of a POST.
+	AcceptBoth = TypeJSON + ", " + TypeEvents
 )
 
 // The form of a value that cannot stand in a field as it is (2026-07-28

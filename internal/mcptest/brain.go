@@ -13,10 +13,6 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-const (
-	metaPrefix = "io.modelcontextprotocol/"
-)
-
 var (
 	listMethods = []string{mcp.ToolsList, mcp.PromptsList, mcp.ResourcesList, mcp.ResourcesTemplatesList}
 	listMembers = []string{"tools", "prompts", "resources", "resourceTemplates"}
@@ -95,7 +91,7 @@ func modernCall(params json.RawMessage) (version string, ok bool) {
 	if json.Unmarshal(params, &p) != nil {
 		return "", false
 	}
-	raw, ok := p.Meta[metaPrefix+"protocolVersion"]
+	raw, ok := p.Meta[mcp.MetaVersion]
 	_ = json.Unmarshal(raw, &version)
 	return version, ok
 }
@@ -106,7 +102,7 @@ func (s *Server) own(ctx context.Context, r *Request) Reply {
 	switch {
 	case modern && s.cfg.Era == Legacy:
 		if r.Method == mcp.ServerDiscover {
-			return rpcError(-32601, "Method not found")
+			return rpcError(mcp.CodeMethodNotFound, "Method not found")
 		}
 	case modern && !slices.Contains(s.cfg.Versions, version):
 		return s.badVersion(version)
@@ -174,7 +170,7 @@ func (s *Server) dispatch(ctx context.Context, r *Request) Reply {
 	if i := slices.Index(listMethods, r.Method); i >= 0 {
 		return s.list(i, r)
 	}
-	return rpcError(-32601, "Method not found")
+	return rpcError(mcp.CodeMethodNotFound, "Method not found")
 }
 
 func (s *Server) initialize(r *Request) Reply {
@@ -245,7 +241,7 @@ func (s *Server) list(kind int, r *Request) Reply {
 			from, err = strconv.Atoi(string(text))
 		}
 		if err != nil {
-			return rpcError(-32602, "Invalid cursor")
+			return rpcError(mcp.CodeInvalidParams, "Invalid cursor")
 		}
 	}
 	s.mu.Lock()
@@ -266,7 +262,7 @@ func (s *Server) callTool(ctx context.Context, r *Request) Reply {
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := json.Unmarshal(r.Params, &p); err != nil {
-		return rpcError(-32602, "Invalid params")
+		return rpcError(mcp.CodeInvalidParams, "Invalid params")
 	}
 	if p.Arguments == nil {
 		p.Arguments = json.RawMessage("{}")
@@ -288,7 +284,7 @@ func (s *Server) work(ctx context.Context, r *Request, args json.RawMessage) Rep
 		Steps int    `json:"steps"`
 	}
 	if err := json.Unmarshal(args, &a); err != nil {
-		return rpcError(-32602, "Invalid arguments")
+		return rpcError(mcp.CodeInvalidParams, "Invalid arguments")
 	}
 	s.mu.Lock()
 	s.execs[a.ID]++

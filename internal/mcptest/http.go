@@ -173,7 +173,7 @@ func (s *Server) refuse(r *Request, session string) (Reply, bool) {
 	version, modern := modernCall(r.Params)
 	if modern && s.cfg.Era != Legacy {
 		if r.Header.Get(mcp.HeaderMethod) != r.Method || r.Header.Get(mcp.HeaderVersion) != version {
-			rep := rpcError(-32020, "Header mismatch")
+			rep := rpcError(mcp.CodeHeaderMismatch, "Header mismatch")
 			rep.Status = 400
 			return rep, true
 		}

@@ -58,7 +58,7 @@ func quote(s string) string { return `"` + s + `"` }
 func postHeader(base http.Header) http.Header {
 	h := base.Clone()
 	h["Content-Type"] = []string{mcp.TypeJSON}
-	h["Accept"] = []string{mcp.TypeJSON + ", " + mcp.TypeEvents}
+	h["Accept"] = []string{mcp.AcceptBoth}
 	return h
 }
 

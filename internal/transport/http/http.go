@@ -272,8 +272,8 @@ func (c *conn) whole(ex *exchange, p *post) (wire.Message, *fault.Fault) {
 	if err != nil {
 		return wire.Message{}, c.lost(ex, err)
 	}
-	msg, whose, err := c.take(body, p.id)
-	if whose == isOurs {
+	msg, found, err := c.take(body, p.id)
+	if found == matchAnswer {
 		return msg, nil
 	}
 	reply := p.reply(p.resp, body)
@@ -298,18 +298,20 @@ func (c *core) refused(ex *exchange, p *post) (wire.Message, *fault.Fault) {
 	return p.reply(p.resp, body).classify()
 }
 
-// Whose a message is that came on the stream of a request.
+// A match says what a message, that came on the stream of a request, is to it.
+type match uint8
+
 const (
-	isNobodys     = iota // of no request: handed on, or noise
-	isUnaddressed        // an error without an id, or with one that we never gave
-	isSpoiled            // the answer to our request, and it cannot be read
-	isOurs               // the answer to our request
+	matchNone       match = iota // of no request: handed on, or noise
+	matchNoID                    // an error without an id, or with one that we never gave
+	matchUnreadable              // the answer to our request, and it cannot be read
+	matchAnswer                  // the answer to our request
 )
 
 // take hands the messages of a frame on, in order, and returns the one that
 // answers request id. The standing stream passes 0. err says what is wrong with
 // a frame that is no message, or with the answer where that is spoiled.
-func (c *core) take(frame []byte, id int64) (answer wire.Message, whose int, err error) {
+func (c *core) take(frame []byte, id int64) (answer wire.Message, found match, err error) {
 	msg, err := wire.Parse(frame)
 	if err == nil {
 		return c.takeOne(frame, msg, id)
@@ -320,56 +322,56 @@ func (c *core) take(frame []byte, id int64) (answer wire.Message, whose int, err
 	}
 	err = nil
 	for part := range parts {
-		m, w, bad := wire.Message{}, isNobodys, error(nil)
+		m, w, bad := wire.Message{}, matchNone, error(nil)
 		if msg, bad = wire.Parse(part); bad == nil {
 			m, w, bad = c.takeOne(part, msg, id)
 		} else {
 			m, w, bad = c.takeBroken(part, id, bad)
 		}
-		if w > whose {
-			answer, whose, err = m, w, bad
+		if w > found {
+			answer, found, err = m, w, bad
 		}
 	}
-	return answer, whose, err
+	return answer, found, err
 }
 
 // takeBroken is take for what is not JSON: what is a message by itself, in a
 // batch, is taken.
-func (c *core) takeBroken(frame []byte, id int64, err error) (answer wire.Message, whose int, _ error) {
+func (c *core) takeBroken(frame []byte, id int64, err error) (answer wire.Message, found match, _ error) {
 	c.noise.Add(1)
 	for part := range wire.Remnants(frame) {
 		if msg, bad := wire.Parse(part.Raw); bad == nil && wire.IsBatch(frame) {
-			if m, w, _ := c.takeOne(part.Raw, msg, id); w > whose {
-				answer, whose = m, w
+			if m, w, _ := c.takeOne(part.Raw, msg, id); w > found {
+				answer, found = m, w
 			}
 		} else if id != 0 && part.Answer && part.ID == id {
-			whose = max(whose, isSpoiled)
+			found = max(found, matchUnreadable)
 		}
 	}
-	return answer, whose, err
+	return answer, found, err
 }
 
-func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, int, error) {
+func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, match, error) {
 	if !msg.IsResponse() {
 		if msg.Method != "" {
 			c.opts.Inbound(transport.Inbound{Msg: msg, CallID: id})
-			return wire.Message{}, isNobodys, nil
+			return wire.Message{}, matchNone, nil
 		}
 		c.noise.Add(1)
 		if answered, ok := transport.EmptyAnswer(frame, msg); ok && id != 0 && answered == id {
-			return wire.Message{}, isSpoiled, transport.ErrNoContent
+			return wire.Message{}, matchUnreadable, transport.ErrNoContent
 		}
-		return wire.Message{}, isNobodys, nil
+		return wire.Message{}, matchNone, nil
 	}
 	n, numeric := wire.ParseID(msg.ID)
 	switch {
 	case id != 0 && numeric && n == id:
-		return msg, isOurs, nil
+		return msg, matchAnswer, nil
 	case id != 0 && !numeric && msg.Error != nil:
-		return msg, isUnaddressed, nil
+		return msg, matchNoID, nil
 	default:
 		c.noise.Add(1)
-		return wire.Message{}, isNobodys, nil
+		return wire.Message{}, matchNone, nil
 	}
 }
 

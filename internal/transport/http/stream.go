@@ -98,12 +98,12 @@ func (c *conn) events(rd *mcp.EventReader, p *post) (wire.Message, *fault.Fault,
 		if !ev.IsMessage() {
 			continue
 		}
-		switch msg, whose, bad := c.take(ev.Data, p.id); whose {
-		case isOurs:
+		switch msg, found, bad := c.take(ev.Data, p.id); found {
+		case matchAnswer:
 			return msg, nil, nil
-		case isSpoiled:
+		case matchUnreadable:
 			return wire.Message{}, transport.Unreadable(p.op, bad), nil
-		case isUnaddressed:
+		case matchNoID:
 			msg, f := p.reply(p.resp, ev.Data).classify()
 			return msg, f, nil
 		}

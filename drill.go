@@ -39,8 +39,8 @@ func DrillFaults() []string { return slot.DrillFaults() }
 // at once when ctx ends. Errors: NotFound; Conflict if the server is not
 // connected or is drilled already; Invalid if it cannot be broken so.
 //
-// It is the life that clients share that is broken, where a server's isolation
-// gives some of them one of their own.
+// Where a server's isolation gives some clients a slot of their own, the shared
+// one is broken.
 func (h *Hub) Drill(ctx context.Context, server string, d Drill) (DrillReport, error) {
 	if f := h.closed("drill"); f != nil {
 		return DrillReport{}, f

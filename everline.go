@@ -68,8 +68,8 @@ type Call struct {
 	// other client is asked while it is out on a connection that does not say
 	// whose a request is.
 	Client Client
-	// Session is whose generation of a server serves the call, where the server's
-	// isolation is "session". nil: that of nobody in particular.
+	// Session is whose own slot of a server serves the call, where the server's
+	// isolation is "session". nil: the shared one.
 	Session *Session
 	// Generation makes the call one for this generation alone:
 	// another is not asked, and the fault is NotFound. 0: any.
@@ -136,7 +136,7 @@ func (c *client) Notify(method string, params []byte) {
 }
 
 // A Session is one client between its first call and its end; servers whose
-// isolation is "session" have a generation of their own for each. Its fields are
+// isolation is "session" have a slot of their own for each. Its fields are
 //
 //	Client       Client        // gets what its own servers ask and log outside of any call; required
 //	Capabilities func() []byte // what the client has declared to serve, a raw object; may be nil
@@ -216,7 +216,7 @@ type Status struct {
 	StderrRate float64          // bytes a second that the process writes to stderr, of late
 	Warnings   []string
 	Origin     config.Origin
-	Sessions   []SessionStatus // of a server whose isolation is "session": the generations of single clients, the oldest first
+	Sessions   []SessionStatus // of a server whose isolation is "session": the slots of single clients, the oldest first
 	Remedy     string          // a command to type; "" if none is needed
 }
 
@@ -226,8 +226,8 @@ type Status struct {
 // left out.
 type HandshakePhase = upstream.Phase
 
-// A SessionStatus is what is known about the generation of a server that one
-// client has for itself. Generations count within it.
+// A SessionStatus is what is known about the slot of a server that one client
+// has for itself. Generations count within it.
 type SessionStatus struct {
 	Client     uint64 // the ID of the session's Client
 	State      event.State

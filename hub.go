@@ -23,11 +23,11 @@ import (
 // A Hub keeps one supervised connection to every configured server. All its
 // methods may be called by many goroutines at once.
 type Hub struct {
-	fleet  *fleet.Fleet
-	lock   *statelock.Lock // of the state folder; nil if there is none
-	fan    fan
-	levels viewLevels
-	links  links
+	fleet    *fleet.Fleet
+	lock     *statelock.Lock // of the state folder; nil if there is none
+	notifier notifier
+	levels   viewLevels
+	links    links
 }
 
 // Open starts a hub for the servers of cfg. It returns at once: servers come
@@ -57,16 +57,16 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{lock: lock}
-	h.fan.emit = opts.Emit
+	h.notifier.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
 		StateDir:     opts.StateDir,
 		Pins:         pins,
 		Name:         opts.Name,
 		Version:      opts.Version,
 		RoundTripper: opts.RoundTripper,
-		Emit:         h.fan.event,
-		Changed:      h.fan.changed,
-		Log:          h.fan.logged,
+		Emit:         h.notifier.event,
+		Changed:      h.notifier.changed,
+		Log:          h.notifier.logged,
 		Warn:         opts.Warn,
 	})
 	return h, nil
@@ -363,7 +363,7 @@ func (h *Hub) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error
 		return config.Plan{}, f
 	}
 	plan, err := h.fleet.Apply(ctx, cfg)
-	h.fan.reconfigured()
+	h.notifier.reconfigured()
 	return plan, err
 }
 
@@ -443,7 +443,7 @@ func unsettled(st Status, err error) *fault.Fault {
 // idempotent, and names what would not stop.
 func (h *Hub) Close(ctx context.Context) error {
 	err := h.fleet.Close(ctx)
-	h.fan.close()
+	h.notifier.close()
 	h.lock.Release()
 	return err
 }

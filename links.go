@@ -106,7 +106,7 @@ func (h *Hub) owners(table *Catalog, c *Call) (all []catalog.Target, sure bool) 
 }
 
 func (h *Hub) ownersOf(table *Catalog, uri string, client uint64) (all []catalog.Target, sure bool) {
-	if of := h.Catalog().Lister(uri); of != "" && table.Lister(uri) == "" {
+	if lister := h.Catalog().Lister(uri); lister != "" && table.Lister(uri) == "" {
 		return nil, false // it belongs to a server that the client's view does not have
 	}
 	to, last := h.links.server(client, uri)

@@ -48,7 +48,7 @@ func (h *Hub) edit(ctx context.Context, change func(servers []config.Server, at 
 		}
 		return &next, err
 	})
-	h.fan.reconfigured()
+	h.notifier.reconfigured()
 	return err
 }
 

@@ -218,8 +218,8 @@ func (v *view) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	}
 	mu.Lock()
 	ends := []func(){
-		add(&v.hub.fan, &v.hub.fan.changes, func([]Kind) { look() }),
-		add(&v.hub.fan, &v.hub.fan.applies, look),
+		add(&v.hub.notifier, &v.hub.notifier.changes, func([]Kind) { look() }),
+		add(&v.hub.notifier, &v.hub.notifier.applies, look),
 	}
 	last = v.Catalog() // after the registration, or a change in between would wait for the next one
 	mu.Unlock()

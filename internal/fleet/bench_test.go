@@ -14,7 +14,7 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A still is a life that lists what it is told to and does nothing else.
+// A still is a generation that lists what it is told to and does nothing else.
 type still struct {
 	catalog atomic.Pointer[catalog.Catalog]
 	changed func(catalog.Kind)

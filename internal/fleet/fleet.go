@@ -1,6 +1,6 @@
 // Package fleet is the set of slots: it applies configurations, merges what
 // the slots publish into one table, and keeps last good catalogs on disk. It
-// decides nothing about a server's life, and knows no clients.
+// decides nothing about a server's lifecycle, and knows no clients.
 package fleet
 
 import (
@@ -154,7 +154,7 @@ func (f *Fleet) Do(ctx context.Context, name string, op func(context.Context, *s
 }
 
 // Apply makes cfg the configuration: new servers get a slot, changed ones a
-// new life, removed ones are unpublished at once and closed behind it. Servers
+// new generation, removed ones are unpublished at once and closed behind it. Servers
 // that did not change are not touched. It returns once the new table is out. If
 // cfg would make a usable server unusable, nothing is changed: see config.Breaks.
 func (f *Fleet) Apply(ctx context.Context, cfg *config.Config) (config.Plan, error) {

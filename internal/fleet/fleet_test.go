@@ -292,7 +292,7 @@ func TestASubscriptionIsNotLostWhileAnotherEnds(t *testing.T) {
 	})
 }
 
-// A new life knows the log level before anything else is asked of it: the
+// A new generation knows the log level before anything else is asked of it: the
 // messages of its first call would be lost else.
 func TestLevelIsToldBeforeTheFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,8 +27,8 @@ type memory struct {
 	late   atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
 	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
 	lack   atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
-	told   atomic.Uint64          // the newest life that was told of the clients' wishes
-	level  atomic.Pointer[string] // the log level that the newest life was told before it served; nil if it was not
+	told   atomic.Uint64          // the newest generation that was told what clients want
+	level  atomic.Pointer[string] // the log level that the newest generation was told before it served; nil if it was not
 
 	replaced names // keys of the store under earlier definitions, kept until the present one has listed something
 
@@ -74,7 +74,7 @@ func (m *member) entry(v *slot.View) catalog.Entry {
 // digestOf computes the pins of a catalog once. A slot's own loop does it when
 // it publishes, so that an enormous definition costs its own server's time.
 func (m *member) digestOf(c *catalog.Catalog) *catalog.Pins {
-	if d := m.digest.Load(); d != nil && d.of == c {
+	if d := m.digest.Load(); d != nil && d.catalog == c {
 		return d.now
 	}
 	now := catalog.PinsOf(c)
@@ -82,7 +82,7 @@ func (m *member) digestOf(c *catalog.Catalog) *catalog.Pins {
 	return now
 }
 
-// known is the era of the last life, which a start tries first. The start after
+// known is the era of the last generation, which a start tries first. The start after
 // one that failed with it finds the era anew: the server may be another one. If
 // that fails too, it was not the era, and the next goes by it again.
 func (m *member) known() upstream.Era {

@@ -22,8 +22,8 @@ func newPinning(l *catalog.Lock) *pinning {
 	return p
 }
 
-// by are the pins of a server; nil if it has none yet.
-func (p *pinning) by(server string) *catalog.Pins { return p.lock.Load().Server(server) }
+// baseline are the pins of a server; nil if it has none yet.
+func (p *pinning) baseline(server string) *catalog.Pins { return p.lock.Load().Server(server) }
 
 // set replaces the lock by what is in the file by now.
 func (p *pinning) set(l *catalog.Lock) {
@@ -83,22 +83,22 @@ func (p *pinning) write(file string) (others *catalog.Lock, err error) {
 
 // A digest is what pinning a catalog gives.
 type digest struct {
-	of  *catalog.Catalog
-	now *catalog.Pins
+	catalog *catalog.Catalog
+	now     *catalog.Pins
 }
 
 // A pinView is what the pins make of one catalog. It is never changed.
 type pinView struct {
 	digest
-	by      *catalog.Pins // the pins it was compared with
-	mode    string
-	out     *catalog.Catalog // what is published
-	changes []catalog.PinChange
+	baseline *catalog.Pins // the pins it was compared with
+	mode     string
+	out      *catalog.Catalog // what is published
+	changes  []catalog.PinChange
 }
 
 // holds tells whether the view was made of these.
-func (v *pinView) holds(c *catalog.Catalog, by *catalog.Pins, mode string) bool {
-	return v != nil && v.of == c && v.by == by && v.mode == mode
+func (v *pinView) holds(c *catalog.Catalog, baseline *catalog.Pins, mode string) bool {
+	return v != nil && v.catalog == c && v.baseline == baseline && v.mode == mode
 }
 
 func samePin(a, b catalog.PinChange) bool {

@@ -38,17 +38,17 @@ func (p *pins) publish(r *roster, m *member, c *catalog.Catalog, gen uint64) *ca
 		m.pin.Store(nil)
 		return c
 	}
-	last, by, mode := m.pin.Load(), r.pins.by(m.name), r.cfg.Pins
-	if last.holds(c, by, mode) {
+	last, baseline, mode := m.pin.Load(), r.pins.baseline(m.name), r.cfg.Pins
+	if last.holds(c, baseline, mode) {
 		return last.out
 	}
 	now := m.digestOf(c)
-	if by == nil && c.Pinnable() {
-		by = now
+	if baseline == nil && c.Pinnable() {
+		baseline = now
 		r.pins.adopt(m.name, now)
 		p.emit(event.Pinned{Head: event.Head{Time: time.Now(), Server: m.name, Gen: gen}, Tools: len(now.Tools)})
 	}
-	next := &pinView{digest: digest{c, now}, by: by, mode: mode, out: c, changes: by.Compare(now)}
+	next := &pinView{digest: digest{c, now}, baseline: baseline, mode: mode, out: c, changes: baseline.Compare(now)}
 	if mode == config.PinsEnforce {
 		next.out = catalog.Withhold(c, next.changes)
 	}
@@ -57,7 +57,7 @@ func (p *pins) publish(r *roster, m *member, c *catalog.Catalog, gen uint64) *ca
 	return next.out
 }
 
-// checkSession tells of what a session's own life offers, and the shared one does
+// checkSession reports what a session's own slot offers, and the shared one does
 // not, that was never approved: it is another process, and may be of another
 // version. Its slot's loop alone calls it.
 func (p *pins) checkSession(m *member, v *slot.View) {
@@ -66,22 +66,22 @@ func (p *pins) checkSession(m *member, v *slot.View) {
 	if shared == nil || !r.pinsOn() || v.Catalog == nil || v.State.Serving == 0 {
 		return
 	}
-	last, by := m.pin.Load(), r.pins.by(m.name)
+	last, baseline := m.pin.Load(), r.pins.baseline(m.name)
 	if last == nil {
 		last = shared.pin.Load()
 	}
-	if by == nil || last.holds(v.Catalog, by, r.cfg.Pins) {
+	if baseline == nil || last.holds(v.Catalog, baseline, r.cfg.Pins) {
 		return
 	}
 	now := m.digestOf(v.Catalog)
-	next := &pinView{digest: digest{v.Catalog, now}, by: by, mode: r.cfg.Pins, changes: by.Compare(now)}
+	next := &pinView{digest: digest{v.Catalog, now}, baseline: baseline, mode: r.cfg.Pins, changes: baseline.Compare(now)}
 	m.pin.Store(next)
 	p.report(m.name, v.State.Gen, last, next)
 }
 
-// admit refuses the call of a tool whose definition, as the life lists it that
+// admit refuses the call of a tool whose definition, as the generation lists it that
 // would get the call, is not the approved one: the call may have waited for
-// that life, or the life may be of one session alone.
+// that generation, or it may be of one session alone.
 func (p *pins) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *fault.Fault {
 	if c.Method != mcp.ToolsCall || offers == nil {
 		return nil
@@ -90,11 +90,11 @@ func (p *pins) admit(m *member, c *upstream.Call, offers *catalog.Catalog) *faul
 	if r.cfg.Pins != config.PinsEnforce {
 		return nil
 	}
-	by := r.pins.by(m.name)
-	if by == nil {
+	baseline := r.pins.baseline(m.name)
+	if baseline == nil {
 		return nil
 	}
-	approved, known := by.Tools[c.Name]
+	approved, known := baseline.Tools[c.Name]
 	now, offered := m.digestOf(offers).Tools[c.Name]
 	if known && offered && approved.Sum == now.Sum {
 		return nil
@@ -128,9 +128,9 @@ func (p *pins) report(server string, gen uint64, last, next *pinView) {
 	}
 }
 
-// changes tells what of a server is not as it was approved, in its shared
-// life or in those of single sessions, and whether it is withheld; nil if pins
-// are off or the server is disabled.
+// changes tells what of a server is not as it was approved, in its shared slot
+// or in those of single sessions, and whether it is withheld; nil if pins are
+// off or the server is disabled.
 func (p *pins) changes(server string) (changes []catalog.PinChange, withheld bool) {
 	r := p.roster.Load()
 	m := r.byName[server]
@@ -144,10 +144,10 @@ func (p *pins) changes(server string) (changes []catalog.PinChange, withheld boo
 	changes = slices.Clone(v.changes)
 	for _, o := range p.sessions(server) {
 		c := o.slot.View().Catalog
-		if c == nil || c == v.of {
+		if c == nil || c == v.catalog {
 			continue
 		}
-		for _, ch := range v.by.Compare(o.digestOf(c)) {
+		for _, ch := range v.baseline.Compare(o.digestOf(c)) {
 			if !slices.ContainsFunc(changes, func(old catalog.PinChange) bool { return samePin(old, ch) }) {
 				changes = append(changes, ch)
 			}
@@ -174,7 +174,7 @@ func (p *pins) approve(ctx context.Context, r *roster, server, tool string) (int
 	case p.sessionsDiffer(lock, server, tool):
 		return 0, &fault.Fault{
 			Kind: fault.Conflict, Op: "approve", Server: server, Outcome: fault.NotSent, Err: errSessionsDiffer,
-			Remedy: "everline restart " + typed.Argument(server) + ", so that all of its lives are of one version",
+			Remedy: "everline restart " + typed.Argument(server) + ", so that all of its processes are of one version",
 		}
 	case tool != "":
 		return 0, fault.New(fault.NotFound, "approve", "nothing is to be approved of "+server+"."+tool)
@@ -198,10 +198,11 @@ func (p *pins) repin(r *roster) {
 // errPinsOff is why nothing can be approved.
 var errPinsOff = fault.New(fault.Conflict, "approve", "pins are off")
 
-// errSessionsDiffer is why what a session's own life offers cannot be approved.
-var errSessionsDiffer = fault.New(fault.Conflict, "approve", "only lives of single clients offer something else")
+// errSessionsDiffer is why what a session's own slot offers cannot be approved.
+var errSessionsDiffer = fault.New(fault.Conflict, "approve", "only slots of single clients offer something else")
 
-// sessionsDiffer tells whether a session's own life offers of this what is not approved.
+// sessionsDiffer tells whether a session's own slot offers something of this that is
+// not approved.
 func (p *pins) sessionsDiffer(lock *catalog.Lock, server, tool string) bool {
 	for _, o := range p.sessions(server) {
 		c := o.slot.View().Catalog
@@ -292,10 +293,10 @@ func (p *pins) save() {
 // pinsChecked is what the pins' file was like when it was last compared with
 // what was read from it. It is guarded by pins.file.
 type pinsChecked struct {
-	file  string
-	at    time.Time
-	size  int64
-	saved *catalog.Lock
+	file    string
+	modTime time.Time
+	size    int64
+	saved   *catalog.Lock
 }
 
 const pinsKey = "pins file"
@@ -316,7 +317,7 @@ func (p *pins) check() {
 	}
 	now := pinsChecked{file: r.cfg.PinsFile, saved: r.pins.saved, size: -1}
 	if info, err := os.Stat(now.file); err == nil {
-		now.at, now.size = info.ModTime(), info.Size()
+		now.modTime, now.size = info.ModTime(), info.Size()
 	}
 	if now == p.checked {
 		return

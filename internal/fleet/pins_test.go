@@ -84,7 +84,7 @@ func TestFaultG14_PinsHoldForACallThatWaited(t *testing.T) {
 	})
 }
 
-// A session's own life is another process: what it offers is compared, too.
+// A session's own generation is another process: what it offers is compared, too.
 func TestFaultG14_PinsHoldForOwnLives(t *testing.T) {
 	for _, mode := range []string{config.PinsWarn, config.PinsEnforce} {
 		synctest.Test(t, func(t *testing.T) {

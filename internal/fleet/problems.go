@@ -24,8 +24,8 @@ type Problem struct {
 // problems are those that there are now, by what they are about.
 type problems struct {
 	*core
-	mu sync.Mutex // guards by; nothing waits under it
-	by map[string]Problem
+	mu    sync.Mutex // guards by; nothing waits under it
+	byKey map[string]Problem
 }
 
 // note makes p the problem of a key; it is new if there was none. The time since
@@ -33,30 +33,30 @@ type problems struct {
 func (ps *problems) note(key string, p Problem) (isNew bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	old, was := ps.by[key]
+	old, known := ps.byKey[key]
 	p.Since = time.Now()
-	if was {
+	if known {
 		p.Since = old.Since
 	}
-	if ps.by == nil {
-		ps.by = map[string]Problem{}
+	if ps.byKey == nil {
+		ps.byKey = map[string]Problem{}
 	}
-	ps.by[key] = p
-	return !was
+	ps.byKey[key] = p
+	return !known
 }
 
 // solve takes the problem of a key away, if there is one.
 func (ps *problems) solve(key string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	delete(ps.by, key)
+	delete(ps.byKey, key)
 }
 
 func (ps *problems) all() []Problem {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	all := make([]Problem, 0, len(ps.by))
-	for _, p := range ps.by {
+	all := make([]Problem, 0, len(ps.byKey))
+	for _, p := range ps.byKey {
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b Problem) int {

@@ -19,7 +19,7 @@ type Session struct {
 	// Required; its ID is the session's.
 	Client upstream.Client
 	// Capabilities returns what the client has declared to serve, as a raw
-	// object; nil for nothing. It is asked when a life is started. May be nil.
+	// object; nil for nothing. It is asked when a generation is started. May be nil.
 	Capabilities func() []byte
 
 	mu    sync.Mutex // guards the rest; ordered before sessions.mu; nothing waits under it

@@ -130,7 +130,7 @@ func (ss *sessions) finish(o *sessionSlot) {
 		ctx, cancel := context.WithTimeout(ss.ctx, o.slot.View().Server.DrainTimeout+closeLimit)
 		defer cancel()
 		if err := o.slot.Close(ctx); err != nil {
-			ss.warn(o.name, "closing the life of one client: "+err.Error())
+			ss.warn(o.name, "closing the slot of one client: "+err.Error())
 			return // closing the fleet tries again
 		}
 		ss.drop(o)
@@ -179,7 +179,7 @@ func (ss *sessions) add(m *member, o *sessionSlot) error {
 		return refuse(fault.Closed, "everline is shutting down", "")
 	}
 	if n := ss.countLocked(m.name); n >= max(m.spec.MaxSessions, 1) {
-		return refuse(fault.Unavailable, fmt.Sprintf("%d clients have a life of it of their own already, as many as maxSessions allows", n),
+		return refuse(fault.Unavailable, fmt.Sprintf("%d clients have a slot of their own already, as many as maxSessions allows", n),
 			`raise "maxSessions" of the server, or end another client's session`)
 	}
 	if ss.all == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A motel has a new server in memory for every life; each counts its calls.
+// A motel has a new server in memory for every generation; each counts its calls.
 type motel struct {
 	*park
 	lives []*mcptest.Server // in the order of their starts
@@ -64,7 +64,7 @@ func (m *motel) over(s *mcptest.Server) {
 	m.ended[s] = true
 }
 
-// gone tells whether a life has ended.
+// gone tells whether a generation has ended.
 func (m *motel) gone(i int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -310,7 +310,7 @@ func TestOwnLivesFollowTheOperator(t *testing.T) {
 		wantCount(t, f, a, "1")
 		do((*slot.Slot).Reconnect)
 		time.Sleep(time.Minute)
-		wantCount(t, f, a, "1") // of a new life
+		wantCount(t, f, a, "1") // of a new generation
 		do((*slot.Slot).Disable)
 		if _, err := count(t, f, a); fault.KindOf(err) != fault.Disabled {
 			t.Errorf("a call to a disabled server: %v", err)
@@ -325,7 +325,7 @@ func TestOwnLivesFollowTheOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		wantCount(t, f, a, "1") // of a life with the new environment
+		wantCount(t, f, a, "1") // of a generation with the new environment
 		if _, err := f.Apply(t.Context(), isolated(func(s *config.Server) { s.Isolation = config.IsolationShared })); err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func TestACallForALifeThatIsOver(t *testing.T) {
 	})
 }
 
-// Whether a session has a life of its own follows from whether the server runs,
+// Whether a session has a generation of its own follows from whether the server runs,
 // not from what the configuration says of its start.
 func TestOwnLivesOfAServerThatAnOperatorEnabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -410,7 +410,7 @@ func TestOwnLivesOfAServerThatAnOperatorEnabled(t *testing.T) {
 		if _, err := f.Apply(t.Context(), cfg(2)); err != nil {
 			t.Fatal(err)
 		}
-		wantCount(t, f, s, "2") // an operator's word stands, and so does the life
+		wantCount(t, f, s, "2") // an operator's word stands, and so does the generation
 	})
 }
 

@@ -163,10 +163,10 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 // perhapsChanged tells whether a start may have failed because the server is
 // not of the era that it was. Not so where none answered, or one that asks for
 // something else first, or one ended that was asked nothing but initialize.
-func perhapsChanged(was upstream.Era, f *fault.Fault) bool {
+func perhapsChanged(era upstream.Era, f *fault.Fault) bool {
 	switch f.Kind {
 	case fault.Exited, fault.Broken:
-		return was.Modern
+		return era.Modern
 	case fault.Deadline, fault.Wedged, fault.Protocol, fault.RPC, fault.NoVersion, fault.SessionSuspect:
 		return true
 	case fault.HTTPStatus:

@@ -12,8 +12,8 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// mortal runs a fleet of one server whose lives end half a second after their
-// start, the first one after lives, and returns how often it was started.
+// mortal runs a fleet of one server whose generations end half a second after their
+// start, the first one after first, and returns how often it was started.
 func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *testing.T, f *Fleet)) int {
 	var starts atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func mortal(t *testing.T, cfg mcptest.Config, first time.Duration, body func(t *
 }
 
 // TestOwnRequestsProveNothing: a server that dies after each start ends in the
-// slow retry, whatever everline has to tell each of its lives by itself.
+// slow retry, whatever everline has to tell each of its generations by itself.
 func TestOwnRequestsProveNothing(t *testing.T) {
 	const few = 45 // starts in eleven minutes, most of them half a minute apart
 	resources := []string{`{"uri":"file:///r","name":"r"}`}

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	tellLimit      = 30 * time.Second // for what is told to one new life
+	tellLimit      = 30 * time.Second // for what is told to one new generation
 	introduceLimit = 2 * time.Second  // for what it is told before it serves
 )
 
 // subscriptions are what clients want of servers beyond single calls: resource
 // subscriptions and a log level. They belong to the clients, so they outlive
-// every life, and each new one is told of them.
+// every generation, and each new one is told of them.
 type subscriptions struct {
 	*core
 
@@ -167,7 +167,7 @@ func (s *subscriptions) unsubscribe(key slotKey, uri string, l *listener) {
 }
 
 // settle asks the server for what is wanted of a resource now. renew tells
-// that a new life serves, which has not been asked for anything.
+// that a new generation serves, which has not been asked for anything.
 func (s *subscriptions) settle(ctx context.Context, key slotKey, uri string, renew bool) error {
 	d, answers := s.enter(key, uri)
 	defer s.leave(key, uri, d)
@@ -207,11 +207,11 @@ func (s *subscriptions) settle(ctx context.Context, key slotKey, uri string, ren
 func (s *subscriptions) request(ctx context.Context, key slotKey, method, uri string, internal bool) error {
 	target := s.slotOf(key)
 	if target == nil {
-		return fault.New(fault.NotFound, method, "no server is called "+key.server+", or the life that was asked has ended")
+		return fault.New(fault.NotFound, method, "no server is called "+key.server+", or the session that asked has ended")
 	}
 	c := &upstream.Call{Method: method, Name: uri, Params: uriParams(uri), Internal: internal}
 	if key.session != nil {
-		c.Client = key.session.Client // the life is for it alone
+		c.Client = key.session.Client // the slot is for it alone
 	}
 	_, err := target.Call(ctx, c, config.ReplayAlways)
 	return err
@@ -254,7 +254,7 @@ func (s *subscriptions) sayLevel(m *member) {
 	_, _ = target.Call(ctx, &upstream.Call{Method: mcp.LoggingSetLevel, Params: levelParams(level), Internal: true}, config.ReplayAlways) // a server without logging refuses: nothing is lost
 }
 
-// introduce tells a new life the log level before it gets its first call,
+// introduce tells a new generation the log level before it gets its first call,
 // whose messages would be lost else. What comes of it is no matter: a server
 // without logging refuses, and renew says it again to one that did not answer.
 func (s *subscriptions) introduce(ctx context.Context, m *member, up slot.Upstream) {

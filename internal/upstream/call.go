@@ -119,7 +119,7 @@ func (u *Upstream) request(ctx context.Context, c *Call) (wire.Message, *fault.F
 
 // bounded gives ctx a deadline if it has none. Who sends a call has usually
 // set one that covers all sends, and may have a newer CallTimeout than this
-// life was started with.
+// generation was started with.
 func (u *Upstream) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

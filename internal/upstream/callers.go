@@ -161,13 +161,13 @@ func (cs *callers) clientOf(c *Call) uint64 {
 
 // owner is the call that something the server says by itself belongs to; nil,
 // and why, where that is not certain or there is no such call.
-func (cs *callers) owner(of int64, params []byte) (*inflight, string) {
+func (cs *callers) owner(stream int64, params []byte) (*inflight, string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c := cs.calls[of]; c != nil {
+	if c := cs.calls[stream]; c != nil {
 		return cs.servedLocked(c)
 	}
-	if of != 0 && cs.opts.Owner == nil {
+	if stream != 0 && cs.opts.Owner == nil {
 		return nil, errOver
 	}
 	if id, ok := wire.Text(wire.Get(params, "_meta", mcp.MetaRelatedTask, "taskId")); ok && cs.tasks[id] != nil {
@@ -213,13 +213,13 @@ func (cs *callers) taskOwnerLocked(task string) (*inflight, string) {
 // the server. Of several it is the oldest: what is out for long stays for long.
 func (cs *callers) onlyClientLocked() (*inflight, string) {
 	var found *inflight
-	var at int64
+	var oldest int64
 	for id, c := range cs.calls {
 		switch {
 		case found != nil && cs.clientOf(found.Call) != cs.clientOf(c.Call):
 			return nil, errNotTold
-		case found == nil || c.rank() > found.rank() || c.rank() == found.rank() && id < at:
-			found, at = c, id
+		case found == nil || c.rank() > found.rank() || c.rank() == found.rank() && id < oldest:
+			found, oldest = c, id
 		}
 	}
 	if found == nil && cs.opts.Owner != nil {

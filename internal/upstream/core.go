@@ -105,7 +105,7 @@ func (c *core) spawn(f func()) bool {
 	return true
 }
 
-// blame turns an error into a Fault that names this life.
+// blame turns an error into a Fault that names this generation.
 func (c *core) blame(op string, err error) *fault.Fault {
 	f := fault.From(op, err).At(c.opts.Server.Name, c.opts.Gen)
 	if f.Op == "" {

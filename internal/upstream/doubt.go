@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	probeTimeout = 10 * time.Second // for the probe that decides a suspicion
+	doubtTimeout = 10 * time.Second // for the probe that decides a suspicion
 	eraVouched   = time.Minute      // how long a probe that a modern server answered settles doubts about its era
 )
 
@@ -123,7 +123,7 @@ func (d *doubts) suspect() *doubt {
 		return d.open
 	}
 	next := &doubt{decided: make(chan struct{})}
-	started := d.spawn(func() { // ends within probeTimeout, or when the upstream does
+	started := d.spawn(func() { // ends within doubtTimeout, or when the upstream does
 		gone := d.sessionGone()
 		d.mu.Lock()
 		d.open, next.gone = nil, gone
@@ -140,7 +140,7 @@ func (d *doubts) suspect() *doubt {
 // sessionGone probes once, and ends the upstream if the session is gone, or if
 // the server is none of this era any more.
 func (d *doubts) sessionGone() bool {
-	ctx, cancel := context.WithTimeout(d.ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, doubtTimeout)
 	defer cancel()
 	var f fault.Fault
 	if d.era.Modern {
@@ -176,6 +176,6 @@ func (d *doubts) vouch() { d.shown.Store(int64(d.now())) }
 
 // vouched tells whether it has done so within eraVouched.
 func (d *doubts) vouched() bool {
-	at := d.shown.Load()
-	return at != 0 && d.now()-time.Duration(at) < eraVouched
+	shown := d.shown.Load()
+	return shown != 0 && d.now()-time.Duration(shown) < eraVouched
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// Era is what a life found out about how to talk to its server.
+// Era is what a generation found out about how to talk to its server.
 type Era struct {
 	Transport transport.Kind
 	Version   string // the protocol version; "" if unknown

@@ -46,7 +46,7 @@ func TestEraOverHTTP(t *testing.T) {
 			if n := s.Count("initialize"); n != map[bool]int{true: 0, false: 1}[c.modern] {
 				t.Errorf("%d initialize", n)
 			}
-			// What was found is the way of the next life, without a probe.
+			// What was found is the way of the next generation, without a probe.
 			opts.Era = u.Info().Era
 			probes := s.Count("server/discover")
 			next := start(t, opts)
@@ -259,7 +259,7 @@ func TestFaultM5_StepsDownThroughVersions(t *testing.T) {
 	if e := u.Info().Era; e.Version != "2025-06-18" || s.Count("initialize") != 2 {
 		t.Errorf("era %+v after %d initialize", e, s.Count("initialize"))
 	}
-	// What worked is tried first in the next life.
+	// What worked is tried first in the next generation.
 	opts.Era = u.Info().Era
 	start(t, opts)
 	if s.Count("initialize") != 3 {

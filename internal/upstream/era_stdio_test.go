@@ -55,7 +55,7 @@ func TestFaultR1_SilenceOnTheProbe(t *testing.T) {
 		s.Next("server/discover", 1, mcptest.Reply{Hang: true})
 		begun := time.Now()
 		u, _ := inMemory(t, s)
-		if d := time.Since(begun); d != silenceMeansLegacy {
+		if d := time.Since(begun); d != stdioProbeTimeout {
 			t.Errorf("took %v", d)
 		}
 		if u.Info().Era.Modern {

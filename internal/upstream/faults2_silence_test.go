@@ -38,7 +38,7 @@ func TestFaultW4(t *testing.T) {
 				late := 0
 				begun := time.Now()
 				u, _ := inMemory(t, s, func(o *Options) { o.Modern = func() { late++ } })
-				if d := time.Since(begun); d > silenceMeansLegacy {
+				if d := time.Since(begun); d > stdioProbeTimeout {
 					t.Errorf("the start took %s", d)
 				}
 				time.Sleep(2 * time.Minute)

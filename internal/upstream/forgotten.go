@@ -54,16 +54,16 @@ func (d *doubts) forgotten(ctx context.Context, e *fault.RPCError) bool {
 
 // An ownError is an error that turned out to be a tool's own.
 type ownError struct {
-	code int64
-	text string
-	at   time.Duration // since born
+	code  int64
+	text  string
+	found time.Duration // since born
 }
 
 // ownWords tells whether this very error was found to be a tool's own within
 // eraVouched: one that fails again and again costs one probe in that time.
 func (d *doubts) ownWords(e *fault.RPCError) bool {
 	own := d.own.Load()
-	return own != nil && own.code == e.Code && own.text == e.Message && d.now()-own.at < eraVouched
+	return own != nil && own.code == e.Code && own.text == e.Message && d.now()-own.found < eraVouched
 }
 
 // askSession asks something that only a live session is answered. Its faults

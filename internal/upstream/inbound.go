@@ -9,14 +9,14 @@ import (
 
 // inbound takes what the server says by itself. It runs on the reader's
 // goroutine and blocks on nothing.
-func (u *Upstream) inbound(l *link, in transport.Inbound) {
+func (u *Upstream) inbound(l *link, msg transport.Inbound) {
 	u.hear()
-	m := &in.Msg
+	m := &msg.Msg
 	switch {
 	case m.IsRequest():
-		u.requests.handle(l, in.CallID, m)
+		u.requests.handle(l, msg.CallID, m)
 	case m.IsNotification():
-		u.notification(in.CallID, m)
+		u.notification(msg.CallID, m)
 	case m.IsResponse():
 		u.callers.lateAnswer(m)
 	default:
@@ -24,7 +24,7 @@ func (u *Upstream) inbound(l *link, in transport.Inbound) {
 	}
 }
 
-func (u *Upstream) notification(of int64, m *wire.Message) {
+func (u *Upstream) notification(stream int64, m *wire.Message) {
 	switch m.Method {
 	case mcp.NotifyToolsChanged:
 		u.changed(catalog.Tools)
@@ -38,13 +38,13 @@ func (u *Upstream) notification(of int64, m *wire.Message) {
 	case mcp.NotifyTaskStatus, mcp.NotifyTasks:
 		u.callers.taskChanged(m.Params)
 	case mcp.NotifyMessage:
-		u.requests.message(of, m.Params)
+		u.requests.message(stream, m.Params)
 	case mcp.NotifyElicitationDone:
 		u.requests.completed(m.Params)
 	case mcp.NotifyProgress:
 		u.progress(m.Params)
 	case mcp.NotifyAcknowledged:
-		u.subs.acknowledged(of, m.Params)
+		u.subs.acknowledged(stream, m.Params)
 	case mcp.NotifyCancelled:
 		u.cancelled(m.Params)
 	default:

@@ -12,7 +12,7 @@ type Info struct {
 	Phases []Phase
 }
 
-// Mortal tells whether what the server remembers ends with this life: its
+// Mortal tells whether what the server remembers ends with this generation: its
 // process does.
 func (i *Info) Mortal() bool { return i.Kind != transport.HTTP && i.Kind != transport.SSE }
 

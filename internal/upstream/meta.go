@@ -11,7 +11,7 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// envelope is what goes around every request of this life.
+// envelope is what goes around every request of this generation.
 type envelope struct {
 	modern bool
 	// head is, for a modern server, the text of the members that every _meta
@@ -40,7 +40,7 @@ func member(dst []byte, key string, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// params returns the params of one request as this life's server shall get
+// params returns the params of one request as this generation's server shall get
 // them: the server's own name, our progress token, and the _meta of its era.
 // Everything else stays byte for byte.
 func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
@@ -117,13 +117,13 @@ func (m *members) read(c *Call) string {
 		names = names[:hasMeta+1] // the others mean whatever they mean there
 	}
 	twice := wire.Pick(c.Params, names, m[:])
-	var in [len(metaNames)][]byte
+	var inner [len(metaNames)][]byte
 	if twice == "" {
-		twice = wire.Pick(m[hasMeta], metaNames[:], in[:])
+		twice = wire.Pick(m[hasMeta], metaNames[:], inner[:])
 	}
 	if twice == "" {
-		clear(in[:])
-		twice = wire.Pick(m[hasRef], refNames[:], in[:])
+		clear(inner[:])
+		twice = wire.Pick(m[hasRef], refNames[:], inner[:])
 	}
 	if twice != "" {
 		return twice + " is there twice, or in another case"
@@ -187,7 +187,7 @@ func bare(meta []byte) []byte {
 	return meta
 }
 
-// modernMeta puts this life's own members in front of the client's.
+// modernMeta puts this generation's own members in front of the client's.
 func (e *envelope) modernMeta(meta []byte, level string, declared []byte) []byte {
 	capabilities := wire.Get(meta, mcp.MetaCapabilities)
 	switch {

@@ -15,7 +15,7 @@ type Options struct {
 	Gen     uint64
 	Name    string // our own name and version, for clientInfo
 	Version string
-	Era     Era // what an earlier life found; zero if unknown. Tried first, and found anew if it is no longer true
+	Era     Era // what an earlier generation found; zero if unknown. Tried first, and found anew if it is no longer true
 
 	Changed func(catalog.Kind)              // a list_changed arrived, or notifications may have been lost
 	Updated func(uri string, params []byte) // notifications/resources/updated
@@ -25,8 +25,8 @@ type Options struct {
 	Spawned func(pid int)                    // a process was started; a handshake may use up two
 	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
 
-	// Owner is the one client that the life is for: what the server says by
-	// itself goes there. nil: the life is shared, and only calls have clients.
+	// Owner is the one client that the generation is for: what the server says by
+	// itself goes there. nil: the generation is shared, and only calls have clients.
 	Owner Client
 	// Capabilities are what initialize declares for the Owner: a raw object;
 	// nil for nothing.

@@ -7,13 +7,13 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// A Phase is one part of how a life came up.
+// A Phase is one part of how a generation came up.
 type Phase struct {
 	Name string // PhaseSpawn, ...
 	Took time.Duration
 }
 
-// The phases, in their order. Those that a life did not go through are left
+// The phases, in their order. Those that a generation did not go through are left
 // out: a known era needs no probe, a URL starts no process.
 const (
 	PhaseSpawn      = "spawn"      // until the process ran

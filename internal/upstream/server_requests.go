@@ -36,7 +36,7 @@ func (s *serverRequests) begin() {
 // handle answers every request of the server: a ping with a sign of
 // life, what a client can serve by way of the client whose call caused it, all
 // others with a refusal. Modern servers have no requests.
-func (s *serverRequests) handle(l *link, of int64, m *wire.Message) {
+func (s *serverRequests) handle(l *link, stream int64, m *wire.Message) {
 	if s.mute.Load() {
 		s.ignored.Add(1)
 		return
@@ -46,7 +46,7 @@ func (s *serverRequests) handle(l *link, of int64, m *wire.Message) {
 		s.send(l, wire.AppendResult(nil, m.ID, nil))
 	case mcp.ElicitationCreate, mcp.SamplingCreateMessage, mcp.RootsList:
 		if !s.modern.Load() {
-			s.forward(l, of, m)
+			s.forward(l, stream, m)
 			return
 		}
 		s.refuse(l, m, "protocol version 2026-07-28 has no requests of servers: answer with input_required")
@@ -61,8 +61,8 @@ func (s *serverRequests) refuse(l *link, m *wire.Message, text string) {
 
 // forward puts a request to the client whose call it belongs to, in the
 // background, and sends back what the client says.
-func (s *serverRequests) forward(l *link, of int64, m *wire.Message) {
-	c, why := s.callers.owner(of, m.Params)
+func (s *serverRequests) forward(l *link, stream int64, m *wire.Message) {
+	c, why := s.callers.owner(stream, m.Params)
 	var listings []<-chan struct{}
 	if c == nil && why == errNotTold {
 		listings = s.callers.listings()
@@ -83,11 +83,11 @@ func (s *serverRequests) forward(l *link, of int64, m *wire.Message) {
 		defer cancel()
 		if c == nil {
 			until(ctx, listings, listingWait)
-			c, why = s.callers.owner(of, msg.Params)
+			c, why = s.callers.owner(stream, msg.Params)
 		}
 		frame := wire.AppendError(nil, msg.ID, mcp.CodeMethodNotFound, why, nil)
 		if c != nil {
-			frame = s.put(ctx, c, of, &msg)
+			frame = s.put(ctx, c, stream, &msg)
 		}
 		s.untrack(key) // first: who reads the answer may use the id at once
 		s.answer(l, frame)
@@ -114,7 +114,7 @@ func until(ctx context.Context, all []<-chan struct{}, d time.Duration) {
 // put puts a request to the client of c, and returns the answer for the server.
 // The client may have several calls out, and the one that brings the request may
 // not be the one that caused it: when it is over the next one brings it.
-func (s *serverRequests) put(ctx context.Context, c *inflight, of int64, m *wire.Message) []byte {
+func (s *serverRequests) put(ctx context.Context, c *inflight, stream int64, m *wire.Message) []byte {
 	s.expectComplete(c.Client, m.Params)
 	for {
 		try, cancel := context.WithCancel(c.ctx)
@@ -126,7 +126,7 @@ func (s *serverRequests) put(ctx context.Context, c *inflight, of int64, m *wire
 		if err == nil || !ended || ctx.Err() != nil {
 			return reply(ended, m, result, err)
 		}
-		next, _ := s.callers.owner(of, m.Params)
+		next, _ := s.callers.owner(stream, m.Params)
 		if next == nil || next.ctx.Err() != nil || next.Client.ID() != c.Client.ID() {
 			return reply(ended, m, result, err)
 		}
@@ -200,15 +200,15 @@ func (s *serverRequests) withdrawn(rawID []byte) bool {
 // message hands a log message to the client whose call it belongs to. One that
 // belongs to no certain call goes to everybody who listens to the server, but
 // not from a modern server: there each message belongs to a request.
-func (s *serverRequests) message(of int64, params []byte) {
+func (s *serverRequests) message(stream int64, params []byte) {
 	modern := s.modern.Load()
-	if of != 0 || modern {
-		c, _ := s.callers.owner(of, nil)
+	if stream != 0 || modern {
+		c, _ := s.callers.owner(stream, nil)
 		switch {
 		case c != nil:
 			c.Client.Notify(mcp.NotifyMessage, params)
 			return
-		case modern && of == 0 && s.callers.calledFor():
+		case modern && stream == 0 && s.callers.calledFor():
 			s.ignored.Add(1)
 			return
 		}

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// silenceMeansLegacy is how long a stdio server may think about the probe
+	// stdioProbeTimeout is how long a stdio server may think about the probe
 	// (specification 2026-07-28, basic/transports/stdio, "Backward
 	// Compatibility"). A modern server that was slower refuses initialize,
 	// and is asked again.
-	silenceMeansLegacy = 2 * time.Second
-	// httpSilence is the same for a URL, where a server may be far.
-	httpSilence = 10 * time.Second
-	// knownSilence is the same for a server that was modern in an earlier life,
+	stdioProbeTimeout = 2 * time.Second
+	// httpProbeTimeout is the same for a URL, where a server may be far.
+	httpProbeTimeout = 10 * time.Second
+	// modernProbeTimeout is the same for a server that was modern in an earlier generation,
 	// over any transport.
-	knownSilence = 10 * time.Second
+	modernProbeTimeout = 10 * time.Second
 	// lateAnswer is how long a pipe's probe that was not answered in time stays
 	// open once the handshake is over. A server reads in order: it has the
 	// probe, then, and answers soon if it ever does.
@@ -41,13 +41,13 @@ type handshake struct {
 	late    *lateProbe // a probe that was not answered in time; nil if there is none
 }
 
-// connect goes the way that an earlier life found, and finds one anew if that
+// connect goes the way that an earlier generation found, and finds one anew if that
 // is refused or unknown. A server that agreed to the version and refuses what
 // comes next is what it was: to ask it anew would cost a second session.
 func (h *handshake) connect(ctx context.Context) *fault.Fault {
 	if e := h.opts.Era; e.Version != "" && h.allows(e.Transport) {
-		f := h.retrace(ctx, e)
-		if agreed := h.era.Version != ""; f == nil || agreed || !refuted(f) {
+		f := h.retryKnownEra(ctx, e)
+		if agreed := h.era.Version != ""; f == nil || agreed || !contradicts(f) {
 			return f
 		}
 		h.drop()
@@ -87,8 +87,8 @@ func (h *handshake) allows(k transport.Kind) bool {
 	return k == h.kind() || k == transport.SSE && h.undecided()
 }
 
-// retrace shakes hands as an earlier life did.
-func (h *handshake) retrace(ctx context.Context, e Era) *fault.Fault {
+// retryKnownEra shakes hands as an earlier generation did.
+func (h *handshake) retryKnownEra(ctx context.Context, e Era) *fault.Fault {
 	if f := h.dial(ctx, e.Transport); f != nil {
 		return f
 	}
@@ -96,16 +96,16 @@ func (h *handshake) retrace(ctx context.Context, e Era) *fault.Fault {
 		h.era.Answered = e.Answered
 		return h.legacy(ctx, e.Version)
 	}
-	found := h.probeFor(ctx, knownSilence)
+	found := h.probeFor(ctx, modernProbeTimeout)
 	if found.silent() && ctx.Err() == nil {
-		return h.legacyAfter(ctx, found)
+		return h.legacyAfterProbe(ctx, found)
 	}
-	return h.settle(ctx, found)
+	return h.conclude(ctx, found)
 }
 
-// refuted tells whether a failure says that the server is not what it was: it
+// contradicts tells whether a failure says that the server is not what it was: it
 // answered, and refused.
-func refuted(f *fault.Fault) bool {
+func contradicts(f *fault.Fault) bool {
 	switch f.Kind {
 	case fault.RPC, fault.NoVersion, fault.Protocol, fault.SessionSuspect, fault.SessionLost:
 		return true
@@ -123,16 +123,16 @@ func (h *handshake) findStdio(ctx context.Context) *fault.Fault {
 	if f := h.dial(ctx, h.kind()); f != nil {
 		return f
 	}
-	silence := silenceMeansLegacy
+	silence := stdioProbeTimeout
 	if h.opts.Era.Modern {
-		silence = knownSilence
+		silence = modernProbeTimeout
 	}
 	found := h.probeFor(ctx, silence)
 	if found.verdict != notModern {
-		return h.settle(ctx, found)
+		return h.conclude(ctx, found)
 	}
 	if !h.linkEnded(found.fault) {
-		f := h.legacyAfter(ctx, found)
+		f := h.legacyAfterProbe(ctx, found)
 		if agreed := h.era.Version != ""; f == nil || agreed || !h.linkEnded(f) {
 			return f
 		}
@@ -161,7 +161,7 @@ func (h *handshake) modernAfterAll(ctx context.Context) *fault.Fault {
 	if f := h.dial(ctx, h.kind()); f != nil {
 		return f
 	}
-	return h.settle(ctx, h.probeFor(ctx, knownSilence))
+	return h.conclude(ctx, h.probeFor(ctx, modernProbeTimeout))
 }
 
 // linkEnded tells whether the link has ended, in particular with its process.
@@ -184,14 +184,14 @@ func (h *handshake) findHTTP(ctx context.Context) *fault.Fault {
 	if f := h.dial(ctx, transport.HTTP); f != nil {
 		return f
 	}
-	found := h.probeFor(ctx, httpSilence)
+	found := h.probeFor(ctx, httpProbeTimeout)
 	if found.verdict != notModern {
-		return h.settle(ctx, found)
+		return h.conclude(ctx, found)
 	}
 	if f := found.fault; f != nil && !saysLegacy(f) {
 		return f
 	}
-	f := h.legacyAfter(ctx, found)
+	f := h.legacyAfterProbe(ctx, found)
 	if f == nil || !h.undecided() || !noStreamableHTTP(f) {
 		return f
 	}
@@ -230,8 +230,8 @@ func (h *handshake) probeFor(ctx context.Context, d time.Duration) finding {
 	return h.discover(probe)
 }
 
-// settle goes on with what the probe has found out.
-func (h *handshake) settle(ctx context.Context, found finding) *fault.Fault {
+// conclude goes on with what the probe has found out.
+func (h *handshake) conclude(ctx context.Context, found finding) *fault.Fault {
 	switch {
 	case found.verdict == legacyOffered:
 		h.era.Answered = true
@@ -242,10 +242,10 @@ func (h *handshake) settle(ctx context.Context, found finding) *fault.Fault {
 	return found.fault
 }
 
-// legacyAfter shakes hands with a server that seems to be a legacy one. If it
+// legacyAfterProbe shakes hands with a server that seems to be a legacy one. If it
 // refuses and the probe was not answered, it is asked again: it may have been
 // slow to start.
-func (h *handshake) legacyAfter(ctx context.Context, found finding) *fault.Fault {
+func (h *handshake) legacyAfterProbe(ctx context.Context, found finding) *fault.Fault {
 	h.era.Answered = !found.silent()
 	f := h.legacy(ctx, "")
 	if f == nil || f.Kind != fault.RPC {
@@ -258,7 +258,7 @@ func (h *handshake) legacyAfter(ctx context.Context, found finding) *fault.Fault
 	if again.verdict == notModern {
 		return f
 	}
-	return h.settle(ctx, again)
+	return h.conclude(ctx, again)
 }
 
 // openLegacy opens a transport and shakes hands without a probe.
@@ -274,7 +274,7 @@ func (h *handshake) openLegacy(ctx context.Context, k transport.Kind) *fault.Fau
 func (h *handshake) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 	l, began := &link{ready: make(chan struct{})}, time.Now()
 	conn, err := h.opts.Open(ctx, k, transport.Options{
-		Inbound:    func(in transport.Inbound) { h.inbound(l, in) },
+		Inbound:    func(msg transport.Inbound) { h.inbound(l, msg) },
 		Stderr:     h.opts.Stderr,
 		Spawned:    h.opts.Spawned,
 		MaxMessage: h.opts.Server.MaxMessage,

@@ -25,7 +25,7 @@ const (
 
 	// gapless is how much later than the first listing the first stream may
 	// come without a second listing. What changes in so short a time is left to
-	// the next listing: a second one in every life would cost more.
+	// the next listing: a second one in every generation would cost more.
 	gapless = 50 * time.Millisecond
 )
 
@@ -39,10 +39,10 @@ type listen struct {
 	ctx    context.Context // ends the subscription
 	cancel context.CancelFunc
 
-	first   sync.Once
-	settled chan struct{} // closed when the first stream was acknowledged or refused
-	agreed  []byte        // the filter that was acknowledged first; valid once settled is closed
-	refused *fault.Fault  // why there is none; valid once settled is closed
+	first    sync.Once
+	resolved chan struct{} // closed when the first stream was acknowledged or refused
+	agreed   []byte        // the filter that was acknowledged first; valid once resolved is closed
+	refused  *fault.Fault  // why there is none; valid once resolved is closed
 
 	mu     sync.Mutex // guards the rest; nothing else happens under it
 	stop   context.CancelFunc
@@ -60,10 +60,10 @@ func (l *listen) cut() {
 	}
 }
 
-func (l *listen) settle(agreed []byte, refused *fault.Fault) {
+func (l *listen) resolve(agreed []byte, refused *fault.Fault) {
 	l.first.Do(func() {
 		l.agreed, l.refused = agreed, refused
-		close(l.settled)
+		close(l.resolved)
 	})
 }
 
@@ -112,7 +112,7 @@ func (s *subscriptions) listenForLists() {
 // listen begins a subscription, on a goroutine of its own that ends with it or
 // with the upstream. nil if the upstream is being closed.
 func (s *subscriptions) listen(l *listen) *listen {
-	l.settled = make(chan struct{})
+	l.resolved = make(chan struct{})
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	if !s.spawn(func() { s.keepListening(l) }) {
 		l.cancel()
@@ -137,7 +137,7 @@ func (s *subscriptions) keepListening(l *listen) {
 		case f != nil && l.opened() && fault.Refused(f):
 			s.nobodyListens(f)
 		case l.over(f):
-			l.settle(nil, f)
+			l.resolve(nil, f)
 			l.tellGap() // nobody will hear of changes from here on
 			return
 		case !refuses(f):
@@ -155,7 +155,7 @@ func (s *subscriptions) keepListening(l *listen) {
 		}
 		wait := max(delay/2+rand.N(delay/2), time.Duration(s.spared.Load())-s.now())
 		if f := s.pause(l.ctx, wait, mcp.SubscriptionsListen); f != nil {
-			l.settle(nil, s.cutOff(f))
+			l.resolve(nil, s.cutOff(f))
 			return
 		}
 	}
@@ -206,7 +206,7 @@ func (s *subscriptions) nobodyListens(f *fault.Fault) {
 // subscription lasts.
 func (l *listen) opened() bool {
 	select {
-	case <-l.settled:
+	case <-l.resolved:
 		return true
 	default:
 		return false
@@ -287,10 +287,10 @@ func refuses(f *fault.Fault) bool {
 }
 
 // acknowledged is the first message of a stream: what the server agreed to.
-func (s *subscriptions) acknowledged(of int64, params []byte) {
+func (s *subscriptions) acknowledged(stream int64, params []byte) {
 	id, ok := wire.ParseID(wire.Get(params, "_meta", mcp.MetaSubscription))
 	if !ok {
-		id = of
+		id = stream
 	}
 	s.mu.Lock()
 	l := s.streams[id]
@@ -299,11 +299,11 @@ func (s *subscriptions) acknowledged(of int64, params []byte) {
 		s.ignored.Add(1)
 		return
 	}
-	if at := time.Duration(s.listed.first.Load()); l.lists && at != 0 && !l.opened() && s.now()-at > gapless {
+	if first := time.Duration(s.listed.first.Load()); l.lists && first != 0 && !l.opened() && s.now()-first > gapless {
 		l.lose()
 	}
 	agreed := wire.Get(params, "notifications")
-	l.settle(agreed, nil)
+	l.resolve(agreed, nil)
 	l.tellGap()
 	l.offer(agreed)
 }
@@ -314,7 +314,7 @@ func (s *subscriptions) acknowledged(of int64, params []byte) {
 func (s *subscriptions) subscribe(ctx context.Context, uri string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Server.CallTimeout)
 	defer cancel()
-	l := s.of(uri)
+	l := s.find(uri)
 	if l == nil {
 		l = s.open(uri)
 	}
@@ -322,7 +322,7 @@ func (s *subscriptions) subscribe(ctx context.Context, uri string) error {
 		return s.blame(mcp.SubscriptionsListen, &fault.Fault{Kind: fault.Closed, Op: mcp.SubscriptionsListen, Outcome: fault.NotSent})
 	}
 	select {
-	case <-l.settled:
+	case <-l.resolved:
 	case <-ctx.Done():
 		s.unsubscribe(uri)
 		return s.blame(mcp.SubscriptionsListen, ctx.Err())
@@ -342,13 +342,13 @@ func (s *subscriptions) subscribe(ctx context.Context, uri string) error {
 
 // unsubscribe takes subscribe back, and waits for nothing.
 func (s *subscriptions) unsubscribe(uri string) {
-	if l := s.of(uri); l != nil {
+	if l := s.find(uri); l != nil {
 		l.cancel()
 	}
 }
 
-// of is the subscription to a resource; nil if there is none.
-func (s *subscriptions) of(uri string) *listen {
+// find is the subscription to a resource; nil if there is none.
+func (s *subscriptions) find(uri string) *listen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byURI[uri]

@@ -215,8 +215,8 @@ func TestFaultC6_RetryAfterHoldsForTheStream(t *testing.T) {
 	})
 }
 
-// A life that ends while a subscription waits says so, and not that the server
-// offers none: the next life may be asked.
+// A generation that ends while a subscription waits says so, and not that the server
+// offers none: the next generation may be asked.
 func TestSubscribeOnALifeThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := modernServer()
@@ -225,7 +225,7 @@ func TestSubscribeOnALifeThatEnds(t *testing.T) {
 		s.On("subscriptions/listen", hang)
 		done := make(chan error, 2)
 		for _, uri := range []string{"file:///a", "file:///b"} {
-			go func() { done <- subscribe(t, u, uri) }() // ends with the life
+			go func() { done <- subscribe(t, u, uri) }() // ends with the generation
 		}
 		synctest.Wait()
 		s.Next("tools/call", 1, mcptest.Reply{Cut: true})

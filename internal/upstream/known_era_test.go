@@ -12,7 +12,7 @@ import (
 
 func wasModern(k transport.Kind) Era { return Era{Transport: k, Version: "2026-07-28", Modern: true} }
 
-// R1: a server that was modern in its last life is a legacy one now. Whatever
+// R1: a server that was modern in its last generation is a legacy one now. Whatever
 // it says to the probe, the start ends with a handshake of the legacy era.
 func TestFaultR1_RememberedModernIsLegacyNow(t *testing.T) {
 	for name, rep := range map[string]mcptest.Reply{
@@ -45,14 +45,14 @@ func TestFaultR1_RememberedModernIsSilentNow(t *testing.T) {
 		s.On("server/discover", hang)
 		begun := time.Now()
 		u, _ := inMemory(t, s, func(o *Options) { o.Era = wasModern(transport.Memory) })
-		if e := u.Info().Era; e.Modern || time.Since(begun) != knownSilence {
+		if e := u.Info().Era; e.Modern || time.Since(begun) != modernProbeTimeout {
 			t.Errorf("era %+v after %v", e, time.Since(begun))
 		}
 	})
 	t.Run("a server of both eras that is slow once nothing else is known of it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := mcptest.New(mcptest.Config{Era: mcptest.Dual})
-			s.Next("server/discover", 1, mcptest.Reply{Delay: 2 * silenceMeansLegacy})
+			s.Next("server/discover", 1, mcptest.Reply{Delay: 2 * stdioProbeTimeout})
 			u, _ := inMemory(t, s, func(o *Options) { o.Era = Era{Modern: true} })
 			if e := u.Info().Era; !e.Modern || s.Count("initialize") != 0 {
 				t.Errorf("era %+v, %d initializes", e, s.Count("initialize"))

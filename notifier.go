@@ -7,9 +7,9 @@ import (
 	"github.com/everline/everline/event"
 )
 
-// A fan hands what happens to everybody who listens. Nothing in it blocks:
+// A notifier hands what happens to everybody who listens. Nothing in it blocks:
 // func listeners must not, and a channel that is full is closed.
-type fan struct {
+type notifier struct {
 	emit func(event.Event)
 
 	mu      sync.Mutex // guards the rest; listeners are called after it is released
@@ -22,31 +22,31 @@ type fan struct {
 	past    []event.Event // the newest, watchPast at most
 }
 
-func (f *fan) changed(kinds []Kind) {
+func (f *notifier) changed(kinds []Kind) {
 	for _, fn := range snapshot(f, f.changesLocked) {
 		fn(kinds)
 	}
 }
 
-func (f *fan) logged(server string, params []byte) {
+func (f *notifier) logged(server string, params []byte) {
 	for _, fn := range snapshot(f, f.logsLocked) {
 		fn(server, params)
 	}
 }
 
 // reconfigured tells those whose part of the catalog the configuration decides.
-func (f *fan) reconfigured() {
+func (f *notifier) reconfigured() {
 	for _, fn := range snapshot(f, f.appliesLocked) {
 		fn()
 	}
 }
 
-func (f *fan) appliesLocked() map[int]func()            { return f.applies }
-func (f *fan) changesLocked() map[int]func([]Kind)      { return f.changes }
-func (f *fan) logsLocked() map[int]func(string, []byte) { return f.logs }
+func (f *notifier) appliesLocked() map[int]func()            { return f.applies }
+func (f *notifier) changesLocked() map[int]func([]Kind)      { return f.changes }
+func (f *notifier) logsLocked() map[int]func(string, []byte) { return f.logs }
 
 // snapshot copies the listeners, so that they are called outside the lock.
-func snapshot[F any](f *fan, get func() map[int]F) []F {
+func snapshot[F any](f *notifier, get func() map[int]F) []F {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fns := make([]F, 0, len(get()))
@@ -56,7 +56,7 @@ func snapshot[F any](f *fan, get func() map[int]F) []F {
 	return fns
 }
 
-func (f *fan) event(e event.Event) {
+func (f *notifier) event(e event.Event) {
 	if f.emit != nil {
 		f.emit(e)
 	}
@@ -76,7 +76,7 @@ func (f *fan) event(e event.Event) {
 	}
 }
 
-func (f *fan) close() {
+func (f *notifier) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -87,7 +87,7 @@ func (f *fan) close() {
 }
 
 // add registers a listener in the map that field points to.
-func add[F any](f *fan, field *map[int]F, fn F) (cancel func()) {
+func add[F any](f *notifier, field *map[int]F, fn F) (cancel func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if *field == nil {
@@ -106,14 +106,14 @@ func add[F any](f *fan, field *map[int]F, fn F) (cancel func()) {
 // OnChange calls fn after each new catalog is published, with the kinds whose
 // lists differ. fn must not block. cancel ends it.
 func (h *Hub) OnChange(fn func(kinds []Kind)) (cancel func()) {
-	return add(&h.fan, &h.fan.changes, fn)
+	return add(&h.notifier, &h.notifier.changes, fn)
 }
 
 // OnLog calls fn with the params of every notifications/message of a server
 // that belongs to no certain call; those that do go to the call's Client.
 // fn must not block. cancel ends it.
 func (h *Hub) OnLog(fn func(server string, params []byte)) (cancel func()) {
-	return add(&h.fan, &h.fan.logs, fn)
+	return add(&h.notifier, &h.notifier.logs, fn)
 }
 
 const (
@@ -127,7 +127,7 @@ const (
 // channel is closed.
 func (h *Hub) Watch(ctx context.Context) <-chan event.Event {
 	ch := make(chan event.Event, watchBuffer)
-	f := &h.fan
+	f := &h.notifier
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()

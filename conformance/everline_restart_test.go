@@ -124,7 +124,7 @@ func startRestarted(t *testing.T, kind, target string) *restarted {
 		cmd = exec.Command(bin(t, "node"), "restart.mjs", kind, target, kind)
 		cmd.Dir = "clients"
 	}
-	cmd.Env = append(env(t), "MCP_USE_ANONYMIZED_TELEMETRY=false", "SCARF_ANALYTICS=false")
+	cmd.Env = append(env(t), "MCP_USE_ANONYMIZED_TELEMETRY=false", "SCARF_ANALYTICS=false", "NODE_NO_WARNINGS=1")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

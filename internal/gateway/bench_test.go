@@ -56,7 +56,7 @@ func shots(tb testing.TB) map[string]*shot {
 	g := New(h, Options{})
 	tb.Cleanup(func() { _ = g.Close(context.Background()) })
 	s := g.newSession("2025-11-25")
-	g.table.add(s)
+	g.table.addAs(s, sessionID())
 	return map[string]*shot{
 		"legacy call": newShot(g, call("1", "tool-1", ""), "Mcp-Session-Id: "+s.id),
 		"modern call": newShot(g, modernBody("1", "tools/call", `,"name":"tool-1","arguments":{}`), modernHeader, "Mcp-Method: tools/call", "Mcp-Name: tool-1"),
@@ -98,7 +98,7 @@ func TestIdleSessionsAreSmall(t *testing.T) {
 	const n = 10_000
 	for range n {
 		s := g.newSession(mcp.LatestLegacy)
-		if !g.table.add(s) {
+		if g.table.addAs(s, sessionID()) == nil {
 			t.Fatal("the table is full")
 		}
 		g.table.unpin(s)
@@ -130,7 +130,7 @@ func BenchmarkNetwork(b *testing.B) {
 	g := New(h, Options{})
 	defer g.Close(context.Background())
 	s := g.newSession(mcp.LatestLegacy)
-	g.table.add(s)
+	g.table.addAs(s, sessionID())
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header()["Content-Type"] = jsonType

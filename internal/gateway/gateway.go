@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Gateway serves MCP clients from one Backend. It has no goroutine of its
@@ -56,16 +57,44 @@ func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
 // canceled and answered with what is known about them. It is idempotent. The
 // error tells how many had to be canceled.
 func (g *Gateway) Close(ctx context.Context) error {
-	g.stopOnce.Do(func() {
-		close(g.stop)
-		for _, cancel := range g.unhook {
-			cancel()
-		}
-	})
+	g.refusing.Store(true)
+	g.endStreams()
 	parts := make(chan error, 1)
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
 	err := g.service.drain(ctx)
 	g.background.close()
 	g.service.close()
 	return errors.Join(err, <-parts)
+}
+
+// Leave prepares for Close where another everline takes the listener over: the
+// streams end in order, so that their clients come back to that one, and
+// requests on connections that are open go on being served until over is
+// closed. Those that nobody waits for any more are canceled.
+func (g *Gateway) Leave(over <-chan struct{}) {
+	all := append(g.groups.all(), g)
+	for _, each := range all {
+		each.endStreams()
+	}
+	tick := time.NewTicker(attendedGap)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+			for _, each := range all {
+				each.inflight.cancelUnattended()
+			}
+		}
+	}
+}
+
+func (g *Gateway) endStreams() {
+	g.stopOnce.Do(func() {
+		close(g.stop)
+		for _, cancel := range g.unhook {
+			cancel()
+		}
+	})
 }

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -41,15 +43,18 @@ func (g *Gateway) Group(name string) *Gateway {
 	return child
 }
 
+func (s *groups) all() []*Gateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.byName))
+}
+
 // close ends all of them side by side.
 func (s *groups) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	var all []*Gateway
-	for _, child := range s.byName {
-		all = append(all, child)
-	}
 	s.mu.Unlock()
+	all := s.all()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, child := range all {

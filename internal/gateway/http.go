@@ -277,7 +277,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	defer standing.Detach()
 	events := g.events(w)
 	defer events.Close()
-	if events.Open() != nil || standing.Replay(events, r.Header.Get(mcp.HeaderLastEventID)) != nil {
+	if events.OpenStanding() != nil || standing.Replay(events, r.Header.Get(mcp.HeaderLastEventID)) != nil {
 		return
 	}
 	// Whatever ends it, the session lives on.

@@ -27,22 +27,38 @@ func (g *Gateway) name(s *session) string {
 		return sessionID()
 	}
 	serves, _ := s.declared()
-	s.kept, s.outlives = sessions.New(s.protocol(), uint64(serves)), true
+	version := s.protocol()
+	if s.admission != nil {
+		version = standingOnly
+	}
+	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
 	return g.opts.Sessions.Seal(g.endpoint, s.kept)
+}
+
+// standingOnly stands for the version in the ids of /sse, whose sessions begin
+// before one is agreed on.
+const standingOnly = "sse"
+
+// keptAs is what is kept of the session of an id; false if that is nothing.
+func (g *Gateway) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
+	if g.opts.Sessions == nil {
+		return kept, note, false
+	}
+	kept, ok = g.opts.Sessions.Open(g.endpoint, id)
+	if ok {
+		note = g.opts.Sessions.Note(kept)
+	}
+	return kept, note, ok
 }
 
 // restore goes on with the session of an id, and pins it: nil if the id is none
 // of ours, or full if there are too many sessions.
 func (g *Gateway) restore(id string) (s *session, full bool) {
-	if g.opts.Sessions == nil {
-		return nil, false
-	}
-	kept, ok := g.opts.Sessions.Open(g.endpoint, id)
-	if !ok {
+	kept, note, ok := g.keptAs(id)
+	if !ok || kept.Version == standingOnly {
 		return nil, false
 	}
 	s = g.newSession(kept.Version)
-	note := g.opts.Sessions.Note(kept)
 	s.kept, s.outlives = kept, true
 	s.serves, s.offers = served(kept.Serves), served(kept.Serves)
 	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))

@@ -169,3 +169,35 @@ func BenchmarkRestore(b *testing.B) {
 		}
 	}
 }
+
+// A client of HTTP+SSE goes on posting to the address that it has, and its stream
+// comes back a moment later.
+func TestFaultW6MessagesWaitForTheirStream(t *testing.T) {
+	l := &lasting{t: t, dir: t.TempDir()}
+	before := l.start(newHub())
+	e := before.eventSource("")
+	want(t, before.do("POST", e.messages, sseHello), 202)
+	e.next()
+	want(t, before.do("POST", e.messages, initialized), 202)
+	want(t, before.do("POST", e.messages, `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"file:///a"}}`), 202)
+	e.next()
+
+	after := l.start(newHub())
+	posted := make(chan reply, 1)
+	go func() { posted <- after.do("POST", e.messages, listRequest("7")) }() // ends with the answer
+	again := after.eventSource(e.last)
+	want(t, within(t, "the message is taken", posted), 202)
+	told := ""
+	for range 5 {
+		told += again.next()
+	}
+	for _, wanted := range []string{`"id":7,"result"`, "tools/list_changed", "prompts/list_changed", "resources/list_changed", `"file:///a"`} {
+		if !strings.Contains(told, wanted) {
+			t.Errorf("the client does not hear %s: %s", wanted, told)
+		}
+	}
+	if again.messages != e.messages {
+		t.Errorf("the session is %s, and was %s", again.messages, e.messages)
+	}
+	want(t, after.do("POST", "/messages?sessionId=e1.unknown", listRequest("8")), 404)
+}

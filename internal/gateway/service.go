@@ -33,7 +33,8 @@ type service struct {
 	tasks     task.Table
 	offered   atomic.Pointer[offered]
 
-	stop chan struct{} // closed by Gateway.Close: streams end in order
+	stop     chan struct{} // closed by Leave and Close: streams end in order
+	refusing atomic.Bool   // set by Close: requests are refused
 }
 
 func (svc *service) init(b Backend, opts Options) {
@@ -48,14 +49,7 @@ func (svc *service) init(b Backend, opts Options) {
 	svc.inputs.sealer = newSealer()
 }
 
-func (svc *service) closing() bool {
-	select {
-	case <-svc.stop:
-		return true
-	default:
-		return false
-	}
-}
+func (svc *service) closing() bool { return svc.refusing.Load() }
 
 // drain waits for what is in flight; see Gateway.Close.
 func (svc *service) drain(ctx context.Context) error {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
@@ -38,7 +38,8 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	s := g.newSession(mcp.FirstVersion)
 	s.admission, s.gone = &message.Admission{Limit: g.opts.MaxInFlight}, r.Context().Done()
 	standing, out := s.standing.Attach(), s.out()
-	if !g.table.add(s) {
+	again, adopted := s.adopt(r.Header.Get(mcp.HeaderLastEventID))
+	if !g.addStanding(s, again) {
 		g.busy(w, "Too many sessions are in use")
 		return
 	}
@@ -55,9 +56,10 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if events.Named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
 		return
 	}
-	if s.adopt(r.Header.Get(mcp.HeaderLastEventID)) {
+	if adopted {
 		g.levels.change(s)
 		out.SendAllChanged()
+		g.resubscribe(s)
 	}
 	writer := stream.NewWriter(stream.Options{
 		Sink: events.WithID(s.eventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
@@ -68,10 +70,27 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// addStanding puts a session in the table: under the id of the one that it goes
+// on with, unless that one is still there, else under a new one.
+func (g *Gateway) addStanding(s *session, again string) bool {
+	if kept, note, ok := g.keptAs(again); ok {
+		s.kept, s.outlives = kept, true
+		s.keepSubscriptions(note.Subscriptions)
+		there := g.table.addAs(s, again)
+		if there == s {
+			return true
+		}
+		if there != nil {
+			g.table.unpin(there)
+		}
+	}
+	return g.table.addAs(s, g.name(s)) != nil
+}
+
 // ssePrefix begins the ids of events of /sse. The rest of an id is what a client
-// said of itself when it shook hands: an EventSource that lost its stream comes
-// back with the last id, opens another session, and does not shake hands again.
-// It needs no proof, because the client could declare anything.
+// said of itself when it shook hands, and the id of its session: an EventSource
+// that lost its stream comes back with the last id, and does not shake hands
+// again. What the client said needs no proof, because it could declare anything.
 const ssePrefix = "sse-"
 
 // eventID is the id of the events of now; "" before the handshake.
@@ -81,27 +100,75 @@ func (s *session) eventID() string {
 	if !s.greeted {
 		return ""
 	}
-	return fmt.Sprintf("%s%d-%d-%s", ssePrefix, s.serves, s.level, s.version)
+	id := fmt.Sprintf("%s%d-%d-%s", ssePrefix, s.serves, s.level, s.version)
+	if s.outlives {
+		id += "-" + s.id
+	}
+	return id
 }
 
 // adopt makes the session that of the client that got the event with this id
-// last; false if it is none of ours.
-func (s *session) adopt(lastID string) bool {
+// last, and returns the id of the session that it had, "" if that was not kept;
+// false if the event is none of ours.
+func (s *session) adopt(lastID string) (again string, ok bool) {
 	rest, ok := strings.CutPrefix(lastID, ssePrefix)
 	parts := strings.SplitN(rest, "-", 3)
-	if !ok || len(parts) < 3 || !slices.Contains(mcp.LegacyVersions, parts[2]) {
-		return false
+	if !ok || len(parts) < 3 {
+		return "", false
+	}
+	version, again, ok := cutVersion(parts[2])
+	if !ok {
+		return "", false
 	}
 	serves, err := strconv.ParseUint(parts[0], 10, 8)
 	level, err2 := strconv.ParseUint(parts[1], 10, 8)
 	if err != nil || err2 != nil || level >= uint64(len(mcp.Levels)) {
-		return false
+		return "", false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serves, s.offers, s.level, s.version = served(serves), served(serves), int(level), parts[2]
+	s.serves, s.offers, s.level, s.version = served(serves), served(serves), int(level), version
 	s.greeted, s.ready = true, true
-	return true
+	return again, true
+}
+
+// cutVersion parts a version from what may follow behind a hyphen.
+func cutVersion(text string) (version, rest string, ok bool) {
+	for _, version := range mcp.LegacyVersions {
+		if rest, ok := strings.CutPrefix(text, version); ok && (rest == "" || rest[0] == '-') {
+			return version, strings.TrimPrefix(rest, "-"), true
+		}
+	}
+	return "", "", false
+}
+
+const (
+	streamWait = 10 * time.Second // for the stream of a client that comes back
+	streamLook = 20 * time.Millisecond
+)
+
+// standingSession returns the pinned session of a message. After a restart the
+// message may come before the stream that its answer goes out on.
+func (g *Gateway) standingSession(ctx context.Context, id string) *session {
+	s := g.table.pin(id)
+	if s != nil {
+		return s
+	}
+	if _, _, ok := g.keptAs(id); !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, streamWait)
+	defer cancel()
+	tick := time.NewTicker(streamLook)
+	defer tick.Stop()
+	for s == nil && ctx.Err() == nil && !g.closing() {
+		select {
+		case <-tick.C:
+			s = g.table.pin(id)
+		case <-ctx.Done():
+		}
+	}
+	return s
 }
 
 // serveMessages takes one message of an HTTP+SSE session. The answer goes out
@@ -110,7 +177,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 	if !g.typed(w, r) {
 		return
 	}
-	s := g.table.pin(r.URL.Query().Get("sessionId"))
+	s := g.standingSession(r.Context(), r.URL.Query().Get("sessionId"))
 	switch {
 	case s == nil && g.closing():
 		g.ending(w, &message.Message{})

@@ -25,12 +25,9 @@ func (t *sessionTable) init(limit int, idle time.Duration) {
 	t.ring.prev, t.ring.next = &t.ring, &t.ring
 }
 
-// add puts a new session in and pins it. It is false if the table is full of
-// sessions that are in use.
-func (t *sessionTable) add(s *session) bool { return t.addAs(s, sessionID()) != nil }
-
-// addAs is add under a given id, and returns the session that is there then: an
-// older one of this id, or s; nil if the table is full.
+// addAs puts a session in under an id and pins it. It returns the session that is
+// there then: an older one of this id, or s; nil if the table is full of sessions
+// that are in use.
 func (t *sessionTable) addAs(s *session, id string) *session {
 	t.mu.Lock()
 	if old := t.byID[id]; old != nil {

@@ -19,7 +19,7 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		defer g.Close(context.Background())
 		open := func() *session {
 			s := g.newSession(mcp.LatestLegacy)
-			if !g.table.add(s) {
+			if g.table.addAs(s, sessionID()) == nil {
 				t.Fatal("full")
 			}
 			g.table.unpin(s)

@@ -84,6 +84,15 @@ func (e *Events) Named(event, data string) error {
 	return e.flush()
 }
 
+// OpenStanding is Open for a stream that its client shall open again.
+func (e *Events) OpenStanding() error {
+	if err := e.Open(); err != nil {
+		return err
+	}
+	e.buf = append(mcp.AppendRetry(e.buf[:0], sseRetry), '\n')
+	return e.flush()
+}
+
 // Alive writes a comment.
 func (e *Events) Alive() error {
 	e.buf = append(e.buf[:0], mcp.KeepAlive...)

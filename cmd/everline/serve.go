@@ -94,13 +94,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	e := daemon.Endpoint{
 		Address: f.listen, Hosts: f.hosts, Origins: f.origins, Watch: f.watch,
-		Serving: func(url string) { a.greet(url, found) },
+		Serving:  func(url string) { a.greet(url, found) },
+		MayServe: func(address string) error { return mayListen(address, f.allowRemote) },
 	}
 	if f.listen == "" {
 		e.Address, e.Configured = found.Config.Listen, found.Config.Listen
-	}
-	if err := mayListen(e.Address, f.allowRemote); err != nil {
-		return err
 	}
 	err = daemon.Serve(ctx, found, daemon.Options{Version: buildVersion(), Log: log}, e)
 	if errors.Is(err, daemon.ErrForced) {

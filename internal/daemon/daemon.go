@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/sessions"
 )
 
 // Options say what a daemon is made of.
@@ -32,6 +33,8 @@ type parts struct {
 	listen   string // as the configuration named it; "" if it did not decide
 	gateway  gateway.Options
 	socket   net.Listener // of the admin API; nil for none
+
+	handedOver bool // the service manager has the endpoint's socket, and keeps it open
 }
 
 // A daemon is a hub with what stands around it. Its long-lived goroutines are
@@ -42,6 +45,8 @@ type daemon struct {
 	gateway *gateway.Gateway
 	api     *admin.API
 	journal *admin.Journal
+
+	sessions *sessions.Store // nil where nothing is kept on disk
 
 	load      func() (*config.Config, error) // reads the files again
 	reloading chan struct{}                  // holds one token while the files are read and applied
@@ -70,7 +75,13 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		return nil, err
 	}
 	d.hub = hub
-	p.gateway.Version = p.Version
+	if p.stateDir != "" {
+		warn := func(text string) { p.Log.Warn(text) }
+		if d.sessions, err = sessions.OpenStore(p.stateDir, warn); err != nil {
+			p.Log.Warn("sessions end with this process", "cause", err)
+		}
+	}
+	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/activation"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
 )
@@ -19,21 +20,35 @@ type Endpoint struct {
 	Configured string // Address if the configuration decided it, else ""
 	Hosts      []string
 	Origins    []string
-	Watch      bool             // take up changes of the files
-	Serving    func(url string) // called once clients are served
+	Watch      bool                       // take up changes of the files
+	MayServe   func(address string) error // refuses addresses that were not asked for
+	Serving    func(url string)           // called once clients are served
 }
 
 // Serve runs the gateway until a signal or ctx ends it.
 func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
+	handed, err := activation.Listener() // before a child could inherit it
+	if err != nil {
+		return err
+	}
+	if handed != nil {
+		defer handed.Close() // the manager has it, too
+		e.Address, e.Configured = handed.Addr().String(), ""
+	}
+	if err := e.MayServe(e.Address); err != nil {
+		return err
+	}
 	stateDir := found.source.StateDir
 	socket, err := admin.Listen(stateDir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = socket.Close() }() // the program ends with it
-	listener, err := listen(ctx, e.Address)
-	if err != nil {
-		return err
+	listener := handed
+	if listener == nil {
+		if listener, err = listen(ctx, e.Address); err != nil {
+			return err
+		}
 	}
 	joinChain(found.Files) // itself among its servers would not get the address
 	stop, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -43,7 +58,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	}
 	url := "http://" + listener.Addr().String() + "/mcp"
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured,
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handedOver: handed != nil,
 		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
 	})
 	if err != nil {

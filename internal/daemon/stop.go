@@ -60,15 +60,19 @@ const (
 
 // close lets what is in flight finish until the drain deadline, and ends the
 // servers. The endpoint is the last to go: until then it answers clients with when
-// to come again, where their connections would otherwise be refused. When force
-// ends, calls are no longer waited for, and servers only as long as it takes to
-// kill them.
+// to come again, where their connections would otherwise be refused. Where the
+// service manager has the socket the endpoint is the first to go, because new
+// connections wait for the next everline. When force ends, calls are no longer
+// waited for, and servers only as long as it takes to kill them.
 func (d *daemon) close(force context.Context) error {
 	drain, cancel := context.WithTimeout(force, d.hub.Config().DrainTimeout)
 	defer cancel()
 	d.api.EndStreams()
 	var closing sync.WaitGroup
 	closing.Go(func() { shutDown(drain, d.adminServer) }) // ends with drain
+	if d.parts.handedOver {
+		d.leave(drain)
+	}
 	failed := d.gateway.Close(drain)
 	closing.Wait()
 	stop, cancelStop := context.WithTimeout(context.Background(), stopMargin)
@@ -82,7 +86,21 @@ func (d *daemon) close(force context.Context) error {
 	shutDown(last, d.server)
 	d.end()
 	d.running.Wait()
+	if d.sessions != nil {
+		return errors.Join(failed, d.sessions.Close())
+	}
 	return failed
+}
+
+// leave accepts no connection any more, and serves those that are open until each
+// has had its answer, or ctx ends.
+func (d *daemon) leave(ctx context.Context) {
+	over := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(over)
+		_ = d.server.Shutdown(ctx) // what is left then is ended by close
+	}()
+	d.gateway.Leave(over)
 }
 
 // shutDown ends a server in order until ctx ends, and then immediately. A nil one

@@ -2,7 +2,6 @@ package slot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -196,10 +195,3 @@ func (w gaveUpWaiting) Error() string {
 }
 
 func (w gaveUpWaiting) Unwrap() error { return w.err }
-
-func rateLimited(server string, left time.Duration) *fault.Fault {
-	return &fault.Fault{
-		Kind: fault.RateLimited, Op: "call", Server: server, Outcome: fault.NotSent, RetryAfter: left,
-		Err: errors.New("the server has asked for a pause"),
-	}
-}

@@ -15,9 +15,9 @@ const (
 	loginPace = 30 * time.Second // between probes that decide whether a login is needed
 )
 
-// probed: the probe of gen has ended; cause is nil if it was answered.
+// probed: the probe of g has ended; cause is nil if it was answered.
 type probed struct {
-	gen   *generation
+	g     *generation
 	cause *fault.Fault
 }
 
@@ -56,7 +56,7 @@ func (lp *loop) probe(g *generation) {
 func probe(g *generation) note {
 	ctx, cancel := context.WithTimeout(g.ctx, doubtWait)
 	defer cancel()
-	n := probed{gen: g}
+	n := probed{g: g}
 	if err := g.up.Ping(ctx); err != nil {
 		n.cause = g.redact.fault(fault.From(mcp.Ping, err).At(g.server, g.gen))
 	}
@@ -66,7 +66,7 @@ func probe(g *generation) note {
 // probeDone decides the doubts about a generation. Those that came while it was
 // probed are decided with the rest.
 func (lp *loop) probeDone(n probed) {
-	g := n.gen
+	g := n.g
 	calls := g.doubts.calls
 	g.doubts.calls, g.doubts.probing = 0, false
 	if n.cause == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A generation is one connection as the slot holds it. Calls reach it through the
-// View alone; what is not atomic is owned as the comments say.
+// A generation is one connection as the slot holds it. Calls reach it through
+// the View alone; what is not atomic is owned as the comments say.
 type generation struct {
 	server string
 	gen    uint64
@@ -30,7 +30,7 @@ type generation struct {
 	word     atomic.Int64
 	drained  chan struct{} // gets a token when the last lease of a refused generation is back
 	feedback feedback      // what releases have to tell the loop
-	wake     chan struct{} // the slot's own
+	wake     chan struct{} // the inbox's
 	tracked  atomic.Bool   // record when leases come back, for idling
 	used     atomic.Int64  // when the last lease came back, counted from begun; valid if tracked
 
@@ -51,7 +51,7 @@ type generation struct {
 
 	doubts   doubts
 	noise    *fault.Fault // the loop's: what it wrote instead of an answer while it was starting; nil if nothing
-	stopping bool         // the loop's: a stop worker ends it
+	stopping bool         // the loop's: a closer ends it
 	exited   bool         // the loop's: its end has been stepped
 }
 
@@ -65,23 +65,6 @@ func newGeneration(parent context.Context, server string, gen uint64, spec confi
 	g.ctx, g.cancel = context.WithCancel(parent)
 	return g
 }
-
-// doubts are what calls on one generation have raised against its link or its
-// login. The loop owns them. One probe at a time decides.
-type doubts struct {
-	calls   int // that failed in a way that the link may explain, and are not decided
-	probing bool
-	good    time.Time // the last probe that the server answered
-	login   time.Time // the last probe because of a login
-}
-
-// lost: a call proved that gen is of no use any more.
-type lost struct {
-	gen   *generation
-	cause *fault.Fault
-}
-
-func (lost) note() {}
 
 // freezeLink lets go of the link of a start that has failed: it is described
 // as it was at its end, and writes no more.
@@ -127,7 +110,8 @@ func (g *generation) lease() bool {
 	return false
 }
 
-// release returns a lease. Whoever returns the last one of a refused generation says so.
+// release returns a lease. That of the last one of a refused generation is
+// reported.
 func (g *generation) release() {
 	switch left := g.word.Add(-2); {
 	case left < 0:
@@ -212,50 +196,19 @@ func (g *generation) report(f *fault.Fault) {
 	g.nudge()
 }
 
-// A feedback holds what releases have to tell the loop, coalesced: whether there
-// was a good answer that the loop does not know of, and how many doubts
-// followed it. So nothing queues up, and the order "good, then bad" is kept.
-type feedback struct{ v atomic.Uint32 }
-
-const (
-	feedbackKnown = 1 << 31 // the loop knows of a good answer, and nothing bad followed
-	feedbackGood  = 1 << 30 // a good answer that the loop does not know of
-)
-
-// good tells whether the loop has to be woken.
-func (m *feedback) good() bool {
-	for {
-		v := m.v.Load()
-		if v == feedbackKnown || v == feedbackGood {
-			return false
-		}
-		if m.v.CompareAndSwap(v, feedbackGood) {
-			return true
-		}
-	}
+// doubts are what calls on one generation have raised against its link or its
+// login. The loop owns them. One probe at a time decides.
+type doubts struct {
+	calls   int // that failed in a way that the link may explain, and are not decided
+	probing bool
+	good    time.Time // the last probe that the server answered
+	login   time.Time // the last probe because of a login
 }
 
-func (m *feedback) doubt() {
-	for {
-		v := m.v.Load()
-		if m.v.CompareAndSwap(v, v&^feedbackKnown+1) {
-			return
-		}
-	}
+// lost: a call proved that g is of no use any more.
+type lost struct {
+	g     *generation
+	cause *fault.Fault
 }
 
-// take empties the mail: first the good answer, then the doubts.
-func (m *feedback) take() (good bool, doubts int) {
-	for {
-		v := m.v.Load()
-		doubts = int(v &^ (feedbackKnown | feedbackGood))
-		good = v&feedbackGood != 0
-		next := uint32(0)
-		if doubts == 0 && v != 0 {
-			next = feedbackKnown
-		}
-		if m.v.CompareAndSwap(v, next) {
-			return good, doubts
-		}
-	}
-}
+func (lost) note() {}

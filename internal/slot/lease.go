@@ -23,8 +23,8 @@ func (l *Lease) Gen() uint64 { return l.gen.gen }
 func (l *Lease) Upstream() Upstream { return l.gen.up }
 
 // Release ends the lease and leaves a note on how the call went: nil and a
-// server's own JSON-RPC error speak for the link, and what a failure counts
-// against says the table of package evidence. It never waits.
+// server's own JSON-RPC error speak for the link; the table of package evidence
+// says what a failure counts against. It never waits.
 func (l *Lease) Release(err error) {
 	if !l.released {
 		l.gen.noteResult(err)

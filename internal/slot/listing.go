@@ -25,9 +25,9 @@ func (ks kinds) list() []catalog.Kind {
 	return out
 }
 
-// listed: a listing of gen has ended, with a catalog or an error.
+// listed: a listing of g has ended, with a catalog or an error.
 type listed struct {
-	gen   *generation
+	g     *generation
 	kinds kinds
 	cat   *catalog.Catalog
 	err   *fault.Fault
@@ -40,29 +40,25 @@ func relist(g *generation, old *catalog.Catalog, ks kinds) note {
 	ctx, cancel := context.WithTimeout(g.ctx, g.spec.StartupTimeout)
 	defer cancel()
 	cat, err := g.up.List(ctx, old, ks.list()...)
-	if err == nil && emptied(old, cat) && pauseFor(ctx, g.up.Done(), secondLook) {
-		cat, err = g.up.List(ctx, old, ks.list()...)
+	if err == nil {
+		cat, err = believe(ctx, g.up, old, cat, ks.list())
 	}
 	if err != nil {
-		return listed{gen: g, kinds: ks, err: g.redact.fault(fault.From("list", err).At(g.server, g.gen))}
+		return listed{g: g, kinds: ks, err: g.redact.fault(fault.From("list", err).At(g.server, g.gen))}
 	}
-	return listed{gen: g, kinds: ks, cat: cat}
+	return listed{g: g, kinds: ks, cat: cat}
 }
 
 // believe takes a second look where a kind has become empty: some servers
 // answer before they have registered what they offer.
-func believe(ctx context.Context, up Upstream, old, cat *catalog.Catalog) (*catalog.Catalog, error) {
+func believe(ctx context.Context, up Upstream, old, cat *catalog.Catalog, kinds []catalog.Kind) (*catalog.Catalog, error) {
 	if !emptied(old, cat) {
 		return cat, nil
 	}
 	if !pauseFor(ctx, up.Done(), secondLook) {
-		return cat, nil // whoever waits for the link's end will hear of it
+		return cat, nil // the end of the link is seen elsewhere
 	}
-	again, err := up.List(ctx, old, catalog.Kinds[:]...)
-	if err != nil {
-		return nil, err
-	}
-	return again, nil
+	return up.List(ctx, old, kinds...)
 }
 
 // emptied tells whether a kind that had items has none any more.

@@ -242,11 +242,11 @@ func (lp *loop) handOver() {
 func (lp *loop) handle(n note) {
 	switch n := n.(type) {
 	case started:
-		lp.ready(n.gen)
+		lp.ready(n.g)
 	case failed:
-		lp.startFailed(n.gen, n.cause)
+		lp.startFailed(n.g, n.cause)
 	case lost:
-		lp.exit(n.gen, n.cause)
+		lp.exit(n.g, n.cause)
 	case ended:
 		lp.generationEnded(n.gen, n.err)
 	case returned:

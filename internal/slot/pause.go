@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -54,4 +55,12 @@ func pauseOf(f *fault.Fault, n int) time.Duration {
 		return min(f.RetryAfter, maxPause)
 	}
 	return min(limitPause<<min(max(n-1, 0), 10), maxPause)
+}
+
+// rateLimited is the fault of a call that cannot wait for the end of a pause.
+func rateLimited(server string, left time.Duration) *fault.Fault {
+	return &fault.Fault{
+		Kind: fault.RateLimited, Op: "call", Server: server, Outcome: fault.NotSent, RetryAfter: left,
+		Err: errors.New("the server has asked for a pause"),
+	}
 }

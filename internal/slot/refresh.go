@@ -169,11 +169,11 @@ func (lp *loop) relist() {
 // listDone takes the end of a listing. That of an older generation means nothing.
 func (lp *loop) listDone(n listed) {
 	r := &lp.refresh
-	if n.gen != r.running {
+	if n.g != r.running {
 		return
 	}
 	r.running = nil
-	if lp.state.Serving != n.gen.gen {
+	if lp.state.Serving != n.g.gen {
 		return
 	}
 	if n.err != nil {
@@ -182,8 +182,8 @@ func (lp *loop) listDone(n listed) {
 	}
 	lp.listWell()
 	r.checked, r.ttl = time.Now(), n.cat.Fresh()
-	lp.step(lifecycle.Healthy{Gen: n.gen.gen, List: true})
-	changed := lp.take(n.gen, n.cat)
+	lp.step(lifecycle.Healthy{Gen: n.g.gen, List: true})
+	changed := lp.take(n.g, n.cat)
 	if r.announced {
 		r.pace.listed(r.checked, changed)
 	}
@@ -214,9 +214,9 @@ func (lp *loop) listFailed(n listed) {
 		lp.slot.pause.extend(time.Now().Add(wait))
 	}
 	r.hold = time.Now().Add(wait)
-	lp.emit(event.ListFailed{Head: lp.slot.head(n.gen.gen), Cause: n.err})
-	if n.err.Kind != fault.Deadline || n.gen.leases() == 0 { // a server that works on a call may be too busy to list
-		lp.listBlames(n.gen, n.err)
+	lp.emit(event.ListFailed{Head: lp.slot.head(n.g.gen), Cause: n.err})
+	if n.err.Kind != fault.Deadline || n.g.leases() == 0 { // a server that works on a call may be too busy to list
+		lp.listBlames(n.g, n.err)
 	}
 	lp.plan()
 }

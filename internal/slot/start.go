@@ -23,11 +23,11 @@ const (
 )
 
 type (
-	// started: the start of gen has ended well.
-	started struct{ gen *generation }
-	// failed: the start of gen has ended badly, and nothing of it is alive.
+	// started: the start of g has ended well.
+	started struct{ g *generation }
+	// failed: the start of g has ended badly, and nothing of it is alive.
 	failed struct {
-		gen   *generation
+		g     *generation
 		cause *fault.Fault
 	}
 )
@@ -145,7 +145,7 @@ func firstList(ctx context.Context, up Upstream, old *catalog.Catalog) (*catalog
 	for try := 1; ; {
 		cat, err := listWithin(ctx, up, old, firstTries+1-try)
 		if err == nil {
-			return believe(ctx, up, old, cat)
+			return believe(ctx, up, old, cat, catalog.Kinds[:])
 		}
 		wait := pause
 		if f := fault.From("list", err); f.Kind == fault.RateLimited && f.RetryAfter > 0 {

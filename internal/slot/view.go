@@ -37,7 +37,7 @@ type View struct {
 	Info       upstream.Info   // of the serving generation, as of its start
 	Changed    <-chan struct{} // closed when this view is stale
 
-	serving *generation // the serving generation; nil if none
+	serving *generation // nil if none serves
 	newest  *generation // of a server that is away: started last; nil if none was
 	began   time.Time   // when the newest generation was started; zero if none was
 	closed  bool        // the slot is closing

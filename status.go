@@ -13,13 +13,13 @@ import (
 // LogLine is one line that a server's process wrote to stderr.
 type LogLine = slot.Line
 
-// A Leftover is a process of an earlier everline that was found alive.
-type Leftover = orphan.Leftover
+// An Orphan is a process of an earlier everline that was found alive.
+type Orphan = orphan.Found
 
-// Leftovers returns the processes that an earlier everline on the same
+// Orphans returns the processes that an earlier everline on the same
 // Options.StateDir had left behind: servers, and what they had started. They
 // are ended before this one starts its first command.
-func (h *Hub) Leftovers() []Leftover { return h.fleet.Leftovers() }
+func (h *Hub) Orphans() []Orphan { return h.fleet.Orphans() }
 
 // A Problem is something that is wrong with what the hub itself keeps on disk,
 // for as long as it is so. Its fields are

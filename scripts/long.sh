@@ -12,7 +12,7 @@ edits) # 1,000 random changes of the configuration under load
 history) # 200 rounds of random faults, every call history checked
   run $whole -race -timeout 30m -run '^TestHistor' -args -history.rounds="${ROUNDS:-200}" -history.seed="${SEED:-1}" ;;
 kill) # kill -9 of everline and of random processes below it, 200 rounds each
-  EVERLINE_KILL_ROUNDS="${ROUNDS:-200}" run ./cmd/everline -timeout 30m -run '^(TestKill|TestLeftovers)'
+  EVERLINE_KILL_ROUNDS="${ROUNDS:-200}" run ./cmd/everline -timeout 30m -run '^(TestKill|TestOrphans)'
   EVERLINE_PIPE_STRICT=1 run $whole -timeout 5m -run '^TestFaultF3' ;;
 mutants) # bugs planted in the lifecycle, which the tests must see
   go run ./internal/lifecycle/mutants ;;

@@ -37,8 +37,8 @@ type fakeHub struct {
 
 func (h *fakeHub) Config() *config.Config    { return h.cfg }
 func (h *fakeHub) Status() []everline.Status { return h.states }
-func (h *fakeHub) Leftovers() []everline.Leftover {
-	return []everline.Leftover{{Server: "a", PID: 7, Ended: true}}
+func (h *fakeHub) Orphans() []everline.Orphan {
+	return []everline.Orphan{{Server: "a", PID: 7, Ended: true}}
 }
 func (h *fakeHub) Problems() []everline.Problem { return h.problems }
 func (h *fakeHub) Catalog() *everline.Catalog   { return nil }

@@ -33,7 +33,7 @@ type Hub interface {
 	Enable(ctx context.Context, server string) error
 	Disable(ctx context.Context, server string) error
 	Reconnect(ctx context.Context, server string) error
-	Leftovers() []everline.Leftover
+	Orphans() []everline.Orphan
 	Problems() []everline.Problem
 	PinChanges() []everline.PinChange
 	Approve(ctx context.Context, server, tool string) (int, error)
@@ -172,7 +172,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 		p.Text, p.Remedy = hide(p.Text), hide(p.Remedy)
 		st.Problems = append(st.Problems, Problem(p))
 	}
-	for _, l := range a.opts.Hub.Leftovers() {
+	for _, l := range a.opts.Hub.Orphans() {
 		st.Orphans = append(st.Orphans, Orphan(l))
 	}
 	for _, warning := range cfg.Warnings {

@@ -181,7 +181,7 @@ func TestFaultU20(t *testing.T) {
 		t.Errorf("its own warning is missing: %v", got)
 	}
 	if f, ok := got["a/orphans"]; !ok || !strings.Contains(f.Text, "process 1 ") {
-		t.Errorf("its own leftover is missing: %v", got)
+		t.Errorf("its own orphan is missing: %v", got)
 	}
 	for key := range got {
 		if !strings.HasPrefix(key, "a/") {

@@ -458,6 +458,6 @@ func (f *Fleet) Problems() []Problem {
 	})
 }
 
-// Leftovers returns the processes of an earlier everline that were found alive
+// Orphans returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
-func (f *Fleet) Leftovers() []orphan.Leftover { return f.processes.found() }
+func (f *Fleet) Orphans() []orphan.Found { return f.processes.found() }

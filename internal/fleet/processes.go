@@ -13,7 +13,7 @@ type processes struct {
 	problems *problems
 	ledger   *orphan.Ledger    // nil without a state folder
 	swept    chan struct{}     // closed once what an earlier everline left behind has ended
-	orphans  []orphan.Leftover // what that was; valid then
+	orphans  []orphan.Found // what that was; valid then
 }
 
 // sweep ends what an earlier everline on the same state folder has left
@@ -44,7 +44,7 @@ func (p *processes) clean(ctx context.Context) bool {
 
 // found returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
-func (p *processes) found() []orphan.Leftover {
+func (p *processes) found() []orphan.Found {
 	select {
 	case <-p.swept:
 		return p.orphans

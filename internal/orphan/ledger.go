@@ -25,8 +25,8 @@ type Process struct {
 	Started string `json:"started"` // when, in the system's own terms; "" if that cannot be told
 }
 
-// A Leftover is a process of an earlier everline that was found alive.
-type Leftover struct {
+// A Found orphan is a process of an earlier everline that was found alive.
+type Found struct {
 	Server string // "" if it was not recorded: something that a server started
 	PID    int
 	Ended  bool // it is gone; false: it would not go in time
@@ -141,7 +141,7 @@ const sweepLimit = 2 * time.Second
 // Sweep ends what is left of every earlier everline on this folder that is not
 // alive any more, and forgets those of which nothing is left. It is bounded by
 // ctx and sweepLimit.
-func (l *Ledger) Sweep(ctx context.Context) ([]Leftover, error) {
+func (l *Ledger) Sweep(ctx context.Context) ([]Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	entries, err := os.ReadDir(l.dir)
@@ -151,7 +151,7 @@ func (l *Ledger) Sweep(ctx context.Context) ([]Leftover, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Leftover
+	var all []Found
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(l.dir, e.Name())
@@ -165,7 +165,7 @@ func (l *Ledger) Sweep(ctx context.Context) ([]Leftover, error) {
 	return all, errors.Join(errs...)
 }
 
-func (l *Ledger) sweepFile(ctx context.Context, path string) ([]Leftover, error) {
+func (l *Ledger) sweepFile(ctx context.Context, path string) ([]Found, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -189,9 +189,9 @@ func (l *Ledger) sweepFile(ctx context.Context, path string) ([]Leftover, error)
 			pids = append(pids, p.PID)
 		}
 	}
-	found := make([]Leftover, 0, len(pids))
+	found := make([]Found, 0, len(pids))
 	for _, pid := range pids {
-		found = append(found, Leftover{Server: names[pid], PID: pid, Ended: ended || born(pid) == ""})
+		found = append(found, Found{Server: names[pid], PID: pid, Ended: ended || born(pid) == ""})
 	}
 	if !ended {
 		return found, nil // kept, for the next start

@@ -8,7 +8,7 @@ import (
 )
 
 func TestCanonical(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
+	for _, c := range []struct{ input, want string }{
 		{` {"b" : 1 , "a":[ 1.0, 1e0, -0, 0.5e-9, 1E21, true, null ]} `, `{"a":[1,1,0,5e-10,1e+21,true,null],"b":1}`},
 		{`{"\u0061":"\u00e9\/\u000a\u000b\""}`, `{"a":"é/\n\u000b\""}`},
 		// The order of RFC 8785 section 3.2.3, by UTF-16 code units.
@@ -20,9 +20,9 @@ func TestCanonical(t *testing.T) {
 		{`"\ud800"`, `"\ud800"`},
 		{`{"a":1,"a":2}`, `{"a":1,"a":2}`},
 	} {
-		got, ok := Canonical([]byte(c.in))
+		got, ok := Canonical([]byte(c.input))
 		if !ok || string(got) != c.want {
-			t.Errorf("%s became\n%s, want\n%s", c.in, got, c.want)
+			t.Errorf("%s became\n%s, want\n%s", c.input, got, c.want)
 		}
 		again, _ := Canonical(got)
 		if string(again) != string(got) {
@@ -62,7 +62,7 @@ func FuzzCanonical(f *testing.F) {
 }
 
 func TestVisible(t *testing.T) {
-	for in, want := range map[string]string{
+	for input, want := range map[string]string{
 		"plain text, é, 漢字, \n\t": "plain text, é, 漢字, \n\t",
 		"a\u200bb":                "a<U+200B>b",
 		"\u202eevil\u202c":        "<U+202E>evil<U+202C>",
@@ -71,8 +71,8 @@ func TestVisible(t *testing.T) {
 		"\x1b[31m\r\x00":          "<U+001B>[31m<U+000D><U+0000>",
 		"\xff!":                   "<0xFF>!",
 	} {
-		if got := Visible(in); got != want {
-			t.Errorf("%q shows as %q, want %q", in, got, want)
+		if got := Visible(input); got != want {
+			t.Errorf("%q shows as %q, want %q", input, got, want)
 		}
 	}
 }

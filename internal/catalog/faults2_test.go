@@ -170,8 +170,8 @@ func TestFaultS1_GoodSchemasStay(t *testing.T) {
 // Values that are of the right type and still refused.
 func TestFaultS1_ValuesThatStrictClientsRefuse(t *testing.T) {
 	for _, tt := range []struct {
-		kind     Kind
-		in, want string
+		kind        Kind
+		input, want string
 	}{
 		{Resources, `"annotations":{"priority":5,"audience":["everyone"],"lastModified":"yesterday","x":1}`, `"annotations":{"x":1}`},
 		{Resources, `"annotations":{"lastModified":"2025-01-12T15:00:58"}`, `"annotations":{}`},
@@ -185,13 +185,13 @@ func TestFaultS1_ValuesThatStrictClientsRefuse(t *testing.T) {
 		{Prompts, `"x":` + deep(5000) + `,"y":1`, `"y":1`},
 	} {
 		id := map[Kind]string{Tools: `"name":"a",`, Prompts: `"name":"a",`, Resources: `"uri":"a:b","name":"a",`, Templates: `"uriTemplate":"a:{b}","name":"a",`}[tt.kind]
-		in, want := "{"+id+tt.in+"}", "{"+id+tt.want+"}"
+		input, want := "{"+id+tt.input+"}", "{"+id+tt.want+"}"
 		if tt.want == "" {
-			want = in
+			want = input
 		}
-		items, warnings := readAll(t, tt.kind, in, strings.Replace(in, `a`, `b`, 1))
-		if len(items) == 0 || string(items[0].Raw) != want || (in != want) != (len(warnings) > 0) {
-			t.Errorf("%.200s\ngot  %+v\nwant %s\n%.300q", in, names(items), want, warnings)
+		items, warnings := readAll(t, tt.kind, input, strings.Replace(input, `a`, `b`, 1))
+		if len(items) == 0 || string(items[0].Raw) != want || (input != want) != (len(warnings) > 0) {
+			t.Errorf("%.200s\ngot  %+v\nwant %s\n%.300q", input, names(items), want, warnings)
 		}
 	}
 	for uri, why := range map[string]string{"notes/1": "no scheme", "http://": "host", "http://h:99999/": "host", "https://[::g]/": "host", "1a:b": "no scheme"} {

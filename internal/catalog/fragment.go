@@ -259,8 +259,6 @@ func (p *piece) marked(away *Away) []byte {
 	return m.text
 }
 
-// availability is the key of the outage mark in an item's _meta.
-
 // mark is the outage mark: {"state":...,"since":...,"cause":...}, the time in
 // RFC 3339, the cause left out if it is not known.
 func (a *Away) mark() []byte {

@@ -128,8 +128,8 @@ func TestFaultH1_DeepAndLargeSchemasEnd(t *testing.T) {
 
 func TestFaultH2_NullIsAbsent(t *testing.T) {
 	tests := []struct {
-		kind     Kind
-		in, want string
+		kind        Kind
+		input, want string
 	}{
 		{
 			Tools,
@@ -163,15 +163,15 @@ func TestFaultH2_NullIsAbsent(t *testing.T) {
 		{Templates, `{"uriTemplate":"a:{b}"}`, `{"uriTemplate":"a:{b}","name":"a:{b}"}`},
 	}
 	for _, tt := range tests {
-		items, warnings := readAll(t, tt.kind, tt.in)
+		items, warnings := readAll(t, tt.kind, tt.input)
 		if len(items) != 1 || string(items[0].Raw) != tt.want {
-			t.Errorf("%s\ngot  %+v\nwant %s", tt.in, names(items), tt.want)
+			t.Errorf("%s\ngot  %+v\nwant %s", tt.input, names(items), tt.want)
 			if len(items) == 1 {
 				t.Errorf("%s", items[0].Raw)
 			}
 		}
-		if (tt.in != tt.want) != (len(warnings) == 1) {
-			t.Errorf("%s: warnings %q", tt.in, warnings)
+		if (tt.input != tt.want) != (len(warnings) == 1) {
+			t.Errorf("%s: warnings %q", tt.input, warnings)
 		}
 	}
 	if _, next, _, err := Read(Tools, []byte(`{"tools":[],"nextCursor":null}`)); err != nil || next != nil {
@@ -187,8 +187,8 @@ func TestFaultH3_BadOutputSchemaGoesAlone(t *testing.T) {
 		}
 	}
 	for _, fine := range []string{`{"type":"object"}`, `{"type":"object","properties":{"a":{"type":["string","null"]}}}`} {
-		in := `{"name":"a",` + good + `,"outputSchema":` + fine + `}`
-		if items, warnings := readAll(t, Tools, in); string(items[0].Raw) != in || warnings != nil {
+		input := `{"name":"a",` + good + `,"outputSchema":` + fine + `}`
+		if items, warnings := readAll(t, Tools, input); string(items[0].Raw) != input || warnings != nil {
 			t.Errorf("%s: changed to %s, %q", fine, items[0].Raw, warnings)
 		}
 	}

@@ -195,7 +195,7 @@ func (r *refs) byName() bool {
 	return len(r.byID) > 0
 }
 
-// twice reports whether several schemas have this $id.
+// ambiguous reports whether several schemas have this $id.
 func (r *refs) ambiguous(id string) bool {
 	r.index()
 	return r.copies[id] > 1

@@ -31,8 +31,8 @@ func eventTranscript(src io.Reader, limit int64) []string {
 
 func TestEventReader(t *testing.T) {
 	for _, tt := range []struct {
-		name, in string
-		want     []string
+		name, input string
+		want        []string
 	}{
 		{"one", "data: a\n\n", []string{"|a|"}},
 		{"no space", "data:a\n\n", []string{"|a|"}},
@@ -56,7 +56,7 @@ func TestEventReader(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, src := range map[string]io.Reader{
-				"whole": strings.NewReader(tt.in), "bytewise": iotest.OneByteReader(strings.NewReader(tt.in)),
+				"whole": strings.NewReader(tt.input), "bytewise": iotest.OneByteReader(strings.NewReader(tt.input)),
 			} {
 				got := eventTranscript(src, 16)
 				if !slices.Equal(got[:len(got)-1], tt.want) {
@@ -71,14 +71,14 @@ func TestEventReader(t *testing.T) {
 }
 
 func TestEventReaderRetry(t *testing.T) {
-	for in, want := range map[string]time.Duration{
+	for input, want := range map[string]time.Duration{
 		"retry: 300\n\n": 300 * time.Millisecond, "retry: 3x\n\n": 0, "retry:\n\n": 0,
 		"retry: 0\n\n": time.Millisecond, "retry: 99999999999999999999\n\n": maxRetry,
 	} {
-		rd := NewEventReader(strings.NewReader(in), 100, "")
+		rd := NewEventReader(strings.NewReader(input), 100, "")
 		_, _ = rd.Next()
 		if rd.Retry != want {
-			t.Errorf("%q: retry %v, want %v", in, rd.Retry, want)
+			t.Errorf("%q: retry %v, want %v", input, rd.Retry, want)
 		}
 		rd.Release()
 	}
@@ -100,11 +100,11 @@ func TestEventReaderDispatchesAtOnce(t *testing.T) {
 }
 
 func TestEventReaderOneAllocationForData(t *testing.T) {
-	in := []byte("event: message\ndata: " + strings.Repeat("x", 4000) + "\n\n")
+	input := []byte("event: message\ndata: " + strings.Repeat("x", 4000) + "\n\n")
 	src := bytes.NewReader(nil)
 	var total int
 	allocs := testing.AllocsPerRun(200, func() {
-		src.Reset(in)
+		src.Reset(input)
 		rd := NewEventReader(src, 1<<20, "")
 		ev, _ := rd.Next()
 		total += len(ev.Data)
@@ -119,7 +119,7 @@ func TestEventReaderOneAllocationForData(t *testing.T) {
 type chunks struct {
 	rest  []byte
 	sizes []byte
-	at    int
+	next  int
 }
 
 func (c *chunks) Read(p []byte) (int, error) {
@@ -128,8 +128,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	}
 	n := 1
 	if len(c.sizes) > 0 {
-		n += int(c.sizes[c.at%len(c.sizes)])
-		c.at++
+		n += int(c.sizes[c.next%len(c.sizes)])
+		c.next++
 	}
 	n = copy(p, c.rest[:min(n, len(c.rest))])
 	c.rest = c.rest[n:]
@@ -141,9 +141,9 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("event: message\r\nid: 1\r\ndata: a\r\n\r\n"), []byte{3, 0, 9})
 	f.Add([]byte("\xef\xbb\xbf: c\rretry: 10\r\rdata:b\ndata:c\n\n"), []byte{0})
 	f.Add([]byte("data: 0123456789012345678901234567890123456789\nid: 3\n\ndata: x\n\n"), []byte{1, 7})
-	f.Fuzz(func(t *testing.T, in, sizes []byte) {
-		whole := eventTranscript(bytes.NewReader(in), 20)
-		split := eventTranscript(&chunks{rest: in, sizes: sizes}, 20)
+	f.Fuzz(func(t *testing.T, input, sizes []byte) {
+		whole := eventTranscript(bytes.NewReader(input), 20)
+		split := eventTranscript(&chunks{rest: input, sizes: sizes}, 20)
 		if !slices.Equal(whole, split) {
 			t.Fatalf("whole %q\nsplit %q", whole, split)
 		}

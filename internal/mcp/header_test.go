@@ -3,7 +3,7 @@ package mcp
 import "testing"
 
 func TestEncodeHeader(t *testing.T) {
-	for in, want := range map[string]string{
+	for input, want := range map[string]string{
 		"get_weather":        "get_weather",
 		"file:///a b/c.json": "file:///a b/c.json",
 		"a\tb":               "a\tb",
@@ -16,8 +16,8 @@ func TestEncodeHeader(t *testing.T) {
 		"=?base64?literal":   "=?base64?literal",
 		"x\x7f":              "=?base64?eH8=?=",
 	} {
-		if got := EncodeHeader(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
+		if got := EncodeHeader(input); got != want {
+			t.Errorf("%q: got %q, want %q", input, got, want)
 		}
 	}
 }

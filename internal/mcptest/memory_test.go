@@ -14,8 +14,8 @@ import (
 )
 
 // memoryEcho answers each request with its own params, except "never".
-func memoryEcho(_ context.Context, in <-chan []byte, out func([]byte)) {
-	for frame := range in {
+func memoryEcho(_ context.Context, input <-chan []byte, out func([]byte)) {
+	for frame := range input {
 		m, err := wire.Parse(frame)
 		switch {
 		case err != nil, m.Method == "never":
@@ -37,7 +37,7 @@ func memoryRequest(id int64, method string) *transport.Request {
 
 func TestMemoryCalls(t *testing.T) {
 	got := make(chan transport.Inbound, 1)
-	c := OpenMemory(memoryEcho, transport.Options{Inbound: func(in transport.Inbound) { got <- in }, MaxMessage: 1000})
+	c := OpenMemory(memoryEcho, transport.Options{Inbound: func(message transport.Inbound) { got <- message }, MaxMessage: 1000})
 	var all sync.WaitGroup
 	for id := range int64(50) {
 		all.Go(func() {
@@ -51,8 +51,8 @@ func TestMemoryCalls(t *testing.T) {
 	if err := c.Send(t.Context(), wire.AppendNotification(nil, "n", nil)); err != nil {
 		t.Error(err)
 	}
-	if in := <-got; in.Msg.Method != "n" {
-		t.Errorf("%+v", in)
+	if message := <-got; message.Msg.Method != "n" {
+		t.Errorf("%+v", message)
 	}
 	_, err := c.Call(t.Context(), memoryRequest(100, "big"))
 	wantFault(t, err, fault.TooLarge, fault.Answered)

@@ -69,11 +69,11 @@ type Breakable interface {
 	// Fits says why a breakage cannot be made here; nil if it can.
 	Fits(Breakage) error
 	// Inject makes one that does not last. It is false where there was nothing
-	// to break. observed, if not nil, is closed once the link has met it.
+	// to break. observed, if not nil, is closed once the link has noticed.
 	Inject(Breakage) (observed <-chan struct{}, hit bool)
 }
 
-// A Injection is a breakage that was begun.
+// An Injection is a breakage that was begun.
 type Injection struct {
 	Kind     Breakage
 	Delay    time.Duration // BreakSlow
@@ -84,8 +84,8 @@ type Injection struct {
 	observed []<-chan struct{}
 }
 
-// Observed returns once the links that a breakage has struck have met it, which is
-// later than the injection where that is a signal to a process; or when ctx ends.
+// Observed returns once the broken links have noticed, which is later than the
+// injection where that is a signal to a process; or when ctx ends.
 func (t *Injection) Observed(ctx context.Context) {
 	for _, observed := range t.observed {
 		select {
@@ -224,7 +224,7 @@ func (f *Faults) alive() []Breakable {
 	return links
 }
 
-// garbage is what a server that prints where it must not might print.
+// Garbage is what a server that prints where it must not might print.
 const Garbage = "<<< this is no message: a drill put it here >>>"
 
 // ErrNoSessions is why a server cannot be made to forget a session.

@@ -214,7 +214,7 @@ func (m *Mux) empty(frame []byte, msg wire.Message) bool {
 	return ok && m.Fail(id, func(op string) *fault.Fault { return Unreadable(op, ErrNoContent) })
 }
 
-// LargeComes announces a call of deliverLarge.
+// LargeComes announces a call of DeliverLarge.
 func (m *Mux) LargeComes() {
 	m.mu.Lock()
 	m.large++
@@ -279,7 +279,7 @@ func (m *Mux) match(msg wire.Message) {
 	m.matchOnly(msg)
 }
 
-// guess ends the only call that waits with an answer that fits none. The
+// matchOnly ends the only call that waits with an answer that fits none. The
 // caller holds mu.
 func (m *Mux) matchOnly(msg wire.Message) {
 	if len(m.waiters) == 1 {

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Words is the beginning of a body as one line of plain text. Of a body
+// BodyText is the beginning of a body as one line of plain text. Of a body
 // that is no text it says so.
-func Words(body []byte) string {
+func BodyText(body []byte) string {
 	const longest = 200
 	line, _, _ := bytes.Cut(bytes.TrimSpace(body), []byte("\n"))
 	text := string(line)

@@ -264,12 +264,12 @@ func TestBeginsAnswer(t *testing.T) {
 // Strings are checked in steps of different sizes; each place must be looked at.
 func TestValidSeesEachByte(t *testing.T) {
 	const size = 400
-	for at := range size {
+	for pos := range size {
 		for _, c := range []byte("\"\\\x00\x1f\x20\x21\x22\x23\x5b\x5d\x7f\x80\xff") {
 			text := []byte(`["` + strings.Repeat("a", size) + `"]`)
-			text[2+at] = c
+			text[2+pos] = c
 			if got, want := Valid(text), json.Valid(text); got != want {
-				t.Errorf("%#x at %d: %v", c, at, got)
+				t.Errorf("%#x at %d: %v", c, pos, got)
 			}
 		}
 	}

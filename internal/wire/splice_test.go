@@ -209,12 +209,12 @@ func TestOneLine(t *testing.T) {
 	if got := OneLine(same); &got[0] != &same[0] {
 		t.Error("copied without need")
 	}
-	for in, want := range map[string]string{
+	for input, want := range map[string]string{
 		"{\r\n  \"a b\" : \"c  \\\" d\\\\\" ,\n\t\"e\": [1 , 2]\n}\n": `{"a b":"c  \" d\\","e":[1,2]}`,
 		"\"bro\nken\"": `"bro ken"`,
 	} {
-		if got := OneLine([]byte(in)); string(got) != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
+		if got := OneLine([]byte(input)); string(got) != want {
+			t.Errorf("%q: %q, want %q", input, got, want)
 		}
 	}
 }
@@ -258,9 +258,9 @@ func TestFields(t *testing.T) {
 
 func TestValueEnd(t *testing.T) {
 	text := []byte(`{"a":"x\"y","b":-1.5e3,"c":[{}]}`)
-	for at, want := range map[int]int{0: len(text), 5: 11, 16: 22, 27: 31, 11: -1, len(text): -1} {
-		if got := ValueEnd(text, at); got != want {
-			t.Errorf("the value at %d ends at %d, want %d", at, got, want)
+	for pos, want := range map[int]int{0: len(text), 5: 11, 16: 22, 27: 31, 11: -1, len(text): -1} {
+		if got := ValueEnd(text, pos); got != want {
+			t.Errorf("the value at %d ends at %d, want %d", pos, got, want)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (a *reply) fault(kind fault.Kind, out fault.Outcome, msg wire.Message, chal
 	text := a.text(msg)
 	f := &fault.Fault{Kind: kind, Op: a.op, Outcome: out, Status: a.status, Err: errors.New(text)}
 	if len(challenge) > 0 {
-		f.Err = &Challenge{Fields: challenge, Text: text + "; it asks for " + transport.Words([]byte(strings.Join(challenge, ", ")))}
+		f.Err = &Challenge{Fields: challenge, Text: text + "; it asks for " + transport.BodyText([]byte(strings.Join(challenge, ", ")))}
 	}
 	switch {
 	case a.status == http.StatusUnauthorized && kind == fault.HTTPStatus:
@@ -207,13 +207,13 @@ func (a *reply) text(msg wire.Message) string {
 	}
 	switch media := mediaType(a.header); {
 	case a.broken != nil:
-		return head + ": " + transport.UnreadableText(a.broken).Error() + ": " + transport.Words(a.body)
+		return head + ": " + transport.UnreadableText(a.broken).Error() + ": " + transport.BodyText(a.body)
 	case msg.Error != nil:
 		code, words := wire.DecodeError(msg.Error)
 		if code != 0 && words != "" {
 			return head + ": " + words + " (" + strconv.FormatInt(code, 10) + ")"
 		}
-		return strings.TrimSuffix(head+": "+cmp.Or(words, transport.Words(a.body)), ": ") // an error of its own kind, as of OAuth
+		return strings.TrimSuffix(head+": "+cmp.Or(words, transport.BodyText(a.body)), ": ") // an error of its own kind, as of OAuth
 	case codingOf(a.header) != "":
 		return head + " with a body in the coding " + strconv.QuoteToASCII(codingOf(a.header)) + " (Content-Encoding), which everline did not ask for"
 	case a.status >= 300 && a.status <= 399:
@@ -223,11 +223,11 @@ func (a *reply) text(msg wire.Message) string {
 	case a.status >= 200 && a.status <= 299 && media != mcp.TypeJSON && media != mcp.TypeEvents:
 		return head + " with " + plainASCII(media) + " where " + mcp.TypeJSON + " or " + mcp.TypeEvents + " is due"
 	case a.status >= 200 && a.status <= 299:
-		return strings.TrimSuffix(head+" without an answer to the request: "+transport.Words(a.body), ": ")
+		return strings.TrimSuffix(head+" without an answer to the request: "+transport.BodyText(a.body), ": ")
 	case strings.HasPrefix(media, "text/html"):
 		return head + ", with an HTML page"
 	default:
-		return strings.TrimSuffix(head+": "+transport.Words(a.body), ": ")
+		return strings.TrimSuffix(head+": "+transport.BodyText(a.body), ": ")
 	}
 }
 

@@ -177,20 +177,20 @@ func TestClassifyText(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, tt := range []struct{ in, url, socket string }{
+	for _, tt := range []struct{ input, url, socket string }{
 		{"https://h/mcp?x=1#frag", "https://h/mcp?x=1", ""},
 		{"unix:///run/s.sock#/mcp?x=1", "http://localhost/mcp?x=1", "/run/s.sock"},
 		{"unix:///run/s.sock", "http://localhost/", "/run/s.sock"},
 		{"HTTP://h", "http://h", ""},
 	} {
-		got, f := parseTarget(tt.in)
+		got, f := parseTarget(tt.input)
 		if f != nil || got.url.String() != tt.url || got.socket != tt.socket {
-			t.Errorf("%s: got %v %q, %v", tt.in, got.url, got.socket, f)
+			t.Errorf("%s: got %v %q, %v", tt.input, got.url, got.socket, f)
 		}
 	}
-	for _, in := range []string{"", "h/mcp", "ftp://h", "http:///x", "unix://run/s.sock", "http://h\x7f"} {
-		if _, f := parseTarget(in); f == nil || f.Kind != fault.Invalid {
-			t.Errorf("%q: got %v", in, f)
+	for _, input := range []string{"", "h/mcp", "ftp://h", "http:///x", "unix://run/s.sock", "http://h\x7f"} {
+		if _, f := parseTarget(input); f == nil || f.Kind != fault.Invalid {
+			t.Errorf("%q: got %v", input, f)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestFaultS9(t *testing.T) {
 // TestFaultS9Bytes has bodies that are no text where words are due.
 func TestFaultS9Bytes(t *testing.T) {
 	for _, body := range []string{"\x8b\x07\x80", "\x00\x01\x02\x03", "abc\x00def", strings.Repeat("a", 199) + "\xff", "PNG\r\n\x1a\n"} {
-		got := transport.Words([]byte(body))
+		got := transport.BodyText([]byte(body))
 		if !utf8.ValidString(got) || !strings.Contains(got, "no text") && strings.ContainsAny(body[:1], "\x8b\x00a") {
 			t.Errorf("%q became %q", body, got)
 		}
@@ -64,7 +64,7 @@ func TestFaultS9Bytes(t *testing.T) {
 		"plain words\nmore": "plain words", "\x1b[31mred": "[31mred", "tab\there": "tabhere", "größer": "größer",
 		strings.Repeat("ä", 150): strings.Repeat("ä", 100), "a" + strings.Repeat("ä", 150): "a" + strings.Repeat("ä", 99),
 	} {
-		if got := transport.Words([]byte(body)); got != want {
+		if got := transport.BodyText([]byte(body)); got != want {
 			t.Errorf("%q became %q", body, got)
 		}
 	}

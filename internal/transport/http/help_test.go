@@ -77,18 +77,18 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{ch: make(chan transport.Inbound, 1000)} }
 
-func (b *inbox) add(in transport.Inbound) {
+func (b *inbox) add(message transport.Inbound) {
 	b.mu.Lock()
-	b.got = append(b.got, in)
+	b.got = append(b.got, message)
 	b.mu.Unlock()
-	b.ch <- in
+	b.ch <- message
 }
 
 func (b *inbox) methods() (names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, in := range b.got {
-		names = append(names, fmt.Sprintf("%s/%d", in.Msg.Method, in.CallID))
+	for _, message := range b.got {
+		names = append(names, fmt.Sprintf("%s/%d", message.Msg.Method, message.CallID))
 	}
 	return names
 }

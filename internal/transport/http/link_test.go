@@ -110,8 +110,8 @@ func TestConfiguredFields(t *testing.T) {
 		host.Store(r.Host)
 		answerJSON(w, s)
 	})
-	at := "http://me:pw@" + srv.Listener.Addr().String() + "/mcp?key=secret"
-	c := dial(t, Spec{URL: at, Headers: map[string]string{"Host": "a.example", "X-Key": "k"}}, transport.Options{})
+	address := "http://me:pw@" + srv.Listener.Addr().String() + "/mcp?key=secret"
+	c := dial(t, Spec{URL: address, Headers: map[string]string{"Host": "a.example", "X-Key": "k"}}, transport.Options{})
 	mustCall(t, c, 1, "tools/list")
 	got := h.all(http.MethodPost, "")[0].header
 	if host.Load() != "a.example" || got.Get("X-Key") != "k" || got.Get("Authorization") != "Basic bWU6cHc=" {
@@ -129,9 +129,9 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var at atomic.Value
+	var address atomic.Value
 	h := &scripted{play: func(w http.ResponseWriter, r *http.Request, s seen) {
-		at.Store(r.URL.Path)
+		address.Store(r.URL.Path)
 		answerJSON(w, s)
 	}}
 	srv := httptest.NewUnstartedServer(h)
@@ -141,8 +141,8 @@ func TestUnixSocket(t *testing.T) {
 	defer srv.Close()
 	c := dial(t, Spec{URL: "unix://" + path + "#/mcp"}, transport.Options{})
 	mustCall(t, c, 1, "tools/list")
-	if at.Load() != "/mcp" {
-		t.Errorf("the path is %v", at.Load())
+	if address.Load() != "/mcp" {
+		t.Errorf("the path is %v", address.Load())
 	}
 }
 

@@ -18,14 +18,14 @@ import (
 // and answers, over whatever handler the test picks.
 func oracle() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "oracle", Version: "1"}, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, req *mcp.CallToolRequest, in struct {
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, req *mcp.CallToolRequest, message struct {
 		Text string `json:"text"`
 	},
 	) (*mcp.CallToolResult, any, error) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1})
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}}}, nil, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: message.Text}}}, nil, nil
 	})
 	return s
 }
@@ -54,8 +54,8 @@ func oracleTalk(t *testing.T, c transport.Conn, box *inbox) {
 	if got := oracleMust(t, c, newRequest(2, "tools/call", oracleCall)); !strings.Contains(got, `"hi"`) {
 		t.Errorf("result %s", got)
 	}
-	in := <-box.ch
-	if in.Msg.Method != "notifications/progress" {
+	message := <-box.ch
+	if message.Msg.Method != "notifications/progress" {
 		t.Errorf("handed on %v", box.methods())
 	}
 }

@@ -147,7 +147,7 @@ func sseEndpoint(base *url.URL, announced, override string) (*url.URL, *fault.Fa
 	}
 	to, err := base.Parse(announced)
 	if err != nil {
-		return bad("the endpoint event of " + quote(shown(base)) + " holds no URL: " + quote(transport.Words([]byte(announced))))
+		return bad("the endpoint event of " + quote(shown(base)) + " holds no URL: " + quote(transport.BodyText([]byte(announced))))
 	}
 	to.Fragment, to.RawFragment = "", ""
 	if override == "" {

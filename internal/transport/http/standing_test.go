@@ -220,9 +220,9 @@ func TestIdleStandingStream(t *testing.T) {
 // and the gap is reported.
 func TestFaultB4ResumeWithLastEventID(t *testing.T) {
 	var ids []string
-	var at []time.Time
+	var times []time.Time
 	standingLink(t, func(w http.ResponseWriter, r *http.Request, s seen, n int) {
-		ids, at = append(ids, s.header.Get(mcp.HeaderLastEventID)), append(at, time.Now())
+		ids, times = append(ids, s.header.Get(mcp.HeaderLastEventID)), append(times, time.Now())
 		startEvents(w)
 		if n == 1 {
 			write(w, "retry: 300\n"+eventOf("1", `{"jsonrpc":"2.0","method":"a"}`)+eventOf("3", `{"jsonrpc":"2.0","method":"b"}`))
@@ -237,7 +237,7 @@ func TestFaultB4ResumeWithLastEventID(t *testing.T) {
 		if !slices.Equal(ids, []string{"", "3"}) {
 			t.Fatalf("Last-Event-ID %q", ids)
 		}
-		if d := at[1].Sub(at[0]); d != 300*time.Millisecond {
+		if d := times[1].Sub(times[0]); d != 300*time.Millisecond {
 			t.Errorf("opened again after %v", d)
 		}
 		if gaps(c) != 1 {
@@ -436,9 +436,9 @@ func TestFaultC1StreamEndedAtOnce(t *testing.T) {
 
 // C1, the other half: openings that brought something reset the delay.
 func TestFaultC1ProvenStreamResetsTheDelay(t *testing.T) {
-	var at []time.Time
+	var times []time.Time
 	standingLink(t, func(w http.ResponseWriter, _ *http.Request, _ seen, n int) {
-		at = append(at, time.Now())
+		times = append(times, time.Now())
 		startEvents(w)
 		if n == 6 {
 			time.Sleep(31 * time.Second)
@@ -447,10 +447,10 @@ func TestFaultC1ProvenStreamResetsTheDelay(t *testing.T) {
 		}
 	}, func(t *testing.T, _ transport.Conn, _ *scripted) {
 		pass(3 * time.Minute)
-		if d := at[6].Sub(at[5]) - 31*time.Second; d > time.Second {
+		if d := times[6].Sub(times[5]) - 31*time.Second; d > time.Second {
 			t.Errorf("after a long life opened again after %v", d)
 		}
-		if d := at[7].Sub(at[6]); d > time.Second {
+		if d := times[7].Sub(times[6]); d > time.Second {
 			t.Errorf("after a message opened again after %v", d)
 		}
 	})
@@ -481,9 +481,9 @@ func TestFaultC2NoStreamIsFinal(t *testing.T) {
 
 // C6, on the stream: Retry-After is honoured there too.
 func TestFaultC6RetryAfterOnTheStream(t *testing.T) {
-	var at []time.Time
+	var times []time.Time
 	standingLink(t, func(w http.ResponseWriter, r *http.Request, _ seen, n int) {
-		at = append(at, time.Now())
+		times = append(times, time.Now())
 		if n == 1 {
 			w.Header().Set("Retry-After", "20")
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -493,8 +493,8 @@ func TestFaultC6RetryAfterOnTheStream(t *testing.T) {
 		<-r.Context().Done()
 	}, func(t *testing.T, c transport.Conn, _ *scripted) {
 		pass(time.Minute)
-		if len(at) != 2 || at[1].Sub(at[0]) != 20*time.Second {
-			t.Errorf("GETs at %v", at)
+		if len(times) != 2 || times[1].Sub(times[0]) != 20*time.Second {
+			t.Errorf("GETs at %v", times)
 		}
 		if gaps(c) != 1 {
 			t.Error("what came before the stream may be lost: no gap reported")

@@ -13,10 +13,10 @@ import (
 
 // childFast is a server that costs as little as possible itself.
 func childFast() {
-	in := bufio.NewReaderSize(os.Stdin, 128<<10)
+	input := bufio.NewReaderSize(os.Stdin, 128<<10)
 	var out []byte
 	for {
-		line, err := in.ReadSlice('\n')
+		line, err := input.ReadSlice('\n')
 		if err != nil {
 			return
 		}

@@ -55,9 +55,9 @@ func child(mode string) {
 		floodStderr()
 	}
 	fmt.Print(begin)
-	in := bufio.NewReader(os.Stdin)
+	input := bufio.NewReader(os.Stdin)
 	for {
-		line, err := in.ReadString('\n')
+		line, err := input.ReadString('\n')
 		if err != nil {
 			return
 		}

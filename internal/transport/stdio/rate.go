@@ -14,7 +14,7 @@ const rateSpan = 5 * time.Second
 type byteRate struct {
 	mu    sync.Mutex // guards all fields; memory only
 	total uint64
-	level float64 // bytes that weigh something, as of at
+	level float64 // bytes that weigh something, as of when
 	when  time.Time
 }
 

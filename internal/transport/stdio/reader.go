@@ -16,7 +16,7 @@ const (
 	noiseLine     = 64 << 10  // a longer line that begins as no message is not kept
 	lineEdge      = 1 << 10   // how much of both ends of a line is searched for what it is
 	maxNoiseLines = 10_000    // in a row, without a message between them
-	maxNoiseBytes = 16 << 20  // likewise
+	maxNoiseBytes = 16 << 20  // the same
 )
 
 var bom = []byte("\xef\xbb\xbf")

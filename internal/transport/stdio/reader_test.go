@@ -89,15 +89,15 @@ func TestReaderSkipsLongLines(t *testing.T) {
 // endless is a stream without an end.
 type endless struct {
 	line string
-	at   int
+	pos  int
 }
 
 func (e *endless) Read(p []byte) (int, error) {
-	n := copy(p, e.line[e.at:])
+	n := copy(p, e.line[e.pos:])
 	for n < len(p) {
 		n += copy(p[n:], e.line)
 	}
-	e.at = (e.at + len(p)) % len(e.line)
+	e.pos = (e.pos + len(p)) % len(e.line)
 	return n, nil
 }
 

@@ -19,7 +19,7 @@ func newSegment() *segment {
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(all))) & (segmentSize - 1)
 	s := &segment{bytes: all[skip : skip+segmentSize : skip+segmentSize]}
 	_ = unix.Madvise(s.bytes, unix.MADV_HUGEPAGE)                         // it works without
-	_ = unix.Madvise(s.bytes, unix.MADV_POPULATE_WRITE)                   // likewise
+	_ = unix.Madvise(s.bytes, unix.MADV_POPULATE_WRITE)                   // it works without
 	runtime.AddCleanup(s, func(all []byte) { _ = unix.Munmap(all) }, all) // a mapping that exists can be ended
 	return s
 }

@@ -114,18 +114,18 @@ func TestEcho(t *testing.T) {
 
 func TestInbound(t *testing.T) {
 	got := make(chan transport.Inbound, 1)
-	p := openPeer(t, childSpec("serve"), transport.Options{Inbound: func(in transport.Inbound) { got <- in }})
+	p := openPeer(t, childSpec("serve"), transport.Options{Inbound: func(message transport.Inbound) { got <- message }})
 	p.want("ask", `{}`, `"asked"`)
-	in := <-got
-	if in.Msg.Method != "roots/list" || string(in.Msg.ID) != `"s1"` || in.CallID != 0 {
-		t.Errorf("%+v", in)
+	message := <-got
+	if message.Msg.Method != "roots/list" || string(message.Msg.ID) != `"s1"` || message.CallID != 0 {
+		t.Errorf("%+v", message)
 	}
-	if err := p.Send(testContext(t), wire.AppendResult(nil, in.Msg.ID, nil)); err != nil {
+	if err := p.Send(testContext(t), wire.AppendResult(nil, message.Msg.ID, nil)); err != nil {
 		t.Error(err)
 	}
 	p.want("batch", `{}`, `"batched"`)
-	if in := <-got; in.Msg.Method != "notifications/message" {
-		t.Errorf("%+v", in)
+	if message := <-got; message.Msg.Method != "notifications/message" {
+		t.Errorf("%+v", message)
 	}
 }
 

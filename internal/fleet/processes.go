@@ -11,8 +11,8 @@ import (
 type processes struct {
 	*core
 	problems *problems
-	ledger   *orphan.Ledger    // nil without a state folder
-	swept    chan struct{}     // closed once what an earlier everline left behind has ended
+	ledger   *orphan.Ledger // nil without a state folder
+	swept    chan struct{}  // closed once what an earlier everline left behind has ended
 	orphans  []orphan.Found // what that was; valid then
 }
 

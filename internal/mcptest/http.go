@@ -260,12 +260,12 @@ func (s *Server) get(w http.ResponseWriter, req *http.Request) {
 	case s.cfg.Era == Modern || s.cfg.Stateless:
 		http.Error(w, "no stream here", http.StatusMethodNotAllowed)
 		return
-	case !s.alive(session):
+	}
+	l := newListener(session, "")
+	if !s.listenIn(l) {
 		http.Error(w, "no such session", http.StatusNotFound)
 		return
 	}
-	l := newListener(session, "")
-	s.listen(l)
 	w.Header().Set("Content-Type", mcp.TypeEvents)
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()

@@ -51,6 +51,18 @@ func (s *Server) listen(l *listener) {
 	s.changedLocked()
 }
 
+// listenIn is listen for the stream of a session; false if that is gone.
+func (s *Server) listenIn(l *listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sessions[l.session] {
+		return false
+	}
+	s.listeners[l] = true
+	s.changedLocked()
+	return true
+}
+
 func (s *Server) unlisten(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

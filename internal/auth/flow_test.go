@@ -270,6 +270,22 @@ func TestIssuerMoves(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
+	for _, refreshes := range []bool{true, false} { // the old one goes on as if nothing were
+		inBubble(t, authserver.Script{NoRefresh: !refreshes}, func(r *rig) {
+			m, s := r.loggedIn(nil)
+			next := authserver.New("https://next.test", authserver.Script{})
+			authserver.Start(r.net, publicIP, nil, next)
+			r.mcp.SetServers(next)
+			_ = r.call(s)
+			r.wantFault(r.call(s), fault.Unauthorized, "has moved to the issuer https://next.test", "auth login docs")
+			r.wantPhase(s, NeedsLogin)
+			r.logIn(m, LoginOptions{})
+			r.mustCall(s)
+			if st := r.wantPhase(s, OK); st.Issuer != "https://next.test" {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
 }
 
 // TestFaultX10StepUp: a call that needs more is a login for all that was ever

@@ -227,6 +227,9 @@ func (m *Manager) attach(s *source, k key, rec *record) *credential {
 	}
 	m.mu.Unlock()
 	if old != c {
+		s.mu.Lock()
+		s.away = nil
+		s.mu.Unlock()
 		m.publishSource(s)
 	}
 	return c

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,8 @@ import (
 )
 
 const (
-	siteFor = time.Hour // that a discovery is believed
+	siteFor    = time.Hour       // that a discovery is believed
+	movedAfter = 5 * time.Minute // between two looks at whether a server has moved
 	// maxStepUps bounds logins that a server causes by what it answers, for each
 	// set of scopes and hour.
 	maxStepUps = 2
@@ -53,6 +55,7 @@ type source struct {
 	lookups   int // failed in a row
 	lookAt    time.Time
 	lookFault *fault.Fault
+	away      *fault.Fault // the server has moved to another issuer; nil once it is logged in to there
 	steps     []Step
 	logins    map[string][]time.Time // that the server caused, by set of scopes
 }
@@ -150,6 +153,9 @@ func (s *source) unauthorized(ctx context.Context, t Ticket, ch challenge) *faul
 		s.m.publishSource(s)
 	} else {
 		f = c.refuse(ctx, t)
+		if f != nil && f.Kind == fault.Unauthorized && !s.opens() && s.kind == OAuth && t.Serial > 0 {
+			f = cmp.Or(s.moved(ctx, c), f)
+		}
 	}
 	if f != nil && f.Kind == fault.Unauthorized && s.opens() {
 		return s.open(ctx, t.Serial, nil)
@@ -246,15 +252,45 @@ func (s *source) discover(ctx context.Context) (*site, *fault.Fault) {
 	return look.wait(ctx)
 }
 
-// afresh forgets what was found longer ago, so that a login starts from what
-// holds now.
+// afresh forgets what was found longer ago, or before the token that is refused
+// now was issued: the server may have moved to another issuer since.
 func (s *source) afresh(longer time.Duration) {
+	var issued time.Time
+	if c := s.cred.Load(); c != nil {
+		c.mu.Lock()
+		if c.rec != nil {
+			issued = c.rec.Issued
+		}
+		c.mu.Unlock()
+	}
 	s.mu.Lock()
-	if s.site != nil && time.Now().Round(0).Sub(s.site.found) > longer {
+	if s.site != nil && (time.Now().Round(0).Sub(s.site.found) > longer || !s.site.found.After(issued)) {
 		s.site = nil
 	}
 	s.lookAt = time.Time{}
 	s.mu.Unlock()
+}
+
+// moved tells, of a token that is refused though it should be good, that the
+// server has another issuer now. A login is the only way there: nothing of the
+// old one is used with it.
+func (s *source) moved(ctx context.Context, c *credential) *fault.Fault {
+	s.mu.Lock()
+	recent := s.site != nil && time.Now().Round(0).Sub(s.site.found) < movedAfter
+	s.mu.Unlock()
+	if !recent {
+		s.afresh(0)
+	}
+	found, f := s.discover(ctx)
+	if f != nil || s.keyFor(found) == c.key {
+		return nil
+	}
+	f = notSent(fault.Unauthorized, fmt.Errorf("the server has moved to the issuer %s", shownURL(found.meta.Issuer)), loginRemedy(s.spec.Server))
+	s.mu.Lock()
+	s.away = f
+	s.mu.Unlock()
+	s.m.publishSource(s)
+	return f
 }
 
 func (s *source) look(look *share[*site]) {
@@ -389,6 +425,11 @@ func (s *source) describe() *State {
 	case s.kind == None || s.kind == Static:
 	case c != nil:
 		c.describe(st)
+		s.mu.Lock()
+		if f = s.away; f != nil {
+			st.Phase, st.Dead = NeedsLogin, true
+		}
+		s.mu.Unlock()
 	default:
 		st.Dead = !s.kind.machine()
 		s.mu.Lock()

@@ -65,12 +65,13 @@ type web struct {
 	warnProxy            sync.Once
 }
 
-func newWeb(spec *Spec, o *Options, warn func(string)) (*web, error) {
+// newWeb makes a client; dial and resolve may be nil.
+func newWeb(spec *Spec, dial Dialer, resolve Resolver, warn func(string)) (*web, error) {
 	server, err := url.Parse(spec.URL)
 	if err != nil {
 		return nil, errors.New("its URL cannot be read")
 	}
-	w := &web{server: server, allowPrivate: spec.AllowPrivate, dial: o.Dial, resolve: o.Resolve, proxy: http.ProxyFromEnvironment, warn: warn}
+	w := &web{server: server, allowPrivate: spec.AllowPrivate, dial: dial, resolve: resolve, proxy: http.ProxyFromEnvironment, warn: warn}
 	if w.dial == nil {
 		w.dial = systemDial
 	} else {

@@ -44,7 +44,7 @@ func (r *rig) found(spec Spec, challenge string) (*hunt, error) {
 	r.Helper()
 	spec.TLS = r.net.ClientTLS()
 	o := r.options()
-	web, err := newWeb(&spec, &o, o.Warn)
+	web, err := newWeb(&spec, o.Dial, o.Resolve, o.Warn)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestAllowedAddresses(t *testing.T) {
 		n.Rename("mcp.test", publicIP)
 		n.Rename("private.test", "10.9.9.9")
 		n.Rename("mixed.test", "10.9.9.9", publicIP)
-		w, err := newWeb(&Spec{URL: c.server, AllowPrivate: c.allow}, &Options{Dial: n.Dial, Resolve: n.Resolve}, func(string) {})
+		w, err := newWeb(&Spec{URL: c.server, AllowPrivate: c.allow}, n.Dial, n.Resolve, func(string) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func TestAllowedAddresses(t *testing.T) {
 // Through a proxy only names can be judged.
 func TestProxy(t *testing.T) {
 	var warned []string
-	w, err := newWeb(&Spec{URL: siteURL}, &Options{}, func(text string) { warned = append(warned, text) })
+	w, err := newWeb(&Spec{URL: siteURL}, nil, nil, func(text string) { warned = append(warned, text) })
 	if err != nil {
 		t.Fatal(err)
 	}

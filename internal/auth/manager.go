@@ -124,7 +124,7 @@ func (m *Manager) Source(spec Spec) Source {
 	m.secrets.learn(spec.ClientSecret, spec.IDPClientSecret)
 	s.broken = s.name(s.check())
 	if s.broken == nil && s.kind != None && s.kind != Static {
-		web, err := newWeb(&s.spec, &m.o, m.warn)
+		web, err := newWeb(&s.spec, m.o.Dial, m.o.Resolve, m.warn)
 		if err != nil {
 			s.broken = s.name(notSent(fault.Invalid, err, s.spec.atPlace("url")))
 		}

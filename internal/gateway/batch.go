@@ -16,7 +16,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		if s = g.sessionOf(p.w, r); s == nil {
 			return
 		}
-		defer g.table.unpin(s)
+		defer g.sessions.unpin(s)
 	}
 	if g.closing() {
 		g.ending(p.w, &message.Message{})

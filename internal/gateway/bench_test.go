@@ -55,8 +55,8 @@ func shots(tb testing.TB) map[string]*shot {
 	h.publish(tools...)
 	g := New(h, Options{})
 	tb.Cleanup(func() { _ = g.Close(context.Background()) })
-	s := g.newSession("2025-11-25")
-	g.table.addAs(s, sessionID())
+	s := g.sessions.newSession("2025-11-25")
+	g.sessions.addAs(s, sessionID())
 	return map[string]*shot{
 		"legacy call": newShot(g, call("1", "tool-1", ""), "Mcp-Session-Id: "+s.id),
 		"modern call": newShot(g, modernBody("1", "tools/call", `,"name":"tool-1","arguments":{}`), modernHeader, "Mcp-Method: tools/call", "Mcp-Name: tool-1"),
@@ -97,11 +97,11 @@ func TestIdleSessionsAreSmall(t *testing.T) {
 	routines := runtime.NumGoroutine()
 	const n = 10_000
 	for range n {
-		s := g.newSession(mcp.LatestLegacy)
-		if g.table.addAs(s, sessionID()) == nil {
+		s := g.sessions.newSession(mcp.LatestLegacy)
+		if g.sessions.addAs(s, sessionID()) == nil {
 			t.Fatal("the table is full")
 		}
-		g.table.unpin(s)
+		g.sessions.unpin(s)
 	}
 	if per := (memory() - before) / n; per > 1024 {
 		t.Errorf("%d bytes per session", per)
@@ -129,8 +129,8 @@ func BenchmarkNetwork(b *testing.B) {
 	h.onCall = func(context.Context, *everline.Call) ([]byte, error) { return result, nil }
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.newSession(mcp.LatestLegacy)
-	g.table.addAs(s, sessionID())
+	s := g.sessions.newSession(mcp.LatestLegacy)
+	g.sessions.addAs(s, sessionID())
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header()["Content-Type"] = jsonType

@@ -73,15 +73,15 @@ func TestBridgeInEveryVersion(t *testing.T) {
 			c := connect(t, tr, version)
 			if version != mcp.ModernVersion {
 				eventually(t, "the standing stream", func() bool {
-					d.g.table.mu.Lock()
-					defer d.g.table.mu.Unlock()
-					return d.g.table.ring.next.pins > 0
+					d.g.sessions.mu.Lock()
+					defer d.g.sessions.mu.Unlock()
+					return d.g.sessions.ring.next.pins > 0
 				})
 			}
 			judge(t, h, c, version)
 			c.Close()
 			wait()
-			eventually(t, "the session ends with the bridge", func() bool { return d.g.table.len() == 0 })
+			eventually(t, "the session ends with the bridge", func() bool { return d.g.sessions.len() == 0 })
 		})
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -120,9 +120,9 @@ func TestFaultA1BridgeOutlivesItsDaemon(t *testing.T) {
 	wantJSON(t, c.next(), `{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
 	eventually(t, "the subscription is made again", func() bool { return h.subscribers("file:///a") == 1 })
 	eventually(t, "the standing stream", func() bool {
-		d.g.table.mu.Lock()
-		defer d.g.table.mu.Unlock()
-		return d.g.table.ring.next.pins > 0
+		d.g.sessions.mu.Lock()
+		defer d.g.sessions.mu.Unlock()
+		return d.g.sessions.ring.next.pins > 0
 	})
 	h.changed(everline.Prompts)
 	if got := c.next(); !strings.Contains(got, "prompts/list_changed") {
@@ -234,7 +234,7 @@ func TestFaultA2BridgeReopensOnceForAllRequests(t *testing.T) {
 			t.Fatalf("got %s", got)
 		}
 	}
-	if got := d.g.table.len(); got != 1 {
+	if got := d.g.sessions.len(); got != 1 {
 		t.Errorf("%d sessions were opened", got)
 	}
 }

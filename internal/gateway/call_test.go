@@ -355,8 +355,8 @@ func FuzzFrames(f *testing.F) {
 	}
 	g := New(newHub(), Options{})
 	f.Cleanup(func() { _ = g.Close(context.Background()) })
-	sess := g.newSession("2025-03-26")
-	g.table.addAs(sess, sessionID())
+	sess := g.sessions.newSession("2025-03-26")
+	g.sessions.addAs(sess, sessionID())
 	f.Fuzz(func(t *testing.T, body string, modern bool) {
 		if strings.Contains(body, mcp.SubscriptionsListen) {
 			return // a stream has no end of its own

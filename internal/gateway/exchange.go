@@ -29,12 +29,6 @@ type exchange struct {
 	keep   time.Duration   // how long its outcome is kept; 0: not at all
 }
 
-// An outlet takes frames for one client. It does not block.
-type outlet interface {
-	Log(frame []byte)  // a frame that may be lost: a log message, or progress
-	Send(frame []byte) // one that must not be: an answer, or a request to the client
-}
-
 // A followed response tells whether a client that lost it has come back for it.
 type followed interface{ followed() bool }
 

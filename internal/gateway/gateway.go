@@ -23,9 +23,6 @@ type Gateway struct {
 	groups  groups
 	shared  *shared
 
-	endpoint   string // the group's name; "" for all
-	background background
-
 	stopOnce sync.Once
 	unhook   [2]func()
 }
@@ -43,12 +40,11 @@ func New(b Backend, opts Options) *Gateway {
 }
 
 func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
-	g := &Gateway{shared: sh, endpoint: endpoint}
-	g.background.init()
-	g.service.init(b, opts)
+	g := &Gateway{shared: sh}
+	g.service.init(endpoint, b, opts)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded}
-	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.levels.forward)}
+	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.sessions.levels.forward)}
 	return g
 }
 
@@ -62,7 +58,6 @@ func (g *Gateway) Close(ctx context.Context) error {
 	parts := make(chan error, 1)
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
 	err := g.service.drain(ctx)
-	g.background.close()
 	g.service.close()
 	return errors.Join(err, <-parts)
 }

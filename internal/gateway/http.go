@@ -57,7 +57,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		if s = g.sessionOf(w, r); s == nil {
 			return
 		}
-		defer g.table.unpin(s)
+		defer g.sessions.unpin(s)
 	default:
 		limit = min(limit, sessionless)
 	}
@@ -86,7 +86,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	proceed := ready(r, x, p)
 	if s == nil && p.sess != nil {
-		defer g.table.unpin(p.sess)
+		defer g.sessions.unpin(p.sess)
 	}
 	if proceed {
 		g.respond(ctx, x, p)
@@ -171,13 +171,13 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 		return
 	}
 	version := negotiate(m.Params)
-	s := g.newSession(version)
+	s := g.sessions.newSession(version)
 	s.declare(m.Params)
-	if g.table.addAs(s, g.name(s)) == nil {
+	if !g.sessions.add(s) {
 		g.crowded(p.w, m, "Too many sessions are in use")
 		return
 	}
-	defer g.table.unpin(s)
+	defer g.sessions.unpin(s)
 	p.w.Header()[mcp.HeaderSession] = []string{s.id}
 	p.finish(g.initialized(m, version))
 }
@@ -196,12 +196,12 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		g.noSession(w)
 		return nil
 	}
-	s, full := g.table.pin(id), false
+	s, full := g.sessions.pin(id), false
 	if s == nil && !g.closing() {
-		s, full = g.restore(id)
+		s, full = g.sessions.restore(id)
 	}
 	if s != nil && s.admission != nil { // of /sse, where everything goes out on one stream
-		g.table.unpin(s)
+		g.sessions.unpin(s)
 		s = nil
 	}
 	switch {
@@ -242,11 +242,8 @@ func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	defer g.table.unpin(s)
-	keep := s.conclude() // before its id can be restored
-	g.table.remove(s)
-	keep()
-	s.cancelAll()
+	defer g.sessions.unpin(s)
+	g.sessions.conclude(s)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -260,7 +257,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	defer g.table.unpin(s)
+	defer g.sessions.unpin(s)
 	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) && g.comeBack(w, r, s, last) {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 type pending struct {
 	*exchange
 	cancel context.CancelCauseFunc
+	noted  *sessionRequest // as its session knows it; nil if it has none
 }
 
 // inflight are the requests of the whole gateway that are being served.
@@ -48,7 +49,7 @@ func (f *inflight) track(parent context.Context, x *exchange) (ctx context.Conte
 // begin is track for a transport. The caller must end what it returns.
 func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, *pending, error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	p := &pending{x, cancel}
+	p := &pending{exchange: x, cancel: cancel}
 	f.mu.Lock()
 	closed := f.closed
 	if !closed {
@@ -62,14 +63,15 @@ func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, 
 		return nil, nil, &c
 	}
 	if x.sess != nil {
-		x.sess.addPending(p)
+		p.noted = &sessionRequest{id: x.ID, modern: x.Modern, out: x.out, cancel: cancel}
+		x.sess.begin(p.noted)
 	}
 	return ctx, p, nil
 }
 
 func (f *inflight) end(p *pending) {
-	if p.sess != nil {
-		p.sess.dropPending(p)
+	if p.noted != nil {
+		p.sess.finish(p.noted)
 	}
 	p.cancel(nil)
 	f.mu.Lock()
@@ -142,11 +144,8 @@ func (f *inflight) cancelUnattended() {
 	}
 }
 
-// Why a request ends that is not answered by its server.
-var (
-	errClosing  = fault.New(fault.Closed, "close", "everline is shutting down")
-	errCanceled = errors.New("canceled by the client")
-)
+// errClosing is why a request is canceled by Close.
+var errClosing = fault.New(fault.Closed, "close", "everline is shutting down")
 
 // failed answers a request that ended in an error. Why our own context ended
 // decides where the backend can only say that it did.

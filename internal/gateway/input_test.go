@@ -275,7 +275,7 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		}
 		g := New(h, Options{})
 		defer g.Close(context.Background())
-		s := g.newSession(mcp.LatestLegacy)
+		s := g.sessions.newSession(mcp.LatestLegacy)
 		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
 		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
 		x := g.exchange(m)

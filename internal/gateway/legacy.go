@@ -74,15 +74,8 @@ func (svc *service) setLevel(x *exchange) message.Answer {
 	if rank == 0 {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
-	if s := x.sess; s != nil {
-		s.out() // log messages go into the outbox
-		s.mu.Lock()
-		if !s.ended {
-			s.level = rank
-		}
-		s.mu.Unlock()
-		svc.levels.change(s)
-		s.remember()
+	if x.sess != nil {
+		x.sess.setLevel(rank)
 	}
 	return x.Success(nil)
 }

@@ -30,7 +30,7 @@ func TestInitializeNegotiates(t *testing.T) {
 			t.Errorf("session id %q", id)
 		}
 	}
-	if n := s.g.table.len(); n != 7 {
+	if n := s.g.sessions.len(); n != 7 {
 		t.Errorf("%d sessions, want 7", n)
 	}
 }
@@ -210,14 +210,14 @@ func TestFaultN1SessionsAreBoundedAndExpire(t *testing.T) {
 	for range 300 {
 		s.initialize("2025-11-25")
 	}
-	if n := s.g.table.len(); n > 100 {
+	if n := s.g.sessions.len(); n > 100 {
 		t.Errorf("%d sessions, the cap is 100", n)
 	}
 	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, first), 200)
-	eventually(t, "the idle sessions expire", func() bool { return s.g.table.len() == 1 })
+	eventually(t, "the idle sessions expire", func() bool { return s.g.sessions.len() == 1 })
 	tp.cancel()
 	tp.end()
-	eventually(t, "the session expires once its stream is gone", func() bool { return s.g.table.len() == 0 })
+	eventually(t, "the session expires once its stream is gone", func() bool { return s.g.sessions.len() == 0 })
 }
 
 func TestTooManySessionsInUse(t *testing.T) {
@@ -261,7 +261,7 @@ func TestFaultN5ClientsComeAndGo(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "all sessions are gone", func() bool { return s.g.table.len() == 0 })
+	eventually(t, "all sessions are gone", func() bool { return s.g.sessions.len() == 0 })
 	s.initialize("2025-11-25")
 }
 
@@ -333,7 +333,7 @@ func TestUnsubscribedWhileItWasBeingMade(t *testing.T) {
 	h := lateHub{newHub(), make(chan struct{}), make(chan struct{})}
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.newSession(mcp.LatestLegacy)
+	s := g.sessions.newSession(mcp.LatestLegacy)
 	done := make(chan error, 1)
 	go func() { // ends once the subscription is accepted
 		_, err := s.subscribe(context.Background(), "file:///a")
@@ -373,7 +373,7 @@ func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
 			h := gatedHub{newHub(), make(chan chan error)}
 			g := New(h, Options{})
 			defer g.Close(context.Background())
-			s := g.newSession(mcp.LatestLegacy)
+			s := g.sessions.newSession(mcp.LatestLegacy)
 			var both sync.WaitGroup
 			defer both.Wait()
 			subscribe := func() chan error {
@@ -409,20 +409,20 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 	g := New(h, Options{})
 	defer g.Close(context.Background())
 	for range 2000 {
-		s := g.newSession(mcp.LatestLegacy)
+		s := g.sessions.newSession(mcp.LatestLegacy)
 		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
 		x := &exchange{Message: m, sess: s}
-		g.levels.mu.Lock() // another session sets its level
+		g.sessions.levels.mu.Lock() // another session sets its level
 		var set sync.WaitGroup
 		set.Go(func() { g.setLevel(x) })
 		for s.wantedLevel() == 0 {
 			runtime.Gosched()
 		}
-		g.levels.mu.Unlock()
+		g.sessions.levels.mu.Unlock()
 		s.end()
 		set.Wait()
-		if len(g.levels.want) != 0 || g.levels.now != 0 {
-			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.levels.want), mcp.Levels[g.levels.now])
+		if len(g.sessions.levels.want) != 0 || g.sessions.levels.now != 0 {
+			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.sessions.levels.want), mcp.Levels[g.sessions.levels.now])
 		}
 	}
 }

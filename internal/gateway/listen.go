@@ -228,7 +228,7 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 	}
 	defer g.inflight.end(p)
 	if s := g.pinNamed(x); s != nil {
-		defer g.table.unpin(s)
+		defer g.sessions.unpin(s)
 		l.of = &s.own
 	}
 	events := g.events(w)

@@ -20,10 +20,14 @@ const (
 	resubscribeWait = 5 * time.Second  // between two rounds of attempts
 )
 
+// add puts a new session in, under an id that outlives everline where sessions are
+// kept, and pins it. It is false if there are too many.
+func (st *sessionStore) add(s *session) bool { return st.addAs(s, st.name(s)) != nil }
+
 // name gives a new session the id under which it outlives everline; a random one
 // where nothing is kept.
-func (g *Gateway) name(s *session) string {
-	if g.opts.Sessions == nil {
+func (st *sessionStore) name(s *session) string {
+	if st.o.kept == nil {
 		return sessionID()
 	}
 	serves, _ := s.declared()
@@ -32,7 +36,7 @@ func (g *Gateway) name(s *session) string {
 		version = standingOnly
 	}
 	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
-	return g.opts.Sessions.Seal(g.endpoint, s.kept)
+	return st.o.kept.Seal(st.o.endpoint, s.kept)
 }
 
 // standingOnly stands for the version in the ids of /sse, whose sessions begin
@@ -40,37 +44,37 @@ func (g *Gateway) name(s *session) string {
 const standingOnly = "sse"
 
 // keptAs is what is kept of the session of an id; false if that is nothing.
-func (g *Gateway) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
-	if g.opts.Sessions == nil {
+func (st *sessionStore) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
+	if st.o.kept == nil {
 		return kept, note, false
 	}
-	kept, ok = g.opts.Sessions.Open(g.endpoint, id)
+	kept, ok = st.o.kept.Open(st.o.endpoint, id)
 	if ok {
-		note = g.opts.Sessions.Note(kept)
+		note = st.o.kept.Note(kept)
 	}
 	return kept, note, ok
 }
 
 // restore goes on with the session of an id, and pins it: nil if the id is none
 // of ours, or full if there are too many sessions.
-func (g *Gateway) restore(id string) (s *session, full bool) {
-	kept, note, ok := g.keptAs(id)
+func (st *sessionStore) restore(id string) (s *session, full bool) {
+	kept, note, ok := st.keptAs(id)
 	if !ok || kept.Version == standingOnly {
 		return nil, false
 	}
-	s = g.newSession(kept.Version)
+	s = st.newSession(kept.Version)
 	s.kept, s.outlives = kept, true
 	s.serves, s.offers = served(kept.Serves), served(kept.Serves)
 	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))
 	s.greeted, s.ready = true, true
 	s.out().SendAllChanged() // of what has changed meanwhile nobody has told it
 	s.keepSubscriptions(note.Subscriptions)
-	switch there := g.table.addAs(s, id); there {
+	switch there := st.addAs(s, id); there {
 	case nil:
 		return nil, true
 	case s:
-		g.levels.change(s)
-		g.resubscribe(s)
+		st.levels.change(s)
+		st.resubscribe(s)
 		return s, false
 	default: // two requests came at once
 		return there, false
@@ -80,18 +84,18 @@ func (g *Gateway) restore(id string) (s *session, full bool) {
 // resubscribe asks the servers for the updates of a restored session, again and
 // again where one is away. What has changed meanwhile is not known, so each
 // resource is announced once.
-func (g *Gateway) resubscribe(s *session) {
-	if len(s.returning) == 0 || !g.background.add() {
+func (st *sessionStore) resubscribe(s *session) {
+	if len(s.returning) == 0 || !st.background.add() {
 		return
 	}
 	go func() { // ends with the session, or with Close, which waits for it
-		defer g.background.done()
+		defer st.background.done()
 		for {
 			left := false
 			for _, uri := range s.stillReturning() {
-				left = !g.resubscribeOne(s, uri) || left
+				left = !st.resubscribeOne(s, uri) || left
 			}
-			if !left || !g.background.sleep(resubscribeWait) {
+			if !left || !st.background.sleep(resubscribeWait) {
 				return
 			}
 		}
@@ -99,8 +103,8 @@ func (g *Gateway) resubscribe(s *session) {
 }
 
 // resubscribeOne is true if there is nothing more to do for the resource.
-func (g *Gateway) resubscribeOne(s *session, uri string) (over bool) {
-	ctx, cancel := context.WithTimeout(g.background.ctx, resubscribeFor)
+func (st *sessionStore) resubscribeOne(s *session, uri string) (over bool) {
+	ctx, cancel := context.WithTimeout(st.background.ctx, resubscribeFor)
 	defer cancel()
 	ok, err := s.subscribe(ctx, uri)
 	switch {

@@ -18,33 +18,31 @@ import (
 // outlives a request: sessions, calls in flight, outcomes, tasks. It knows
 // neither HTTP nor pipes.
 type service struct {
-	backend   Backend
-	opts      Options
-	info      []byte // serverInfo, encoded
-	envs      [len(listMembers)]listEnvelope
-	lists     *stream.ListVersions
-	responses stream.ResponseStore
-	levels    levels
-	host      sessionHost
-	table     sessionTable
-	inflight  inflight
-	inputs    inputs
-	results   results
-	tasks     task.Table
-	offered   atomic.Pointer[offered]
+	backend  Backend
+	opts     Options
+	info     []byte // serverInfo, encoded
+	envs     [len(listMembers)]listEnvelope
+	lists    *stream.ListVersions
+	sessions *sessionStore
+	inflight inflight
+	inputs   inputs
+	results  results
+	tasks    task.Table
+	offered  atomic.Pointer[offered]
 
 	stop     chan struct{} // closed by Leave and Close: streams end in order
 	refusing atomic.Bool   // set by Close: requests are refused
 }
 
-func (svc *service) init(b Backend, opts Options) {
+func (svc *service) init(endpoint string, b Backend, opts Options) {
 	svc.backend, svc.opts, svc.stop = b, opts, make(chan struct{})
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
-	svc.levels.set = b.SetLevel
-	svc.host = sessionHost{svc.lists, &svc.responses, opts.Sessions, b.SubscribeFor, svc.levels.change, svc.tasks.Forget}
-	svc.table.init(opts.MaxSessions, opts.SessionIdle)
+	svc.sessions = newSessionStore(storeOptions{
+		endpoint: endpoint, kept: opts.Sessions, lists: svc.lists, limit: opts.MaxSessions, idle: opts.SessionIdle,
+		subscribe: b.SubscribeFor, setLevel: b.SetLevel, forget: svc.tasks.Forget,
+	})
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
 }
@@ -59,13 +57,9 @@ func (svc *service) drain(ctx context.Context) error {
 }
 
 func (svc *service) close() {
-	svc.table.close()
+	svc.sessions.close()
 	svc.tasks.Close()
-	svc.responses.Close()
 }
-
-// newSession returns a session that is not in the table.
-func (svc *service) newSession(version string) *session { return newSession(&svc.host, version) }
 
 // offer is what is declared to clients now.
 func (svc *service) offer() *offered {

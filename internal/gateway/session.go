@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -17,31 +18,21 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// A sessionHost is what sessions need of the endpoint that they are of.
-type sessionHost struct {
-	lists     *stream.ListVersions
-	responses *stream.ResponseStore
-	store     *sessions.Store // of those that outlive everline; nil for none
-	subscribe func(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
-	relevel   func(s *session)    // the session wants log messages of another level
-	forget    func(client uint64) // the client's tasks
-}
-
 // A session is one legacy client between its initialize and its end: its
 // DELETE, its idle expiry, or the end of its connection. It has no goroutine.
 // Everything that belongs to the client is freed with it.
 type session struct {
-	host *sessionHost
-	id   string // over HTTP: unguessable, visible ASCII; "" on stdio
+	store *sessionStore
+	id    string // over HTTP: unguessable, visible ASCII; "" on stdio
 
 	standing  stream.Standing   // its standing streams
 	responses *stream.Responses // those to POSTs that its client can come back for
 
-	mu        sync.Mutex      // guards the fields down to ended; nothing waits under it
-	announced stream.Versions // which versions of the lists the client has heard of
-	version   string          // negotiated protocol version
-	level     int             // lowest severity of log messages that are wanted; 0 none, as after the end
-	pending   []*pending
+	mu        sync.Mutex               // guards the fields down to ended; nothing waits under it
+	announced stream.Versions          // which versions of the lists the client has heard of
+	version   string                   // negotiated protocol version
+	level     int                      // lowest severity of log messages that are wanted; 0 none, as after the end
+	pending   []*sessionRequest        // those of the client that are being served
 	subs      map[string]*subscription // by URI
 	outbox    *stream.Outbox           // nil until something can be told
 	greeted   bool                     // initialize was answered
@@ -73,17 +64,37 @@ type subscription struct {
 	cancel func() // nil while it is being made
 }
 
-func (s *session) addPending(p *pending) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending = append(s.pending, p)
+// A sessionRequest is one request of the client that is being served, as far as
+// later messages concern it.
+type sessionRequest struct {
+	id     []byte // raw
+	modern bool
+	out    outlet // takes what goes out before the answer; nil: the client takes nothing
+	cancel context.CancelCauseFunc
 }
 
-func (s *session) dropPending(p *pending) {
+// An outlet takes frames for one client. It does not block.
+type outlet interface {
+	Log(frame []byte)  // a frame that may be lost: a log message, or progress
+	Send(frame []byte) // one that must not be: an answer, or a request to the client
+}
+
+// errCanceled is why a request ends that its client has canceled.
+var errCanceled = errors.New("canceled by the client")
+
+// begin notes a request that is being served.
+func (s *session) begin(r *sessionRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = append(s.pending, r)
+}
+
+// finish is the end of that.
+func (s *session) finish(r *sessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, other := range s.pending {
-		if other == p {
+		if other == r {
 			last := len(s.pending) - 1
 			s.pending[i] = s.pending[last]
 			s.pending[last] = nil
@@ -97,9 +108,9 @@ func (s *session) dropPending(p *pending) {
 // not in flight is ignored: the answer may have crossed the cancel.
 func (s *session) cancel(rawID []byte) {
 	s.mu.Lock()
-	var hit []*pending
+	var hit []*sessionRequest
 	for _, p := range s.pending {
-		if bytes.Equal(p.ID, rawID) {
+		if bytes.Equal(p.id, rawID) {
 			hit = append(hit, p)
 		}
 	}
@@ -139,7 +150,7 @@ func (s *session) end() {
 	s.mu.Unlock()
 	s.standing.End()
 	s.requests.close()
-	s.host.forget(s.client)
+	s.store.o.forget(s.client)
 	s.responses.End()
 	s.own.End()
 	for _, sub := range subs {
@@ -147,7 +158,7 @@ func (s *session) end() {
 			sub.cancel()
 		}
 	}
-	s.host.relevel(s)
+	s.store.levels.change(s)
 }
 
 // cancelAll cancels everything that the session has in flight.
@@ -207,7 +218,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 		return have || !full, nil
 	}
 	out := s.out()
-	cancel, err := s.host.subscribe(ctx, &s.own, uri, func(params []byte) {
+	cancel, err := s.store.o.subscribe(ctx, &s.own, uri, func(params []byte) {
 		out.Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	})
 	s.mu.Lock()
@@ -244,12 +255,34 @@ func (s *session) unsubscribe(uri string) {
 	}
 }
 
-func newSession(host *sessionHost, version string) *session {
+// newSession returns a session that is not in the store.
+func (st *sessionStore) newSession(version string) *session {
 	s := &session{
-		host: host, client: door.NewClientID(), version: version, announced: host.lists.Newest(), responses: host.responses.Session(),
+		store: st, client: door.NewClientID(), version: version, announced: st.o.lists.Newest(), responses: st.responses.Session(),
 	}
 	s.own.Client, s.own.Capabilities = s, s.declaration
 	return s
+}
+
+// shareStream lets the answers to the client's requests go out on its standing
+// stream, which it opens: at most so many at a time. gone is closed when the client
+// has gone; nil if nothing tells.
+func (s *session) shareStream(limit int, gone <-chan struct{}) *stream.Stream {
+	s.admission, s.gone = &message.Admission{Limit: limit}, gone
+	s.out()
+	return s.standing.Attach()
+}
+
+// setLevel is the client's wish for log messages from this severity on.
+func (s *session) setLevel(rank int) {
+	s.out() // log messages go into the outbox
+	s.mu.Lock()
+	if !s.ended {
+		s.level = rank
+	}
+	s.mu.Unlock()
+	s.store.levels.change(s)
+	s.remember()
 }
 
 func (s *session) hasHeard() stream.Versions {

@@ -49,7 +49,7 @@ func (s *session) reachable() outlet {
 		return out
 	}
 	for i := len(s.pending) - 1; i >= 0; i-- {
-		if p := s.pending[i]; p.out != nil && !p.Modern {
+		if p := s.pending[i]; p.out != nil && !p.modern {
 			return p.out
 		}
 	}

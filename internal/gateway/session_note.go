@@ -48,7 +48,7 @@ func (s *session) remember() {
 	ended := s.ended
 	s.mu.Unlock()
 	if !ended {
-		s.host.store.SetNote(s.kept, note)
+		s.store.o.kept.SetNote(s.kept, note)
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *session) conclude() (keep func()) {
 	if !s.outlives {
 		return func() {}
 	}
-	written := s.host.store.End(s.kept)
+	written := s.store.o.kept.End(s.kept)
 	return func() {
 		s.noting.Lock()
 		defer s.noting.Unlock()

@@ -8,10 +8,6 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-// namedPrefix begins the keys of named sessions in the table. No header can
-// hold it at its begin, so no session id is one.
-const namedPrefix = " "
-
 // A sessionUse is what one call uses of a session whose servers serve it: those
 // that isolate sessions have a generation for each.
 type sessionUse struct {
@@ -42,7 +38,7 @@ func (svc *service) useSession(x *exchange) (*sessionUse, *caller, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &sessionUse{s, &s.own, func() { svc.table.unpin(s) }, false}, x.caller(s), nil
+	return &sessionUse{s, &s.own, func() { svc.sessions.unpin(s) }, false}, x.caller(s), nil
 }
 
 // named returns the pinned session that a modern request names, a new one where
@@ -55,11 +51,8 @@ func (svc *service) named(x *exchange) (*session, error) {
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	if s := svc.table.pin(namedPrefix + name); s != nil {
-		return s, nil
-	}
-	s := svc.newSession(mcp.ModernVersion)
-	if s = svc.table.addAs(s, namedPrefix+name); s == nil {
+	s := svc.sessions.named(name)
+	if s == nil {
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
 		return nil, f
@@ -73,16 +66,16 @@ func (svc *service) pinNamed(x *exchange) *session {
 	if !ok {
 		return nil
 	}
-	return svc.table.pin(namedPrefix + name)
+	return svc.sessions.pinNamed(name)
 }
 
 // endNamed ends a named session: its client has said that it is gone.
 func (svc *service) endNamed(name string) {
-	s := svc.table.pin(namedPrefix + name)
+	s := svc.sessions.pinNamed(name)
 	if s == nil {
 		return
 	}
-	defer svc.table.unpin(s)
-	svc.table.remove(s)
+	defer svc.sessions.unpin(s)
+	svc.sessions.remove(s)
 	svc.inputs.forget(s.client)
 }

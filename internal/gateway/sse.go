@@ -3,11 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/everline/everline/internal/gateway/stream"
@@ -35,18 +32,17 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
-	s := g.newSession(mcp.FirstVersion)
-	s.admission, s.gone = &message.Admission{Limit: g.opts.MaxInFlight}, r.Context().Done()
-	standing, out := s.standing.Attach(), s.out()
-	again, adopted := s.adopt(r.Header.Get(mcp.HeaderLastEventID))
-	if !g.addStanding(s, again) {
+	s := g.sessions.newSession(mcp.FirstVersion)
+	standing, out := s.shareStream(g.opts.MaxInFlight, r.Context().Done()), s.out()
+	ok, adopted := g.sessions.addStanding(s, r.Header.Get(mcp.HeaderLastEventID))
+	if !ok {
 		g.busy(w, "Too many sessions are in use")
 		return
 	}
-	defer g.table.unpin(s)
+	defer g.sessions.unpin(s)
 	defer out.Close()
 	defer s.admission.Drain()
-	defer g.table.remove(s)
+	defer g.sessions.remove(s)
 	events := g.events(w)
 	defer events.Close()
 	if events.Open() != nil {
@@ -57,9 +53,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if adopted {
-		g.levels.change(s)
-		out.SendAllChanged()
-		g.resubscribe(s)
+		g.sessions.goOn(s)
 	}
 	writer := stream.NewWriter(stream.Options{
 		Sink: events.WithID(s.eventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
@@ -70,78 +64,6 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addStanding puts a session in the table: under the id of the one that it goes
-// on with, unless that one is still there, else under a new one.
-func (g *Gateway) addStanding(s *session, again string) bool {
-	if kept, note, ok := g.keptAs(again); ok {
-		s.kept, s.outlives = kept, true
-		s.keepSubscriptions(note.Subscriptions)
-		there := g.table.addAs(s, again)
-		if there == s {
-			return true
-		}
-		if there != nil {
-			g.table.unpin(there)
-		}
-	}
-	return g.table.addAs(s, g.name(s)) != nil
-}
-
-// ssePrefix begins the ids of events of /sse. The rest of an id is what a client
-// said of itself when it shook hands, and the id of its session: an EventSource
-// that lost its stream comes back with the last id, and does not shake hands
-// again. What the client said needs no proof, because it could declare anything.
-const ssePrefix = "sse-"
-
-// eventID is the id of the events of now; "" before the handshake.
-func (s *session) eventID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.greeted {
-		return ""
-	}
-	id := fmt.Sprintf("%s%d-%d-%s", ssePrefix, s.serves, s.level, s.version)
-	if s.outlives {
-		id += "-" + s.id
-	}
-	return id
-}
-
-// adopt makes the session that of the client that got the event with this id
-// last, and returns the id of the session that it had, "" if that was not kept;
-// false if the event is none of ours.
-func (s *session) adopt(lastID string) (again string, ok bool) {
-	rest, ok := strings.CutPrefix(lastID, ssePrefix)
-	parts := strings.SplitN(rest, "-", 3)
-	if !ok || len(parts) < 3 {
-		return "", false
-	}
-	version, again, ok := cutVersion(parts[2])
-	if !ok {
-		return "", false
-	}
-	serves, err := strconv.ParseUint(parts[0], 10, 8)
-	level, err2 := strconv.ParseUint(parts[1], 10, 8)
-	if err != nil || err2 != nil || level >= uint64(len(mcp.Levels)) {
-		return "", false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serves, s.offers, s.level, s.version = served(serves), served(serves), int(level), version
-	s.greeted, s.ready = true, true
-	return again, true
-}
-
-// cutVersion parts a version from what may follow behind a hyphen.
-func cutVersion(text string) (version, rest string, ok bool) {
-	for _, version := range mcp.LegacyVersions {
-		if rest, ok := strings.CutPrefix(text, version); ok && (rest == "" || rest[0] == '-') {
-			return version, strings.TrimPrefix(rest, "-"), true
-		}
-	}
-	return "", "", false
-}
-
 const (
 	streamWait = 10 * time.Second // for the stream of a client that comes back
 	streamLook = 20 * time.Millisecond
@@ -150,11 +72,11 @@ const (
 // standingSession returns the pinned session of a message. After a restart the
 // message may come before the stream that its answer goes out on.
 func (g *Gateway) standingSession(ctx context.Context, id string) *session {
-	s := g.table.pin(id)
+	s := g.sessions.pin(id)
 	if s != nil {
 		return s
 	}
-	if _, _, ok := g.keptAs(id); !ok {
+	if !g.sessions.isKept(id) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
@@ -164,7 +86,7 @@ func (g *Gateway) standingSession(ctx context.Context, id string) *session {
 	for s == nil && ctx.Err() == nil && !g.closing() {
 		select {
 		case <-tick.C:
-			s = g.table.pin(id)
+			s = g.sessions.pin(id)
 		case <-ctx.Done():
 		}
 	}
@@ -186,7 +108,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: open /sse again")
 		return
 	}
-	defer g.table.unpin(s)
+	defer g.sessions.unpin(s)
 	if s.admission == nil {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: this one is not of /sse")
 		return

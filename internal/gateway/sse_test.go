@@ -36,7 +36,7 @@ func TestHTTPAndSSE(t *testing.T) {
 	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+path[len("/messages?sessionId="):]), 404)
 	tp.cancel()
 	tp.end()
-	eventually(t, "the session ends with its stream", func() bool { return s.g.table.len() == 1 })
+	eventually(t, "the session ends with its stream", func() bool { return s.g.sessions.len() == 1 })
 	want(t, s.do("POST", path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), 404)
 }
 

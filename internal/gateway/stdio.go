@@ -29,9 +29,9 @@ type stdioClient struct {
 // out, until in ends, out cannot be written to, or ctx or the gateway ends. How it
 // ends is told by pipe.Serve.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	p := &stdioClient{svc: &g.service, sess: g.newSession(mcp.LatestLegacy), admission: &message.Admission{Limit: g.opts.MaxInFlight}, outbox: stream.NewOutbox()}
-	p.sess.outbox, p.sess.admission = p.outbox, p.admission
-	p.sess.standing.Attach()
+	sess := g.sessions.newSession(mcp.LatestLegacy)
+	sess.shareStream(g.opts.MaxInFlight, nil)
+	p := &stdioClient{svc: &g.service, sess: sess, admission: sess.admission, outbox: sess.out()}
 	defer p.outbox.Close()
 	defer p.sess.end()
 	defer g.inputs.forget(p.sess.client)

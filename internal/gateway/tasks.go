@@ -134,7 +134,7 @@ func (svc *service) clientOf(x *exchange) uint64 {
 		return x.sess.client
 	}
 	if s := svc.pinNamed(x); s != nil {
-		defer svc.table.unpin(s)
+		defer svc.sessions.unpin(s)
 		return s.client
 	}
 	return 0

@@ -18,17 +18,17 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		g := New(newHub(), Options{SessionIdle: time.Hour})
 		defer g.Close(context.Background())
 		open := func() *session {
-			s := g.newSession(mcp.LatestLegacy)
-			if g.table.addAs(s, sessionID()) == nil {
+			s := g.sessions.newSession(mcp.LatestLegacy)
+			if g.sessions.addAs(s, sessionID()) == nil {
 				t.Fatal("full")
 			}
-			g.table.unpin(s)
+			g.sessions.unpin(s)
 			return s
 		}
 		alive := func(s *session) bool {
-			g.table.mu.Lock()
-			defer g.table.mu.Unlock()
-			return g.table.byID[s.id] == s
+			g.sessions.mu.Lock()
+			defer g.sessions.mu.Unlock()
+			return g.sessions.byID[s.id] == s
 		}
 		first := open()
 		time.Sleep(40 * time.Minute)
@@ -37,10 +37,10 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		if alive(first) || !alive(second) || !alive(used) {
 			t.Errorf("after an hour: %v %v %v", alive(first), alive(second), alive(used))
 		}
-		if s := g.table.pin(used.id); s != used {
+		if s := g.sessions.pin(used.id); s != used {
 			t.Fatal("not there")
 		}
-		g.table.unpin(used)
+		g.sessions.unpin(used)
 		time.Sleep(40 * time.Minute)
 		if alive(second) || !alive(used) {
 			t.Errorf("after another: %v %v", alive(second), alive(used))

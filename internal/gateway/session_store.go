@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/stream"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/sessions"
+)
+
+// A sessionStore owns all sessions of an endpoint: those that came over HTTP, the
+// least recently used last, and those of other transports as far as they share
+// something. Sessions without an open exchange or stream end when they have been idle
+// for long, and sooner when there are too many. Those that are kept outlive everline.
+type sessionStore struct {
+	o          storeOptions
+	levels     levels
+	responses  stream.ResponseStore
+	background background
+
+	mu     sync.Mutex // guards the rest, and the store's fields of every session; ordered before no other lock: sessions are ended after it is released
+	byID   map[string]*session
+	ring   session // its next is the most recently used session, its prev the least
+	timer  *time.Timer
+	closed bool
+}
+
+// storeOptions say what sessions need of the endpoint that they are of.
+type storeOptions struct {
+	endpoint  string          // the group's name; "" for all
+	kept      *sessions.Store // of those that outlive everline; nil for none
+	lists     *stream.ListVersions
+	limit     int           // sessions at a time
+	idle      time.Duration // after which one ends
+	subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	setLevel  func(level string)  // of log messages that servers send; it does not wait
+	forget    func(client uint64) // what the client has elsewhere
+}
+
+func newSessionStore(o storeOptions) *sessionStore {
+	st := &sessionStore{o: o, byID: map[string]*session{}}
+	st.levels.set = o.setLevel
+	st.background.init()
+	st.ring.prev, st.ring.next = &st.ring, &st.ring
+	return st
+}
+
+// addAs puts a session in under an id and pins it. It returns the session that is
+// there then: an older one of this id, or s; nil if the table is full of sessions
+// that are in use.
+func (st *sessionStore) addAs(s *session, id string) *session {
+	st.mu.Lock()
+	if old := st.byID[id]; old != nil {
+		old.pins++
+		st.mu.Unlock()
+		return old
+	}
+	var gone *session
+	keep := func() {}
+	if len(st.byID) >= st.o.limit {
+		if gone = st.idlestLocked(); gone != nil {
+			st.removeLocked(gone)
+			keep = gone.conclude()
+		}
+	}
+	ok := len(st.byID) < st.o.limit && !st.closed
+	if ok {
+		s.id = id
+		s.pins = 1
+		st.byID[s.id] = s
+		st.frontLocked(s)
+		st.armLocked()
+	}
+	st.mu.Unlock()
+	if gone != nil {
+		gone.end()
+		keep()
+	}
+	if !ok {
+		return nil
+	}
+	return s
+}
+
+// inUse is how many of them have an open exchange or stream.
+func (st *sessionStore) inUse() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n := 0
+	for _, s := range st.byID {
+		if s.pins > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// pin returns the session of this id for one exchange or stream, nil if there
+// is none. The caller must unpin it.
+func (st *sessionStore) pin(id string) *session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s := st.byID[id]
+	if s != nil {
+		s.pins++
+	}
+	return s
+}
+
+func (st *sessionStore) unpin(s *session) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	s.pins--
+	if st.byID[s.id] == s {
+		st.frontLocked(s)
+	}
+}
+
+// conclude is the end of a session that its client has ended: its id opens nothing
+// any more, here and in the next everline.
+func (st *sessionStore) conclude(s *session) {
+	keep := s.conclude() // before its id can be restored
+	st.remove(s)
+	keep()
+	s.cancelAll()
+}
+
+// namedPrefix begins the ids of named sessions in the store. No header can hold it
+// at its begin, so no other session's id is one.
+const namedPrefix = " "
+
+// named returns the pinned session of a name that a modern client has chosen, a new
+// one where there is none; nil if there are too many.
+func (st *sessionStore) named(name string) *session {
+	if s := st.pinNamed(name); s != nil {
+		return s
+	}
+	return st.addAs(st.newSession(mcp.ModernVersion), namedPrefix+name)
+}
+
+// pinNamed is named for a session that need not be there; nil if it is not.
+func (st *sessionStore) pinNamed(name string) *session { return st.pin(namedPrefix + name) }
+
+// remove takes a session out and ends it; false if it was not there.
+func (st *sessionStore) remove(s *session) bool {
+	st.mu.Lock()
+	there := st.byID[s.id] == s
+	if there {
+		st.removeLocked(s)
+	}
+	st.mu.Unlock()
+	s.end()
+	return there
+}
+
+func (st *sessionStore) frontLocked(s *session) {
+	if s.next != nil {
+		s.prev.next, s.next.prev = s.next, s.prev
+	}
+	s.used = time.Now()
+	s.prev, s.next = &st.ring, st.ring.next
+	s.prev.next, s.next.prev = s, s
+}
+
+func (st *sessionStore) removeLocked(s *session) {
+	delete(st.byID, s.id)
+	s.prev.next, s.next.prev = s.next, s.prev
+	s.prev, s.next = nil, nil
+}
+
+// idlestLocked is the session that was not used for longest, among those
+// that are not in use now.
+func (st *sessionStore) idlestLocked() *session {
+	for s := st.ring.prev; s != &st.ring; s = s.prev {
+		if s.pins == 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// armLocked sets the timer for the next expiry, if it is not set.
+func (st *sessionStore) armLocked() {
+	if st.timer != nil || st.closed || len(st.byID) == 0 {
+		return
+	}
+	wait := st.o.idle
+	if s := st.idlestLocked(); s != nil {
+		wait = max(time.Until(s.used.Add(st.o.idle)), time.Millisecond)
+	}
+	st.timer = time.AfterFunc(wait, st.expire)
+}
+
+// expire ends the sessions that have been idle for long. It runs on the
+// timer's goroutine, which ends with it.
+func (st *sessionStore) expire() {
+	st.mu.Lock()
+	st.timer = nil
+	var gone []*session
+	var keep []func()
+	deadline := time.Now().Add(-st.o.idle)
+	for {
+		s := st.idlestLocked()
+		if s == nil || s.used.After(deadline) {
+			break
+		}
+		st.removeLocked(s)
+		gone, keep = append(gone, s), append(keep, s.conclude())
+	}
+	st.armLocked()
+	st.mu.Unlock()
+	for i, s := range gone {
+		s.end()
+		keep[i]()
+	}
+}
+
+// len is how many sessions there are that came over HTTP.
+func (st *sessionStore) len() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return len(st.byID)
+}
+
+// close ends all sessions and takes no new ones.
+func (st *sessionStore) close() {
+	st.background.close()
+	st.mu.Lock()
+	st.closed = true
+	if st.timer != nil {
+		st.timer.Stop()
+	}
+	var gone []*session
+	for _, s := range st.byID {
+		gone = append(gone, s)
+		st.removeLocked(s)
+	}
+	st.mu.Unlock()
+	for _, s := range gone {
+		s.end()
+	}
+	st.responses.Close()
+}

@@ -306,3 +306,25 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return r.base.RoundTrip(req)
 }
+
+// TestStatusSaysWhoTheServerIs has what servers of both eras say of themselves.
+func TestStatusSaysWhoTheServerIs(t *testing.T) {
+	old := mcptest.New(mcptest.Config{Name: "old one", Instructions: "Ask nicely."})
+	young := mcptest.New(mcptest.Config{Name: "young one", Era: mcptest.Modern})
+	hub := openOn(t, siteOf(t, "old", old), siteOf(t, "young", young))
+	for name, want := range map[string]struct {
+		info, instructions string
+		era                everline.Era
+	}{
+		"old":   {"old one", "Ask nicely.", everline.EraLegacy},
+		"young": {"young one", "", everline.EraModern},
+	} {
+		st, _ := hub.Server(name)
+		if st.ServerInfo.Name != want.info || st.ServerInfo.Version != "1.0" || !json.Valid(st.ServerInfo.Raw) || st.Instructions != want.instructions || st.Era != want.era {
+			t.Errorf("%s: %+v, %q, %s", name, st.ServerInfo, st.Instructions, st.Era)
+		}
+		if !strings.Contains(string(st.Capabilities), `"tools"`) || st.Transport != config.TransportHTTP {
+			t.Errorf("%s: %s over %s", name, st.Capabilities, st.Transport)
+		}
+	}
+}

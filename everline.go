@@ -5,6 +5,7 @@ package everline
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -188,36 +189,53 @@ const (
 
 // A Status is what is known about one server now.
 type Status struct {
-	Name       string
-	State      event.State // as in the lifecycle: connected, reconnecting, disconnected, …
-	Generation uint64
-	Transport  string // of the serving generation, else as configured: "stdio", "http", "sse"
-	PID        int
-	URL        string
-	Era        string           // "legacy", "modern", "" if not known yet
-	Version    string           // negotiated protocol version
-	Counts     [4]int           // by Kind: how many of its items clients see listed
-	Offered    [4]int           // by Kind: how many it lists itself; rules, pins and other servers' URIs may keep some from clients
-	Tokens     int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
-	Handshake  []HandshakePhase // how the serving generation came up, in order; nil if none serves
-	CatalogAt  time.Time        // when its catalog was last listed, or found to be still the same; zero: never
-	Since      time.Time        // when the state began
-	AwaySince  time.Time        // since when no generation serves that should, over all attempts; zero if one does, or none is wanted now
-	Next       time.Time        // next attempt; zero if none is due
-	Attempt    int              // generations lost in a row since health was last proven
-	Cause      *fault.Fault     // nil if all is well
-	Out        int              // calls in flight
-	Waiting    int              // calls that wait for the server
-	Calls      uint64           // calls that have ended since Open, however they did
-	P50, P95   time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
-	Noise      uint64           // lines or events that were no messages, skipped: of the serving generation; while the server is away, of the newest start
-	LastNoise  string           // the newest of them, cut
-	Ignored    uint64           // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
-	StderrRate float64          // bytes a second that the process writes to stderr, of late
-	Warnings   []string
-	Origin     config.Origin
-	Sessions   []SessionStatus // of a server whose isolation is "session": the slots of single clients, the oldest first
-	Remedy     string          // a command to type; "" if none is needed
+	Name         string
+	State        event.State // as in the lifecycle: connected, reconnecting, disconnected, …
+	Generation   uint64
+	Transport    config.Transport // of the serving generation, else as configured
+	PID          int
+	URL          string
+	Era          Era              // "" if not known yet
+	Version      string           // negotiated protocol version
+	ServerInfo   ServerInfo       // who the server says that it is, with its last good catalog, as are the next two
+	Capabilities json.RawMessage  // what it has declared (2026-07-28 server capabilities); nil: nothing yet
+	Instructions string           // what it tells models about itself; "" while pins withhold it
+	Counts       [4]int           // by Kind: how many of its items clients see listed
+	Offered      [4]int           // by Kind: how many it lists itself; rules, pins and other servers' URIs may keep some from clients
+	Tokens       int              // estimate of what its listed tools cost a model that reads them: a token for each 4 bytes
+	Handshake    []HandshakePhase // how the serving generation came up, in order; nil if none serves
+	CatalogAt    time.Time        // when its catalog was last listed, or found to be still the same; zero: never
+	Since        time.Time        // when the state began
+	AwaySince    time.Time        // since when no generation serves that should, over all attempts; zero if one does, or none is wanted now
+	Next         time.Time        // next attempt; zero if none is due
+	Attempt      int              // generations lost in a row since health was last proven
+	Cause        *fault.Fault     // nil if all is well
+	Out          int              // calls in flight
+	Waiting      int              // calls that wait for the server
+	Calls        uint64           // calls that have ended since Open, however they did
+	P50, P95     time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
+	Noise        uint64           // lines or events that were no messages, skipped: of the serving generation; while the server is away, of the newest start
+	LastNoise    string           // the newest of them, cut
+	Ignored      uint64           // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
+	StderrRate   float64          // bytes a second that the process writes to stderr, of late
+	Warnings     []string
+	Origin       config.Origin
+	Sessions     []SessionStatus // of a server whose isolation is "session": the slots of single clients, the oldest first
+	Remedy       string          // a command to type; "" if none is needed
+}
+
+// Era is which of the two ways of MCP a server speaks.
+type Era string
+
+const (
+	EraLegacy Era = "legacy" // 2025-11-25 and older: initialize and sessions
+	EraModern Era = "modern" // 2026-07-28: stateless
+)
+
+// ServerInfo is who a server says that it is (Implementation).
+type ServerInfo struct {
+	Name, Title, Version string
+	Raw                  json.RawMessage `json:"-"` // the whole object; nil if the server did not say
 }
 
 // A HandshakePhase is one part of how a generation came up: "spawn" (until its

@@ -1,8 +1,10 @@
 package everline
 
 import (
+	"encoding/json"
 	"fmt"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
@@ -100,11 +102,11 @@ func (h *Hub) statusOf(v *slot.View) Status {
 	if v.State.Serving != 0 {
 		st.Generation = v.State.Serving // a successor may start beside it
 		st.PID = v.Info.PID
-		st.Transport = v.Info.Kind.String()
+		st.Transport = config.Transport(v.Info.Kind.String())
 		st.Version = v.Info.Era.Version
-		st.Era = "legacy"
+		st.Era = EraLegacy
 		if v.Info.Era.Modern {
-			st.Era = "modern"
+			st.Era = EraModern
 		}
 		st.Handshake = v.Info.Phases
 	}
@@ -136,6 +138,9 @@ func (h *Hub) statusOf(v *slot.View) Status {
 		if w := c.warning(); w != "" {
 			st.Warnings = append(st.Warnings, w)
 		}
+		if c.Tool == "" && c.Withheld {
+			st.Instructions = ""
+		}
 	}
 	return st
 }
@@ -150,6 +155,8 @@ func (st *Status) lists(v *slot.View) {
 		st.Offered[k] = len(c.Items[k])
 		st.Warnings = append(st.Warnings, c.Warnings[k]...)
 	}
+	st.Instructions, st.Capabilities, st.ServerInfo.Raw = c.Instructions, c.Capabilities, c.ServerInfo
+	_ = json.Unmarshal(c.ServerInfo, &st.ServerInfo) // what is not as it should be stays zero; Raw has it all
 	st.CatalogAt = c.At
 	if v.Checked.After(c.At) {
 		st.CatalogAt = v.Checked

@@ -57,10 +57,10 @@ func (v *view) Exists() bool { return v.scope(v.hub.Config()).exists }
 
 func (v *view) scope(cfg *config.Config) scope {
 	if v.group == "" {
-		return scope{exists: true, search: cfg.Expose == config.ExposeFind}
+		return scope{exists: true, search: cfg.Expose == config.ExposeSearch}
 	}
 	g, ok := cfg.Group(v.group)
-	return scope{exists: ok, search: g.Expose == config.ExposeFind, servers: append([]string{}, g.Servers...)}
+	return scope{exists: ok, search: g.Expose == config.ExposeSearch, servers: append([]string{}, g.Servers...)}
 }
 
 // Catalog is what the view publishes now.

@@ -116,10 +116,10 @@ func misplaced(keys []key, place string) map[string]string {
 }
 
 // transports are the words for "type", with what they mean here.
-var transports = map[string]string{
-	"stdio": "stdio", "local": "stdio",
-	"http": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http",
-	"sse": "sse",
+var transports = map[string]Transport{
+	"stdio": TransportStdio, "local": TransportStdio,
+	"http": TransportHTTP, "streamable-http": TransportHTTP, "streamable_http": TransportHTTP, "streamableHttp": TransportHTTP,
+	"sse": TransportSSE,
 	"":    "",
 }
 
@@ -132,9 +132,9 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	kind, known := transports[d.kind]
 	d.Transport = kind
 	if kind == "" {
-		d.Transport = "stdio"
+		d.Transport = TransportStdio
 		if d.URL != "" {
-			d.Transport = "auto"
+			d.Transport = TransportAuto
 		}
 	}
 	d.setDefaults()
@@ -153,7 +153,7 @@ func (r *reader) decide(d *draft) *fault.Fault {
 		return fail("keep one of them", `both "command" and "url"`)
 	case d.Retry.MaxDelay < d.Retry.FirstDelay:
 		return fail(`raise "maxDelay"`, "maxDelay %s is less than firstDelay %s", d.Retry.MaxDelay, d.Retry.FirstDelay)
-	case d.Transport == "stdio":
+	case d.Transport == TransportStdio:
 		return r.decideStdio(d, fail)
 	default:
 		return r.decideURL(d, fail)

@@ -115,7 +115,10 @@ func TestShapesAreToldApart(t *testing.T) {
 // TestFormatIsChosen reads one text by the rules of two clients.
 func TestFormatIsChosen(t *testing.T) {
 	const text = `{"mcpServers": {"a": {"url": "http://h/x", "headers": {"K": "$TOKEN"}}}}`
-	for format, want := range map[string]struct{ transport, header string }{
+	for format, want := range map[string]struct {
+		transport config.Transport
+		header    string
+	}{
 		"":             {"auto", "$TOKEN"},
 		clients.Gemini: {"sse", "s3cret-token"},
 		clients.Cursor: {"auto", "$TOKEN"},

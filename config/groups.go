@@ -62,7 +62,7 @@ func (r *reader) group(g *Group, f tree.Field) *fault.Fault {
 	}
 	return r.object(f.Value, "a group", []key{
 		{"servers", texts(&g.Servers)},
-		{"expose", word(&g.Expose, ExposeAll, ExposeFind)},
+		{"expose", word(&g.Expose, ExposeAll, ExposeSearch)},
 	}, nil)
 }
 

@@ -20,7 +20,7 @@ func settings(c *Config) []key {
 		{"hideAfter", duration(&c.HideAfter, 0)},
 		{"pins", word(&c.Pins, PinsOff, PinsWarn, PinsEnforce)},
 		{"pinsFile", path(&c.PinsFile)},
-		{"expose", word(&c.Expose, ExposeAll, ExposeFind)},
+		{"expose", word(&c.Expose, ExposeAll, ExposeSearch)},
 		{"groups", groups(&c.Groups)},
 	}
 }
@@ -81,7 +81,7 @@ func retry(d *draft) []key {
 	to := &d.Retry
 	const instant = time.Millisecond
 	return []key{
-		{"restart", word(&to.Restart, "always", "on-failure", "never")},
+		{"restart", word(&to.Restart, RestartAlways, RestartOnFailure, RestartNever)},
 		{"fastFor", duration(&to.FastFor, instant)},
 		{"firstDelay", duration(&to.FirstDelay, instant)},
 		{"maxDelay", func(r *reader, n *tree.Node) *fault.Fault {

@@ -28,7 +28,7 @@ func (s Server) Revision() uint64 {
 }
 
 func (s Server) hashGeneration(h hash.Hash) {
-	hashStrings(h, s.Transport, s.Command, s.Cwd, s.URL, s.MessageURL)
+	hashStrings(h, string(s.Transport), s.Command, s.Cwd, s.URL, s.MessageURL)
 	hashStrings(h, s.Args...)
 	hashMap(h, s.Env)
 	hashMap(h, s.Headers)

@@ -25,35 +25,21 @@ type Config struct {
 	DrainTimeout  time.Duration // how long a stop waits for calls; 10 s
 	MaxStarting   int           // processes that may be starting at the same time; 8
 
-	Outage    string        // what becomes of the items of a server that is away: "keep" (listed, with a mark) or "hide"
+	Outage    Outage        // what becomes of the items of a server that is away: "keep" (listed, with a mark) or "hide"
 	HideAfter time.Duration // with Outage "hide": how long a server must be away before its items are not listed; 5 min
-	Pins      string        // approved definitions: "off", "warn" or "enforce"
+	Pins      Pins          // approved definitions: "off", "warn" or "enforce"
 	PinsFile  string        // where they are kept; set where Pins is not "off"
-	Expose    string        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
+	Expose    Expose        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
 	Groups    []Group       // further endpoints, /mcp/<name>, by name
 
 	sides []SideFile
 }
 
-// Outage, Pins, Expose and Isolation as words of a configuration.
-const (
-	OutageKeep  = "keep"
-	OutageHide  = "hide"
-	PinsOff     = "off"
-	PinsWarn    = "warn"
-	PinsEnforce = "enforce"
-	ExposeAll   = "all"
-	ExposeFind  = "search"
-
-	IsolationShared  = "shared"
-	IsolationSession = "session"
-)
-
 // A Group is an endpoint of its own for some of the servers.
 type Group struct {
 	Name    string
 	Servers []string // in the order of the file; names that no server has are warned of
-	Expose  string   // like Config.Expose
+	Expose  Expose   // like Config.Expose
 }
 
 // Group returns the group of this name.
@@ -84,7 +70,7 @@ type Server struct {
 	Name   string
 	Origin Origin
 
-	Transport string // "stdio", "http" or "sse"; "auto" for a URL whose transport is to be found out
+	Transport Transport // TransportAuto for a URL whose transport is to be found out
 	Command   string
 	Args      []string
 	Env       map[string]string
@@ -118,7 +104,7 @@ type Server struct {
 	MaxWaiting    int   // calls that may wait; 1024
 	MaxMessage    int64 // bytes of one message; 64 MiB
 
-	Isolation   string        // "shared": one generation for all clients; "session": one for each client's session
+	Isolation   Isolation     // "shared": one generation for all clients; "session": one for each client's session
 	MaxSessions int           // with Isolation "session": such generations at a time; 64
 	SessionIdle time.Duration // and how long one is kept without a call; 30 min; 0: until its session ends
 
@@ -158,7 +144,7 @@ func New() *Config {
 func NewServer(name string) Server {
 	return Server{
 		Name:            name,
-		Transport:       "stdio",
+		Transport:       TransportStdio,
 		StartupTimeout:  time.Minute,
 		CallTimeout:     10 * time.Minute,
 		ParkFor:         30 * time.Second,
@@ -173,7 +159,7 @@ func NewServer(name string) Server {
 		MaxSessions:     64,
 		SessionIdle:     30 * time.Minute,
 		Retry: Retry{
-			Restart:     "always",
+			Restart:     RestartAlways,
 			FastFor:     10 * time.Minute,
 			FirstDelay:  time.Second,
 			MaxDelay:    30 * time.Second,
@@ -201,10 +187,10 @@ func (s Server) Defaults() Server {
 // machine nothing to try.
 func (s *Server) setDefaults() {
 	longest := 30 * time.Second
-	if s.Transport != "stdio" {
+	if s.Transport != TransportStdio {
 		longest = 10 * time.Second
 	}
-	s.Overlap, s.Retry.MaxDelay = s.Transport != "stdio", max(longest, s.Retry.FirstDelay)
+	s.Overlap, s.Retry.MaxDelay = s.Transport != TransportStdio, max(longest, s.Retry.FirstDelay)
 }
 
 // WithDefaults returns s with the default in each place where it has 0 and 0
@@ -212,7 +198,7 @@ func (s *Server) setDefaults() {
 func (s Server) WithDefaults() Server {
 	d := NewServer(s.Name)
 	if s.URL != "" {
-		d.Transport = "auto"
+		d.Transport = TransportAuto
 	}
 	d.setDefaults()
 	s.StartupTimeout = cmp.Or(s.StartupTimeout, d.StartupTimeout)
@@ -259,7 +245,7 @@ func (r Replay) String() string {
 
 // Retry holds the reconnect numbers; see lifecycle.Policy for their meaning.
 type Retry struct {
-	Restart     string // "always", "on-failure", "never"
+	Restart     Restart
 	FastFor     time.Duration
 	FirstDelay  time.Duration
 	MaxDelay    time.Duration // default 10 s for a URL, 30 s for stdio

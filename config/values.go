@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,19 +55,26 @@ func hostPort(to *string) setter {
 }
 
 // word takes one of a few strings.
-func word(to *string, known ...string) setter {
+func word[T ~string](to *T, known ...T) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.String {
 			return r.wrongKind(n, "a string")
 		}
-		for _, k := range known {
-			if n.Text == k {
-				*to = k
-				return nil
-			}
+		if slices.Contains(known, T(n.Text)) {
+			*to = T(n.Text)
+			return nil
 		}
-		return tree.Invalid(r.file, n.Pos, "write one of "+strings.Join(known, ", "), "%q is none of %s%s", n.Text, strings.Join(known, ", "), typed.Meant(n.Text, known))
+		words := asTexts(known)
+		return tree.Invalid(r.file, n.Pos, "write one of "+strings.Join(words, ", "), "%q is none of %s%s", n.Text, strings.Join(words, ", "), typed.Meant(n.Text, words))
 	}
+}
+
+func asTexts[T ~string](words []T) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return all
 }
 
 func texts(to *[]string) setter {

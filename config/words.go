@@ -17,11 +17,11 @@ func (c *Config) Check() *fault.Fault {
 	problems := []string{
 		wrongWord("Outage", c.Outage, OutageKeep, OutageHide),
 		wrongWord("Pins", c.Pins, PinsOff, PinsWarn, PinsEnforce),
-		wrongWord("Expose", c.Expose, ExposeAll, ExposeFind),
+		wrongWord("Expose", c.Expose, ExposeAll, ExposeSearch),
 	}
 	groups := map[string]bool{}
 	for _, g := range c.Groups {
-		problems = append(problems, wrongWord("Expose of the group "+strconv.Quote(g.Name), g.Expose, ExposeAll, ExposeFind))
+		problems = append(problems, wrongWord("Expose of the group "+strconv.Quote(g.Name), g.Expose, ExposeAll, ExposeSearch))
 		if groups[g.Name] {
 			problems = append(problems, fmt.Sprintf("two groups are called %q", g.Name))
 		}
@@ -56,9 +56,9 @@ func (c *Config) checkServers() *fault.Fault {
 // wrongWord is the first word of a server that is none of those allowed.
 func (s *Server) wrongWord() string {
 	problems := []string{
-		wrongWord("Transport", s.Transport, "stdio", "http", "sse", "auto"),
+		wrongWord("Transport", s.Transport, TransportStdio, TransportHTTP, TransportSSE, TransportAuto),
 		wrongWord("Isolation", s.Isolation, IsolationShared, IsolationSession),
-		wrongWord("Retry.Restart", s.Retry.Restart, "always", "on-failure", "never"),
+		wrongWord("Retry.Restart", s.Retry.Restart, RestartAlways, RestartOnFailure, RestartNever),
 		wrongReplay("Replay", s.Replay),
 	}
 	for tool, replay := range s.Tools.Replay {
@@ -68,11 +68,11 @@ func (s *Server) wrongWord() string {
 	return problems[len(problems)-1]
 }
 
-func wrongWord(field, word string, allowed ...string) string {
+func wrongWord[T ~string](field string, word T, allowed ...T) string {
 	if word == "" || slices.Contains(allowed, word) {
 		return ""
 	}
-	return fmt.Sprintf("%s is %q, and must be one of %s", field, word, strings.Join(allowed, ", "))
+	return fmt.Sprintf("%s is %q, and must be one of %s", field, word, strings.Join(asTexts(allowed), ", "))
 }
 
 func wrongReplay(field string, r Replay) string {

@@ -67,7 +67,7 @@ type Approved struct {
 
 func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
 	cfg := a.opts.Hub.Config()
-	p := Pins{Mode: cfg.Pins, File: cfg.PinsFile, Changes: a.changes()}
+	p := Pins{Mode: string(cfg.Pins), File: cfg.PinsFile, Changes: a.changes()}
 	for _, problem := range a.opts.Hub.Problems() {
 		if problem.About == "pins" {
 			hide := a.hide()

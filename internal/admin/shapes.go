@@ -226,8 +226,8 @@ func knownTime(t time.Time) *time.Time {
 // are not ours.
 func shapeServer(st everline.Status, required bool, hide func(string) string) Server {
 	s := Server{
-		Name: st.Name, State: st.State, Generation: st.Generation, Transport: st.Transport,
-		URL: known(hide(st.URL)), PID: known(st.PID), Era: known(st.Era), ProtocolVersion: known(st.Version),
+		Name: st.Name, State: st.State, Generation: st.Generation, Transport: string(st.Transport),
+		URL: known(hide(st.URL)), PID: known(st.PID), Era: known(string(st.Era)), ProtocolVersion: known(st.Version),
 		Tools: st.Counts[everline.Tools], Prompts: st.Counts[everline.Prompts],
 		Resources: st.Counts[everline.Resources], Templates: st.Counts[everline.Templates],
 		ToolTokens: st.Tokens,

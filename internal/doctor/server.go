@@ -224,7 +224,7 @@ func handshake(s config.Server, st everline.Status, err error, limit time.Durati
 	f := Finding{Check: "handshake", Verdict: Fail, Remedy: probeRemedy(s, st)}
 	switch {
 	case err == nil && st.State == event.StateConnected:
-		f.Verdict, f.Text, f.Remedy = OK, "connected, "+st.Era+" "+st.Version, ""
+		f.Verdict, f.Text, f.Remedy = OK, "connected, "+string(st.Era)+" "+st.Version, ""
 		for _, p := range st.Handshake {
 			f.Phases = append(f.Phases, admin.Phase{Phase: p.Name, MS: float64(p.Took.Microseconds()) / 1000})
 		}

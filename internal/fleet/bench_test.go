@@ -47,7 +47,7 @@ func catalogOf(tools int, text string) *catalog.Catalog {
 }
 
 // crowd is a fleet of n such servers, all of them connected.
-func crowd(tb testing.TB, n int, mode string) (*Fleet, []*still) {
+func crowd(tb testing.TB, n int, mode config.Pins) (*Fleet, []*still) {
 	tb.Helper()
 	lives := make([]*still, n)
 	names := make([]string, n)
@@ -89,8 +89,8 @@ func crowd(tb testing.TB, n int, mode string) (*Fleet, []*still) {
 // BenchmarkChangeOf1000 is what a change of one server costs beside 999 others,
 // from its announcement to the new table.
 func BenchmarkChangeOf1000(b *testing.B) {
-	for _, mode := range []string{config.PinsOff, config.PinsWarn} {
-		b.Run("pins "+mode, func(b *testing.B) {
+	for _, mode := range []config.Pins{config.PinsOff, config.PinsWarn} {
+		b.Run("pins "+string(mode), func(b *testing.B) {
 			f, lives := crowd(b, 1000, mode)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

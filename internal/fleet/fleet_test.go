@@ -60,8 +60,8 @@ func TestOutageHide(t *testing.T) {
 // Under warn a changed definition is told of; under enforce it is withheld
 // until it is approved, and what is unchanged goes on.
 func TestFaultG14_ChangedDefinitions(t *testing.T) {
-	for _, mode := range []string{config.PinsWarn, config.PinsEnforce} {
-		t.Run(mode, func(t *testing.T) {
+	for _, mode := range []config.Pins{config.PinsWarn, config.PinsEnforce} {
+		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPark()
 				s := p.add("a", mcptest.Config{Tools: []string{tool("send", "Sends."), tool("other", "")}})

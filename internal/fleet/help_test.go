@@ -128,7 +128,7 @@ func configOf(names ...string) *config.Config {
 	return cfg
 }
 
-func pinned(t *testing.T, mode string, cfg *config.Config) *config.Config {
+func pinned(t *testing.T, mode config.Pins, cfg *config.Config) *config.Config {
 	t.Helper()
 	cfg.Pins, cfg.PinsFile = mode, filepath.Join(t.TempDir(), "everline.lock.json")
 	return cfg

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
 )
 
@@ -91,13 +92,13 @@ type digest struct {
 type pinView struct {
 	digest
 	baseline *catalog.Pins // the pins it was compared with
-	mode     string
+	mode     config.Pins
 	out      *catalog.Catalog // what is published
 	changes  []catalog.PinChange
 }
 
 // holds tells whether the view was made of these.
-func (v *pinView) holds(c *catalog.Catalog, baseline *catalog.Pins, mode string) bool {
+func (v *pinView) holds(c *catalog.Catalog, baseline *catalog.Pins, mode config.Pins) bool {
 	return v != nil && v.catalog == c && v.baseline == baseline && v.mode == mode
 }
 

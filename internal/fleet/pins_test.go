@@ -86,7 +86,7 @@ func TestFaultG14_PinsHoldForACallThatWaited(t *testing.T) {
 
 // A session's own generation is another process: what it offers is compared, too.
 func TestFaultG14_PinsHoldForOwnLives(t *testing.T) {
-	for _, mode := range []string{config.PinsWarn, config.PinsEnforce} {
+	for _, mode := range []config.Pins{config.PinsWarn, config.PinsEnforce} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPark()
 			p.add("srv", mcptest.Config{Tools: []string{tool("count", "Counts.")}})

@@ -148,7 +148,7 @@ func matrixServers(t *testing.T) []config.Server {
 	var all []config.Server
 	add := func(transport, version, url string) {
 		c := config.NewServer(transport + "-" + version)
-		c.Transport, c.URL = transport, url
+		c.Transport, c.URL = config.Transport(transport), url
 		if transport == "stdio" {
 			c.Command, c.Env = exe, map[string]string{matrixEnv: version, "GORACE": "atexit_sleep_ms=0"}
 		}

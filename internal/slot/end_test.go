@@ -185,7 +185,7 @@ func TestLongLinesAreCut(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	for _, c := range []struct {
-		restart string
+		restart config.Restart
 		lazy    bool
 		end     error
 		seen    event.State

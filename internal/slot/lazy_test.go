@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 )
 
@@ -33,9 +34,9 @@ func TestLazyIsStartedOnceToBeKnown(t *testing.T) {
 // up starts it again no faster than retries would, whatever restart says, and
 // is told when it cannot help any more.
 func TestOneCallIsNoStorm(t *testing.T) {
-	for _, restart := range []string{"always", "on-failure", "never"} {
+	for _, restart := range []config.Restart{config.RestartAlways, config.RestartOnFailure, config.RestartNever} {
 		for _, cause := range []*fault.Fault{errRefused, {Kind: fault.Exited, Op: "start", Exit: cleanExit, Outcome: fault.NotSent}} {
-			t.Run(restart+"/"+cause.Kind.String(), func(t *testing.T) {
+			t.Run(string(restart)+"/"+cause.Kind.String(), func(t *testing.T) {
 				s := spec()
 				s.Lazy, s.Retry.Restart = true, restart
 				srv := newServer("a")

@@ -152,8 +152,8 @@ func TestFaultW3TimeNotTries(t *testing.T) {
 // TestFaultW3IdleIsNoOutage: what a lazy server is not asked for is no outage:
 // the time between two calls is not counted against the next start.
 func TestFaultW3IdleIsNoOutage(t *testing.T) {
-	for _, restart := range []string{"always", "never"} {
-		t.Run(restart, func(t *testing.T) {
+	for _, restart := range []config.Restart{config.RestartAlways, config.RestartNever} {
+		t.Run(string(restart), func(t *testing.T) {
 			s := spec()
 			s.Lazy, s.Retry.Restart, s.IdleTimeout = true, restart, 5*second
 			srv := newServer("a")

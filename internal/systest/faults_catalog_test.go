@@ -309,7 +309,7 @@ func TestSearchStandsForAllTools(t *testing.T) {
 	s := mcptest.New(mcptest.Config{Tools: append(slices.Clone(mcptest.DefaultTools),
 		`{"name":"weather","description":"Tells the forecast for a city.","inputSchema":{"type":"object","properties":{"city":{"type":"string"}}}}`)})
 	cfg := servers{"a": web(mcptest.Web(t, s)), "b": child(mcptest.Config{})}.config(t)
-	cfg.Expose = config.ExposeFind
+	cfg.Expose = config.ExposeSearch
 	hub, err := everline.Open(within(t), cfg, everline.Options{})
 	if err != nil {
 		t.Fatal(err)

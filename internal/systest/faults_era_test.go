@@ -119,7 +119,7 @@ func TestEraOverARestart(t *testing.T) {
 	legacy, modern := mcptest.New(mcptest.Config{}), mcptest.New(mcptest.Config{Era: mcptest.Modern})
 	f := serveAt(t, legacy.Handler())
 	set, opts := servers{"a": f.web()}, everline.Options{StateDir: t.TempDir()}
-	run := func(want string) {
+	run := func(want everline.Era) {
 		t.Helper()
 		hub := open(t, set, opts)
 		defer hub.Close(within(t))

@@ -40,7 +40,7 @@ func serverEntry(s config.Server, all bool, write func(any) any) tree.Entry {
 	v, plain := reflect.ValueOf(s), reflect.ValueOf(s.Defaults())
 	var e tree.Entry
 	if s.Transport != "auto" && (all || s.Transport != "stdio") {
-		e = append(e, tree.Member{Key: "type", Value: s.Transport})
+		e = append(e, tree.Member{Key: "type", Value: string(s.Transport)})
 	}
 	e = append(e, sectionEntry(SectionStandard, v, plain, false, write)...)
 	own := sectionEntry(SectionServer, v, plain, all, write)
@@ -89,6 +89,9 @@ func value(v reflect.Value, kind string) any {
 	if isEmpty(v) || v.Kind() == reflect.String && v.Len() == 0 {
 		return nil
 	}
+	if v.Kind() == reflect.String {
+		return v.String()
+	}
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return shortTime(x)
@@ -100,7 +103,7 @@ func value(v reflect.Value, kind string) any {
 		return mapEntry(x, func(r config.Replay) any { return r.String() })
 	case []config.Group:
 		return groupEntry(x)
-	case []string, string, bool, int, float64:
+	case []string, bool, int, float64:
 		return x
 	case int64:
 		return sizeText(x)
@@ -124,7 +127,7 @@ func groupEntry(groups []config.Group) tree.Entry {
 		if servers == nil {
 			servers = []string{}
 		}
-		e = append(e, tree.Member{Key: g.Name, Value: tree.Pairs("servers", servers, "expose", g.Expose)})
+		e = append(e, tree.Member{Key: g.Name, Value: tree.Pairs("servers", servers, "expose", string(g.Expose))})
 	}
 	return e
 }

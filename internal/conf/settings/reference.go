@@ -63,16 +63,16 @@ func Settings() []Setting {
 		{SectionTop, "maxName", TypeNumber, nil, "The longest name that clients see; at least 16. Longer ones are cut, with a hash.", "MaxName"},
 		{SectionTop, "drainTimeout", TypeTime, nil, "How long a stop waits for the calls in flight.", "DrainTimeout"},
 		{SectionTop, "maxStarting", TypeNumber, nil, "How many processes may be starting at the same time.", "MaxStarting"},
-		{SectionTop, "outage", TypeWord, []string{config.OutageKeep, config.OutageHide}, "What becomes of the tools of a server that is away: kept in the list with a mark, or hidden after hideAfter.", "Outage"},
+		{SectionTop, "outage", TypeWord, words(config.OutageKeep, config.OutageHide), "What becomes of the tools of a server that is away: kept in the list with a mark, or hidden after hideAfter.", "Outage"},
 		{SectionTop, "hideAfter", TypeTime, nil, "With outage hide: how long a server must be away before its tools are not listed.", "HideAfter"},
-		{SectionTop, "pins", TypeWord, []string{config.PinsOff, config.PinsWarn, config.PinsEnforce}, "What happens when a tool's definition changes after it was approved.", "Pins"},
+		{SectionTop, "pins", TypeWord, words(config.PinsOff, config.PinsWarn, config.PinsEnforce), "What happens when a tool's definition changes after it was approved.", "Pins"},
 		{SectionTop, "pinsFile", TypeText, nil, "Where approved definitions are kept; everline.lock.json beside the configuration by default.", "PinsFile"},
-		{SectionTop, "expose", TypeWord, []string{config.ExposeAll, config.ExposeFind}, "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
+		{SectionTop, "expose", TypeWord, words(config.ExposeAll, config.ExposeSearch), "What clients see of the tools: all of them, or two tools that find and call the others.", "Expose"},
 		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
-		{SectionGroup, "expose", TypeWord, []string{config.ExposeAll, config.ExposeFind}, "Like expose of the whole, for this endpoint.", "Expose"},
+		{SectionGroup, "expose", TypeWord, words(config.ExposeAll, config.ExposeSearch), "Like expose of the whole, for this endpoint.", "Expose"},
 
-		{SectionStandard, "type", TypeWord, []string{"stdio", "http", "sse"}, "How the server is reached; found out where it is left out.", ""},
+		{SectionStandard, "type", TypeWord, words(config.TransportStdio, config.TransportHTTP, config.TransportSSE), "How the server is reached; found out where it is left out.", ""},
 		{SectionStandard, "command", TypeText, nil, "The program to start, without arguments; ~/ is your own folder.", "Command"},
 		{SectionStandard, "args", TypeTexts, nil, "Its arguments.", "Args"},
 		{SectionStandard, "env", TypeTextMap, nil, "Variables of its environment, besides a small base set.", "Env"},
@@ -102,7 +102,7 @@ func Settings() []Setting {
 		{SectionServer, "maxConcurrent", TypeNumber, nil, "How many calls it gets at a time; 0: no limit.", "MaxConcurrent"},
 		{SectionServer, "maxWaiting", TypeNumber, nil, "How many calls may wait for it.", "MaxWaiting"},
 		{SectionServer, "maxMessage", TypeSize, nil, "The largest message.", "MaxMessage"},
-		{SectionServer, "isolation", TypeWord, []string{config.IsolationShared, config.IsolationSession}, "Whether all clients share one generation of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
+		{SectionServer, "isolation", TypeWord, words(config.IsolationShared, config.IsolationSession), "Whether all clients share one generation of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
 		{SectionServer, "maxSessions", TypeNumber, nil, "With isolation session: how many clients may have a generation of their own at a time; one more is refused.", "MaxSessions"},
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "With isolation session: the generation of one client ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
@@ -114,7 +114,7 @@ func Settings() []Setting {
 		{SectionLimits, "pids", TypeNumber, nil, "Processes and threads; 0: no limit.", "Limits.Pids"},
 		{SectionLimits, "cpu", TypeFraction, nil, "Processors: 0.5 is half of one; 0: no limit.", "Limits.CPU"},
 
-		{SectionRetry, "restart", TypeWord, []string{"always", "on-failure", "never"}, "Whether it is started again after an end.", "Retry.Restart"},
+		{SectionRetry, "restart", TypeWord, words(config.RestartAlways, config.RestartOnFailure, config.RestartNever), "Whether it is started again after an end.", "Retry.Restart"},
 		{SectionRetry, "fastFor", TypeTime, nil, "How long after the loss it is tried fast; then come the slow retries.", "Retry.FastFor"},
 		{SectionRetry, "firstDelay", TypeTime, nil, "The longest delay before the second attempt; the first comes immediately, later delays double. At least half of a delay is waited.", "Retry.FirstDelay"},
 		{SectionRetry, "maxDelay", TypeTime, nil, "Where doubling stops; 10s for a URL, 30s for a command.", "Retry.MaxDelay"},
@@ -131,6 +131,14 @@ func Settings() []Setting {
 		{SectionTools, "rename", TypeTextMap, nil, "Own name to published name.", "Tools.Rename"},
 		{SectionTools, "replay", TypeReplays, replayWords, "Like replay of the server, for single tools.", "Tools.Replay"},
 	}
+}
+
+func words[T ~string](all ...T) []string {
+	texts := make([]string, len(all))
+	for i, w := range all {
+		texts[i] = string(w)
+	}
+	return texts
 }
 
 // Default is the value that counts where the key is left out, in the words of

@@ -1,0 +1,53 @@
+package config
+
+// Outage says what becomes of the items of a server that is away.
+type Outage string
+
+const (
+	OutageKeep Outage = "keep" // they stay listed, with a mark
+	OutageHide Outage = "hide" // they are not listed after Config.HideAfter
+)
+
+// Pins says what happens when a definition changes after it was approved.
+type Pins string
+
+const (
+	PinsOff     Pins = "off"
+	PinsWarn    Pins = "warn"    // it is reported
+	PinsEnforce Pins = "enforce" // and withheld until it is approved
+)
+
+// Expose says what an endpoint lists of the tools.
+type Expose string
+
+const (
+	ExposeAll    Expose = "all"
+	ExposeSearch Expose = "search" // two tools that find and call the others
+)
+
+// Transport is how a server is reached.
+type Transport string
+
+const (
+	TransportStdio Transport = "stdio" // a command
+	TransportHTTP  Transport = "http"  // Streamable HTTP
+	TransportSSE   Transport = "sse"   // HTTP+SSE of 2024-11-05
+	TransportAuto  Transport = "auto"  // a URL: it is found out which of the two
+)
+
+// Isolation says who shares a generation of a server.
+type Isolation string
+
+const (
+	IsolationShared  Isolation = "shared"  // all clients
+	IsolationSession Isolation = "session" // nobody: each client's session has its own
+)
+
+// Restart says when a server that has ended is started again.
+type Restart string
+
+const (
+	RestartAlways    Restart = "always"
+	RestartOnFailure Restart = "on-failure" // not after a clean end
+	RestartNever     Restart = "never"
+)

@@ -36,7 +36,7 @@ type Fleet struct {
 	sessions  *sessions
 	retired   *retired
 
-	gate    chan struct{} // held by the one Apply or Approve that runs; a channel, so that waiting for it ends with ctx
+	gate    ctxLock       // held by the one Apply or Approve that runs
 	sealed  chan struct{} // closed by Close: whoever gets the gate from then on gives it back
 	sealing sync.Once
 	stopped sync.Once
@@ -49,7 +49,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 	f := &Fleet{
 		core:    newCore(opts),
 		started: time.Now(),
-		gate:    make(chan struct{}, 1),
+		gate:    newCtxLock(),
 		sealed:  make(chan struct{}),
 		retired: newRetired(),
 	}
@@ -215,36 +215,23 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 // enter lets one operation in at a time that changes the roster or the pins,
 // and none once the fleet is closing.
 func (f *Fleet) enter(ctx context.Context, op string) (leave func(), err error) {
-	select {
-	case f.gate <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fault.From(op, ctx.Err())
+	if err := f.gate.lock(ctx); err != nil {
+		return nil, fault.From(op, err)
 	}
-	leave = func() { <-f.gate }
-	select {
-	case <-f.sealed:
-		leave()
+	if f.Closed() {
+		f.gate.unlock()
 		return nil, fault.New(fault.Closed, op, "everline is shutting down")
-	default:
-		return leave, nil
 	}
+	return f.gate.unlock, nil
 }
 
 // seal waits for who has entered before the fleet was sealed.
 func (f *Fleet) seal(ctx context.Context) error {
-	select {
-	case f.gate <- struct{}{}:
-		<-f.gate
-		return nil
-	default:
+	if err := f.gate.lock(ctx); err != nil {
+		return &fault.Fault{Kind: fault.Closed, Op: "close", Err: fmt.Errorf("a change of the configuration goes on: %w", err)}
 	}
-	select {
-	case f.gate <- struct{}{}:
-		<-f.gate
-		return nil
-	case <-ctx.Done():
-		return &fault.Fault{Kind: fault.Closed, Op: "close", Err: fmt.Errorf("a change of the configuration goes on: %w", ctx.Err())}
-	}
+	f.gate.unlock()
+	return nil
 }
 
 // Pending tells whether a server may still get its first catalog.

@@ -22,7 +22,7 @@ type member struct {
 
 // memory is what outlives a member's spec.
 type memory struct {
-	saying chan struct{} // one slot: held while the server is told of the log level
+	saying ctxLock // held while the server is told of the log level
 	era    atomic.Pointer[upstream.Era]
 	late   atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
 	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
@@ -36,7 +36,7 @@ type memory struct {
 	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
 }
 
-func newMemory() *memory { return &memory{saying: make(chan struct{}, 1)} }
+func newMemory() *memory { return &memory{saying: newCtxLock()} }
 
 // with returns the member with a new spec and the same slot.
 func (m *member) with(s config.Server) *member {

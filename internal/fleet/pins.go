@@ -23,12 +23,12 @@ type pins struct {
 	problems *problems
 	sessions func(server string) []*sessionSlot // those of a server that are not ending
 
-	file    chan struct{} // held by whoever reads or writes the lock file; a channel, so that waiting for it ends with ctx
-	checked pinsChecked   // guarded by file
+	file    ctxLock     // held by whoever reads or writes the lock file
+	checked pinsChecked // guarded by file
 }
 
 func newPins(c *core, ps *problems) *pins {
-	return &pins{core: c, problems: ps, file: make(chan struct{}, 1)}
+	return &pins{core: c, problems: ps, file: newCtxLock()}
 }
 
 // publish is what is published of a catalog under the pins. The merge loop
@@ -158,12 +158,10 @@ func (p *pins) changes(server string) (changes []catalog.PinChange, withheld boo
 
 // approve puts what was asked for into the file and the lock in use.
 func (p *pins) approve(ctx context.Context, r *roster, server, tool string) (int, error) {
-	select {
-	case p.file <- struct{}{}:
-		defer func() { <-p.file }()
-	case <-ctx.Done():
-		return 0, fault.From("approve", ctx.Err())
+	if err := p.file.lock(ctx); err != nil {
+		return 0, fault.From("approve", err)
 	}
+	defer p.file.unlock()
 	lock, err := catalog.ReadLock(r.cfg.PinsFile) // it may have been changed by others meanwhile
 	if err != nil {
 		return 0, err
@@ -257,12 +255,10 @@ func ReadPins(cfg *config.Config) (*catalog.Lock, error) {
 // reread is the lock for a new configuration, once what the old one adopted is
 // in its file.
 func (p *pins) reread(ctx context.Context, cfg *config.Config) (*pinning, error) {
-	select {
-	case p.file <- struct{}{}:
-		defer func() { <-p.file }()
-	case <-ctx.Done():
-		return nil, fault.From("apply", ctx.Err())
+	if err := p.file.lock(ctx); err != nil {
+		return nil, fault.From("apply", err)
 	}
+	defer p.file.unlock()
 	old := p.roster.Load()
 	if _, err := old.pins.write(old.cfg.PinsFile); err != nil {
 		return nil, err
@@ -276,8 +272,8 @@ func (p *pins) reread(ctx context.Context, cfg *config.Config) (*pinning, error)
 
 // save writes what was adopted. The saver alone calls it.
 func (p *pins) save() {
-	p.file <- struct{}{} // held for the time of one write
-	defer func() { <-p.file }()
+	_ = p.file.lock(context.Background()) // it is held for the time of one write
+	defer p.file.unlock()
 	r := p.roster.Load()
 	others, err := r.pins.write(r.cfg.PinsFile)
 	p.problems.wrote("", "what was approved at first sight", err)
@@ -304,12 +300,10 @@ const pinsKey = "pins file"
 // check compares the pins' file with what is in force. A file that did not
 // change is not read again; while somebody else uses the file nothing is.
 func (p *pins) check() {
-	select {
-	case p.file <- struct{}{}:
-		defer func() { <-p.file }()
-	default:
+	if !p.file.tryLock() {
 		return
 	}
+	defer p.file.unlock()
 	r := p.roster.Load()
 	if !r.pinsOn() {
 		p.problems.solve(pinsKey)

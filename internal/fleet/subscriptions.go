@@ -34,9 +34,9 @@ type subscriptions struct {
 // time: what is sent follows from what is wanted then, so that the end of one
 // client's subscription cannot overtake the begin of another's.
 type subscription struct {
-	gate  chan struct{} // one slot: held while the server is asked
-	users int           // who hold it or wait for it; guarded by subscriptions.mu like the next
-	asked bool          // the server sends updates
+	asking ctxLock // held while the server is asked
+	users  int     // who hold it or wait for it; guarded by subscriptions.mu like the next
+	asked  bool    // the server sends updates
 
 	// What the last subscribe came to is shared by those who came while it was out.
 	answers uint64
@@ -63,7 +63,7 @@ func (s *subscriptions) enter(key slotKey, uri string) (d *subscription, answers
 		s.asked[key] = map[string]*subscription{}
 	}
 	if d = s.asked[key][uri]; d == nil {
-		d = &subscription{gate: make(chan struct{}, 1)}
+		d = &subscription{asking: newCtxLock()}
 		s.asked[key][uri] = d
 	}
 	d.users++
@@ -171,12 +171,10 @@ func (s *subscriptions) unsubscribe(key slotKey, uri string, l *listener) {
 func (s *subscriptions) settle(ctx context.Context, key slotKey, uri string, renew bool) error {
 	d, answers := s.enter(key, uri)
 	defer s.leave(key, uri, d)
-	select {
-	case d.gate <- struct{}{}:
-		defer func() { <-d.gate }()
-	case <-ctx.Done():
-		return fault.From(mcp.ResourcesSubscribe, ctx.Err())
+	if err := d.asking.lock(ctx); err != nil {
+		return fault.From(mcp.ResourcesSubscribe, err)
 	}
+	defer d.asking.unlock()
 	s.mu.Lock()
 	wanted, asked := len(s.listeners[key][uri]) > 0, d.asked && !renew
 	failure := d.failure
@@ -237,12 +235,10 @@ func (s *subscriptions) wantedLevel() string {
 func (s *subscriptions) sayLevel(m *member) {
 	ctx, cancel := context.WithTimeout(s.ctx, tellLimit)
 	defer cancel()
-	select {
-	case m.saying <- struct{}{}:
-		defer func() { <-m.saying }()
-	case <-ctx.Done():
+	if m.saying.lock(ctx) != nil {
 		return
 	}
+	defer m.saying.unlock()
 	level := s.wantedLevel()
 	if level == "" {
 		level = quietest

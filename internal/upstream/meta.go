@@ -126,7 +126,7 @@ func (m *members) read(c *Call) string {
 		twice = wire.Pick(m[hasRef], refNames[:], inner[:])
 	}
 	if twice != "" {
-		return twice + " is there twice, or in another case"
+		return twice + " occurs twice, or in another case"
 	}
 	return ""
 }

@@ -328,3 +328,37 @@ func TestStatusSaysWhoTheServerIs(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesStay adds a second server: what was published keeps its name, and a
+// server's own name for a tool does too.
+func TestNamesStay(t *testing.T) {
+	cfg := config.New()
+	cfg.Naming = config.NamingAlwaysPrefix
+	cfg.Servers = []config.Server{siteOf(t, "a", mcptest.New(mcptest.Config{}))}
+	hub, err := everline.Open(t.Context(), cfg, everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hub.Close(context.Background()) }) // looked at elsewhere
+	if err := hub.Connected(within(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, ok := hub.Tool("a__echo"); !ok {
+			t.Error("a__echo is not published")
+		}
+		for _, call := range []func() (*everline.ToolResult, error){
+			func() (*everline.ToolResult, error) { return hub.CallTool(within(t), "a__echo", nil) },
+			func() (*everline.ToolResult, error) {
+				return hub.CallTool(within(t), "echo", nil, func(c *everline.Call) { c.Server = "a" })
+			},
+		} {
+			if r, err := call(); err != nil || r.Server != "a" {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		if err := hub.Add(within(t), siteOf(t, "b", mcptest.New(mcptest.Config{}))); err != nil && fault.KindOf(err) != fault.Conflict {
+			t.Fatal(err)
+		}
+	}
+}

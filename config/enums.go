@@ -1,5 +1,13 @@
 package config
 
+// Naming says how the published names of tools and prompts are made.
+type Naming string
+
+const (
+	NamingAuto         Naming = "auto"          // one server: as it calls them; more: each behind its server's name
+	NamingAlwaysPrefix Naming = "always-prefix" // each behind its server's name, so that none changes when a second server comes
+)
+
 // Outage says what becomes of the items of a server that is away.
 type Outage string
 

@@ -12,6 +12,7 @@ func settings(c *Config) []key {
 	return []key{
 		{"listen", hostPort(&c.Listen)},
 		{"firstListWait", duration(&c.FirstListWait, 0)},
+		{"naming", word(&c.Naming, NamingAuto, NamingAlwaysPrefix)},
 		{"separator", text(&c.Separator)},
 		{"maxName", number(&c.MaxName, 16)},
 		{"drainTimeout", duration(&c.DrainTimeout, 0)},

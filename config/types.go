@@ -20,6 +20,7 @@ type Config struct {
 	Warnings []Warning
 
 	FirstListWait time.Duration // how long the very first list waits; 500 ms
+	Naming        Naming        // whether the names of one server alone begin with its name, too
 	Separator     string        // between server and tool in exposed names; "__"
 	MaxName       int           // longest exposed name; 64
 	DrainTimeout  time.Duration // how long a stop waits for calls; 10 s
@@ -126,6 +127,7 @@ func New() *Config {
 	return &Config{
 		Listen:        "127.0.0.1:7433",
 		FirstListWait: 500 * time.Millisecond,
+		Naming:        NamingAuto,
 		Separator:     "__",
 		MaxName:       64,
 		DrainTimeout:  10 * time.Second,

@@ -66,7 +66,7 @@ func (m *Merger) Merge(entries []Entry) *Table {
 			t.fragments[i] = newFragment(key)
 		}
 	}
-	if len(entries) == 1 {
+	if len(entries) == 1 && t.byLabel == nil {
 		t.only = t.fragments[0]
 	}
 	t.gather(old)

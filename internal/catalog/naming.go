@@ -11,8 +11,8 @@ import (
 
 // Naming says how exposed names of tools and prompts are made.
 //
-// With one configured server names stay as they are. With more, an exposed
-// name is label + Separator + local. The label comes from the configured
+// With one configured server names stay as they are, unless Always says
+// otherwise. With more, an exposed name is label + Separator + local. The label comes from the configured
 // server names alone and is never cut, so that names of different servers
 // cannot meet; local comes from that server's own rules and names alone. So a
 // name depends neither on which servers are up nor on who came first.
@@ -21,7 +21,8 @@ type Naming struct {
 	// than 4 bytes, or has letters or digits could not be told from a name:
 	// then it is "__".
 	Separator string
-	Max       int // longest exposed name, in bytes; 0 means 64, less than 32 means 32
+	Max       int  // longest exposed name, in bytes; 0 means 64, less than 32 means 32
+	Always    bool // one server has a label, too, so that its names stay when another one comes
 }
 
 // hashLen is the length of a hash in a name: 40 bits in base32.
@@ -40,9 +41,10 @@ func (n Naming) filled() Naming {
 }
 
 // labels gives each server its label. Names that are fit to be labels are
-// their own; the others get a hash of the server's name. nil for one server.
+// their own; the others get a hash of the server's name. nil where names stay as
+// they are.
 func (n Naming) labels(servers []string) []string {
-	if len(servers) < 2 {
+	if len(servers) < 2 && !n.Always {
 		return nil
 	}
 	labels := make([]string, len(servers))

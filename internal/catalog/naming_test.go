@@ -93,6 +93,28 @@ func TestFaultI1_SameNameOnSeveralServers(t *testing.T) {
 	}
 }
 
+// TestAlwaysPrefix has a second server come: no name of the first one changes.
+func TestAlwaysPrefix(t *testing.T) {
+	n := Naming{Always: true}
+	odd := "a name, 日本 / " + strings.Repeat("x", 100)
+	alone := Merge([]Entry{entry("only", "t", odd)}, n)
+	both := Merge([]Entry{entry("only", "t", odd), entry("second", "t")}, n)
+	for own, name := range exposed(alone) {
+		if !strings.HasPrefix(name, "only__") || exposed(both)[own] != name {
+			t.Errorf("%s is %q, and beside another server %q", own, name, exposed(both)[own])
+		}
+		if target, ok := alone.Tool(name); !ok || "only/"+target.Name != own {
+			t.Errorf("%q is not found: %+v", name, target)
+		}
+	}
+	if server, ok := alone.Server("only__gone"); !ok || server != "only" {
+		t.Errorf("a name of the server belongs to %q", server)
+	}
+	if none := Merge(nil, n); none.Len(Tools) != 0 {
+		t.Error("no server, and tools")
+	}
+}
+
 func TestFaultI1_OneServerKeepsItsNames(t *testing.T) {
 	odd := "a name, 日本 / " + strings.Repeat("x", 100)
 	table := Merge([]Entry{entry("only", odd)}, Naming{})

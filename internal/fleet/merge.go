@@ -26,7 +26,7 @@ func newMerger(p *pins) *merger { return &merger{pins: p, away: map[string]time.
 // the named members has changed since the last time; the last table if nothing
 // that it shows has changed.
 func (m *merger) merge(r *roster, touched []string) *catalog.Table {
-	naming := catalog.Naming{Separator: r.cfg.Separator, Max: r.cfg.MaxName}
+	naming := catalog.Naming{Separator: r.cfg.Separator, Max: r.cfg.MaxName, Always: r.cfg.Naming == config.NamingAlwaysPrefix}
 	changed := m.out == nil || m.Naming != naming
 	m.Naming = naming
 	if m.roster != r {

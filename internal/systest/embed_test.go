@@ -91,8 +91,15 @@ func embedCall(ctx context.Context, hub *everline.Hub) (string, error) {
 	// end
 }
 
-func embedFailed(err error) string {
+func embedOwnName(ctx context.Context, hub *everline.Hub, args any) (*everline.ToolResult, error) {
 	// doc: 6
+	result, err := hub.CallTool(ctx, "echo", args, func(c *everline.Call) { c.Server = "memory" })
+	// end
+	return result, err
+}
+
+func embedFailed(err error) string {
+	// doc: 7
 	f, ok := fault.As(err)
 	switch {
 	case !ok:
@@ -109,7 +116,7 @@ func embedFailed(err error) string {
 	// end
 }
 
-// doc: 7
+// doc: 8
 func ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	switch method {
 	case "elicitation/create":
@@ -124,14 +131,14 @@ func ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 // end
 
 func embedAsked(ctx context.Context, hub *everline.Hub, args any) error {
-	// doc: 8
+	// doc: 9
 	me := everline.NewClient(ask, nil)
 	_, err := hub.CallTool(ctx, "echo", args, everline.AskedBy(me))
 	// end
 	return err
 }
 
-// doc: 9
+// doc: 10
 type withToken struct{ base http.RoundTripper }
 
 func (w withToken) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -143,7 +150,7 @@ func (w withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 // end
 
 func embedHeaders(ctx context.Context, cfg *config.Config) (*everline.Hub, error) {
-	// doc: 10
+	// doc: 11
 	hub, err := everline.Open(ctx, cfg, everline.Options{
 		RoundTripper: func(server string, base http.RoundTripper) http.RoundTripper { return withToken{base} },
 	})
@@ -154,7 +161,7 @@ func embedHeaders(ctx context.Context, cfg *config.Config) (*everline.Hub, error
 func tokenOf(context.Context) string { return "tok" }
 
 func embedWatch(ctx context.Context, hub *everline.Hub) {
-	// doc: 11
+	// doc: 12
 	for _, s := range hub.Status() {
 		fmt.Println(s.Name, s.State, s.Generation, s.Since)
 	}
@@ -165,7 +172,7 @@ func embedWatch(ctx context.Context, hub *everline.Hub) {
 }
 
 func embedEndpoint(hub *everline.Hub) (http.Handler, *endpoint.Endpoint) {
-	// doc: 12
+	// doc: 13
 	e := endpoint.New(hub, endpoint.Options{Name: "my-agent"})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", e.Handler())
@@ -174,7 +181,7 @@ func embedEndpoint(hub *everline.Hub) (http.Handler, *endpoint.Endpoint) {
 }
 
 func embedSDK(ctx context.Context, hub *everline.Hub) (*mcp.ClientSession, error) {
-	// doc: 13
+	// doc: 14
 	client := mcp.NewClient(&mcp.Implementation{Name: "my-agent", Version: "1.0"}, nil)
 	session, err := client.Connect(ctx, gosdk.Transport(hub), nil)
 	// end
@@ -182,7 +189,7 @@ func embedSDK(ctx context.Context, hub *everline.Hub) (*mcp.ClientSession, error
 }
 
 func embedInTests(t *testing.T) string {
-	// doc: 14
+	// doc: 15
 	server := everlinetest.New(everlinetest.Tool{Name: "echo", ReadOnly: true})
 	defer server.Close()
 	cfg := config.New()
@@ -226,6 +233,9 @@ func TestEmbedRuns(t *testing.T) {
 			var err error
 			if result, err = embedCall(ctx, hub); err != nil {
 				return err
+			}
+			if r, err := embedOwnName(ctx, hub, map[string]any{}); err != nil || r.Server != "memory" {
+				return fmt.Errorf("by its own name: %+v, %w", r, err)
 			}
 			watching, cancel := context.WithCancel(ctx)
 			cancel()

@@ -59,6 +59,7 @@ func Settings() []Setting {
 	return []Setting{
 		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only with --allow-remote.", "Listen"},
 		{SectionTop, "firstListWait", TypeTime, nil, "How long the very first list after a start waits for servers that have never had a catalog.", "FirstListWait"},
+		{SectionTop, "naming", TypeWord, words(config.NamingAuto, config.NamingAlwaysPrefix), "Whether the names of tools and prompts begin with that of their server: only where there are several servers, or always, so that none changes when a second server comes.", "Naming"},
 		{SectionTop, "separator", TypeText, nil, "What stands between server and tool in the names that clients see.", "Separator"},
 		{SectionTop, "maxName", TypeNumber, nil, "The longest name that clients see; at least 16. Longer ones are cut, with a hash.", "MaxName"},
 		{SectionTop, "drainTimeout", TypeTime, nil, "How long a stop waits for the calls in flight.", "DrainTimeout"},

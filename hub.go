@@ -157,8 +157,8 @@ type catalogSource interface {
 func (h *Hub) has(string) bool { return true }
 
 // find sends a call to where its name belongs in this source.
-func (h *Hub) find(ctx context.Context, in catalogSource, c *Call) (Answer, error) {
-	if all, sure := h.owners(in.Catalog(), c); len(all) > 0 {
+func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, error) {
+	if all, sure := h.owners(source.Catalog(), c); len(all) > 0 {
 		var answer Answer
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
 			answer, err = h.send(ctx, t, c)
@@ -166,10 +166,10 @@ func (h *Hub) find(ctx context.Context, in catalogSource, c *Call) (Answer, erro
 		})
 		return answer, err
 	}
-	t, f := h.target(in, c)
+	t, f := h.target(source, c)
 	if f != nil {
 		if f = h.learn(ctx, f); f == nil {
-			t, f = h.target(in, c)
+			t, f = h.target(source, c)
 		}
 	}
 	if f != nil {
@@ -223,8 +223,8 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, erro
 }
 
 // target finds where a call goes: a pure lookup in the client's table.
-func (h *Hub) target(in catalogSource, c *Call) (catalog.Target, *fault.Fault) {
-	table := in.Catalog()
+func (h *Hub) target(source catalogSource, c *Call) (catalog.Target, *fault.Fault) {
+	table := source.Catalog()
 	name, ok := c.Name, true
 	if c.Server != "" && strings.HasPrefix(c.Method, "tasks/") {
 		return catalog.Target{Server: c.Server, Name: c.Name}, nil
@@ -239,7 +239,7 @@ func (h *Hub) target(in catalogSource, c *Call) (catalog.Target, *fault.Fault) {
 		t, ok = lookUp(table, c.Method, name)
 	}
 	if !ok {
-		return t, h.unknown(in, c)
+		return t, h.unknown(source, c)
 	}
 	return t, nil
 }
@@ -247,10 +247,10 @@ func (h *Hub) target(in catalogSource, c *Call) (catalog.Target, *fault.Fault) {
 // unknown says why a name is not found: its server is disabled, has never been
 // up, or there is no such name. What belongs to servers that the source does not
 // have is as unknown as if they did not exist.
-func (h *Hub) unknown(in catalogSource, c *Call) *fault.Fault {
+func (h *Hub) unknown(source catalogSource, c *Call) *fault.Fault {
 	server := c.Server
 	if server == "" && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
-		if server, _ = in.Catalog().Server(c.Name); !in.has(server) {
+		if server, _ = source.Catalog().Server(c.Name); !source.has(server) {
 			server = ""
 		}
 	}
@@ -325,17 +325,17 @@ func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte))
 
 // subscribeIn is Subscribe by the names of a table, for a session, whose own
 // generation is asked where the server's isolation says that it has one.
-func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
 	if f := h.closed(mcp.ResourcesSubscribe); f != nil {
 		return nil, f
 	}
-	all, sure := h.ownersOf(table, uri, clientIn(of))
+	all, sure := h.ownersOf(table, uri, clientIn(session))
 	if len(all) == 0 {
 		return nil, fault.New(fault.NotFound, mcp.ResourcesSubscribe, "no server has the resource "+uri)
 	}
 	err = h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
-		cancel, err = h.fleet.Subscribe(ctx, of, t.Server, uri, func(params []byte) {
-			h.links.note(t.Server, clientIn(of), params) // it may be a part of what was subscribed to
+		cancel, err = h.fleet.Subscribe(ctx, session, t.Server, uri, func(params []byte) {
+			h.links.note(t.Server, clientIn(session), params) // it may be a part of what was subscribed to
 			fn(params)
 		})
 		return err
@@ -343,11 +343,11 @@ func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, of *Session, uri 
 	return cancel, err
 }
 
-func clientIn(of *Session) uint64 {
-	if of == nil || of.Client == nil {
+func clientIn(session *Session) uint64 {
+	if session == nil || session.Client == nil {
 		return 0
 	}
-	return of.Client.ID()
+	return session.Client.ID()
 }
 
 // SetLevel asks all servers for log messages from this level on ("debug" to

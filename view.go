@@ -171,19 +171,19 @@ func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 // SubscribeFor is Hub.Subscribe for the resources that the view has, and for a
 // session, whose own generation is asked where the server's isolation says that
 // it has one.
-func (v *view) SubscribeFor(ctx context.Context, of *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return v.hub.subscribeIn(ctx, v.Catalog(), of, uri, fn)
+func (v *view) SubscribeFor(ctx context.Context, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+	return v.hub.subscribeIn(ctx, v.Catalog(), session, uri, fn)
 }
 
 // WatchTask asks a server for the news of a task until cancel is called, over
 // all generations of the server; id is the server's own. fn gets the params of each
 // notification and must not block. A server of 2025-11-25 tells of all its
 // tasks unasked; one of the tasks extension need not tell of any.
-func (v *view) WatchTask(ctx context.Context, of *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
+func (v *view) WatchTask(ctx context.Context, session *Session, server, id string, fn func(params []byte)) (cancel func(), err error) {
 	if f := v.hub.closed("tasks"); f != nil {
 		return nil, f
 	}
-	return v.hub.fleet.Subscribe(ctx, of, server, upstream.TaskPrefix+id, fn)
+	return v.hub.fleet.Subscribe(ctx, session, server, upstream.TaskPrefix+id, fn)
 }
 
 // KeepResults is how long a server wants the outcomes of its tool calls to be

@@ -14,10 +14,10 @@ import (
 func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.Call) ([]byte, error) {
 	c := x.caller(nil)
 	c.fill(out)
-	out.Client, out.Capabilities = c, c.serves.declaration()
+	out.Client, out.Capabilities = c, c.serves.Declaration()
 	use := &sessionUse{sess: x.sess}
 	if x.sess != nil {
-		use.own = &x.sess.own
+		use.own = &x.sess.Isolated
 	}
 	out.Session = use.own
 	round := rounds.New(x.Method, x.Params)

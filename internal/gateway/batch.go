@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 )
 
@@ -16,14 +17,14 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		if s = g.sessionOf(p.w, r); s == nil {
 			return
 		}
-		defer g.sessions.unpin(s)
+		defer g.sessions.Unpin(s)
 	}
 	if g.closing() {
 		g.ending(p.w, &message.Message{})
 		return
 	}
 	p.sess = nil // whose client cannot come back for the answers
-	frames, bad := message.SplitBatch(body, s.protocol(), g.opts.MaxInFlight)
+	frames, bad := message.SplitBatch(body, s.Protocol(), g.opts.MaxInFlight)
 	if bad != nil {
 		writeJSON(p.w, bad)
 		return
@@ -39,7 +40,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 // startBatch begins to serve all requests of a batch at the same time; wait
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
-func (svc *service) startBatch(ctx context.Context, s *session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
+func (svc *service) startBatch(ctx context.Context, s *session.Session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
 	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, sess: s}) }
 	return message.StartBatch(frames, notice, func(m *message.Message, _ []byte) func() message.Answer {
 		x := svc.exchange(m)

@@ -55,12 +55,12 @@ func shots(tb testing.TB) map[string]*shot {
 	h.publish(tools...)
 	g := New(h, Options{})
 	tb.Cleanup(func() { _ = g.Close(context.Background()) })
-	s := g.sessions.newSession("2025-11-25")
-	g.sessions.addAs(s, sessionID())
+	s := g.sessions.New("2025-11-25")
+	g.sessions.Add(s)
 	return map[string]*shot{
-		"legacy call": newShot(g, call("1", "tool-1", ""), "Mcp-Session-Id: "+s.id),
+		"legacy call": newShot(g, call("1", "tool-1", ""), "Mcp-Session-Id: "+s.Key),
 		"modern call": newShot(g, modernBody("1", "tools/call", `,"name":"tool-1","arguments":{}`), modernHeader, "Mcp-Method: tools/call", "Mcp-Name: tool-1"),
-		"list of 200": newShot(g, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id: "+s.id),
+		"list of 200": newShot(g, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Mcp-Session-Id: "+s.Key),
 	}
 }
 
@@ -97,11 +97,11 @@ func TestIdleSessionsAreSmall(t *testing.T) {
 	routines := runtime.NumGoroutine()
 	const n = 10_000
 	for range n {
-		s := g.sessions.newSession(mcp.LatestLegacy)
-		if g.sessions.addAs(s, sessionID()) == nil {
+		s := g.sessions.New(mcp.LatestLegacy)
+		if !g.sessions.Add(s) {
 			t.Fatal("the table is full")
 		}
-		g.sessions.unpin(s)
+		g.sessions.Unpin(s)
 	}
 	if per := (memory() - before) / n; per > 1024 {
 		t.Errorf("%d bytes per session", per)
@@ -129,8 +129,8 @@ func BenchmarkNetwork(b *testing.B) {
 	h.onCall = func(context.Context, *everline.Call) ([]byte, error) { return result, nil }
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.sessions.newSession(mcp.LatestLegacy)
-	g.sessions.addAs(s, sessionID())
+	s := g.sessions.New(mcp.LatestLegacy)
+	g.sessions.Add(s)
 	bare := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header()["Content-Type"] = jsonType
@@ -149,7 +149,7 @@ func BenchmarkNetwork(b *testing.B) {
 				for pb.Next() {
 					req, _ := http.NewRequest("POST", srv.URL+"/mcp", strings.NewReader(body))
 					req.Header["Content-Type"] = jsonType
-					req.Header["Mcp-Session-Id"] = []string{s.id}
+					req.Header["Mcp-Session-Id"] = []string{s.Key}
 					resp, err := client.Do(req)
 					if err != nil {
 						b.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/bridge"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/pipe"
 )
@@ -73,15 +74,13 @@ func TestBridgeInEveryVersion(t *testing.T) {
 			c := connect(t, tr, version)
 			if version != mcp.ModernVersion {
 				eventually(t, "the standing stream", func() bool {
-					d.g.sessions.mu.Lock()
-					defer d.g.sessions.mu.Unlock()
-					return d.g.sessions.ring.next.pins > 0
+					return d.g.sessions.InUse() > 0
 				})
 			}
 			judge(t, h, c, version)
 			c.Close()
 			wait()
-			eventually(t, "the session ends with the bridge", func() bool { return d.g.sessions.len() == 0 })
+			eventually(t, "the session ends with the bridge", func() bool { return d.g.sessions.Len() == 0 })
 		})
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -120,9 +119,7 @@ func TestFaultA1BridgeOutlivesItsDaemon(t *testing.T) {
 	wantJSON(t, c.next(), `{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
 	eventually(t, "the subscription is made again", func() bool { return h.subscribers("file:///a") == 1 })
 	eventually(t, "the standing stream", func() bool {
-		d.g.sessions.mu.Lock()
-		defer d.g.sessions.mu.Unlock()
-		return d.g.sessions.ring.next.pins > 0
+		return d.g.sessions.InUse() > 0
 	})
 	h.changed(everline.Prompts)
 	if got := c.next(); !strings.Contains(got, "prompts/list_changed") {
@@ -190,7 +187,7 @@ func TestBridgeCancelsAndRefuses(t *testing.T) {
 	c.say(call("2", "echo", ""))
 	within(t, "the call starts", h.started)
 	c.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+	if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 		t.Errorf("ended by %v", err)
 	}
 }
@@ -234,7 +231,7 @@ func TestFaultA2BridgeReopensOnceForAllRequests(t *testing.T) {
 			t.Fatalf("got %s", got)
 		}
 	}
-	if got := d.g.sessions.len(); got != 1 {
+	if got := d.g.sessions.Len(); got != 1 {
 		t.Errorf("%d sessions were opened", got)
 	}
 }
@@ -252,7 +249,7 @@ func TestFaultJ3BridgeCancelsThatComeRightBehind(t *testing.T) {
 		c.say(call(fmt.Sprint(i+1), "echo", ""), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i+1))
 	}
 	for range n {
-		if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+		if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 			t.Errorf("ended by %v", err)
 		}
 	}

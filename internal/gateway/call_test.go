@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -126,7 +127,7 @@ func TestFaultJ3CancelReachesTheCall(t *testing.T) {
 	default:
 	}
 	want(t, s.post(cancel, id), 202)
-	if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+	if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 		t.Errorf("ended by %v", err)
 	}
 	if r := within(t, "the end", answer); r.status != 200 || strings.Contains(r.body, "data") {
@@ -355,14 +356,14 @@ func FuzzFrames(f *testing.F) {
 	}
 	g := New(newHub(), Options{})
 	f.Cleanup(func() { _ = g.Close(context.Background()) })
-	sess := g.sessions.newSession("2025-03-26")
-	g.sessions.addAs(sess, sessionID())
+	sess := g.sessions.New("2025-03-26")
+	g.sessions.Add(sess)
 	f.Fuzz(func(t *testing.T, body string, modern bool) {
 		if strings.Contains(body, mcp.SubscriptionsListen) {
 			return // a stream has no end of its own
 		}
 		req, _ := http.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
-		req.Header.Set("Mcp-Session-Id", sess.id)
+		req.Header.Set("Mcp-Session-Id", sess.Key)
 		if modern {
 			req.Header.Set("MCP-Protocol-Version", "2026-07-28")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/door"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -15,8 +16,8 @@ import (
 type caller struct {
 	*exchange
 	id     uint64
-	serves served // what servers may ask the client for
-	level  int    // log messages from this severity on are wanted; 0 none
+	serves session.Served // what servers may ask the client for
+	level  int            // log messages from this severity on are wanted; 0 none
 
 	late    atomic.Bool            // the answer was a task: what belongs to the request may come later
 	missing atomic.Pointer[string] // of a modern client: what was asked for first and is not declared
@@ -24,21 +25,21 @@ type caller struct {
 
 // caller says who a request is made for. own is the session whose generations of
 // servers may serve it; nil for none.
-func (x *exchange) caller(own *session) *caller {
+func (x *exchange) caller(own *session.Session) *caller {
 	c := &caller{exchange: x}
 	if !x.Modern && x.sess != nil {
-		c.id = x.sess.client
-		c.serves, c.level = x.sess.declared()
+		c.id = x.sess.ID()
+		c.serves, c.level = x.sess.Declared()
 		return c
 	}
-	c.serves = readServed(x.Fields.Meta.Capabilities)
+	c.serves = session.ReadServed(x.Fields.Meta.Capabilities)
 	if x.Modern {
 		c.level = mcp.LevelRank(x.Fields.Meta.LogLevel)
 	}
 	switch {
 	case own != nil:
-		c.id = own.client
-		own.offer(c.serves)
+		c.id = own.ID()
+		own.Offer(c.serves)
 	case x.client != 0:
 		c.id = x.client
 	default: // its connection does not tell
@@ -53,15 +54,15 @@ func (c *caller) ID() uint64 { return c.id }
 // Ask puts a request of a server to the client. A modern client is not asked:
 // what it would have to declare is noted.
 func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if lacking := c.serves.lacks(method, params); lacking != "" || c.Modern {
+	if lacking := c.serves.Lacks(method, params); lacking != "" || c.Modern {
 		c.missing.CompareAndSwap(nil, &lacking)
-		return nil, undeclared(method, lacking)
+		return nil, session.Undeclared(method, lacking)
 	}
 	out := c.out
 	if out == nil {
-		out = c.sess.standingOutlet()
+		out = c.sess.StandingOutlet()
 	}
-	return c.sess.requests.put(ctx, out, c.gone, method, params)
+	return c.sess.Requests.Put(ctx, out, c.gone, method, params)
 }
 
 // Notify passes on what a server says during the call: log messages from the
@@ -74,7 +75,7 @@ func (c *caller) Notify(method string, params []byte) {
 	}
 	out := c.out
 	if !c.Modern && (out == nil || method != mcp.NotifyMessage) {
-		if now := c.sess.outlet(); now != nil {
+		if now := c.sess.Outlet(); now != nil {
 			out = now // it may come when the request is over
 		}
 	}
@@ -89,7 +90,7 @@ func (c *caller) progress(params []byte) {
 	params = wire.Set(params, c.Fields.Meta.ProgressToken, "progressToken")
 	out := c.out
 	if c.late.Load() && c.sess != nil {
-		if out = c.sess.outlet(); out == nil {
+		if out = c.sess.Outlet(); out == nil {
 			return
 		}
 	}

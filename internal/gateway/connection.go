@@ -12,7 +12,7 @@ import (
 // or returns the answer that refuses it.
 func (svc *service) serveOn(ctx context.Context, x *exchange, ad *message.Admission, out *stream.Outbox) *message.Answer {
 	if x.sess != nil && !x.Modern {
-		x.sess.heard(x.Method, true)
+		x.sess.Heard(x.Method, true)
 	}
 	if bad := ad.Enter(x.Message); bad != nil {
 		return bad

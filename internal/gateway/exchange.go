@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
@@ -13,12 +14,12 @@ import (
 // builds it once, and nothing in it changes.
 type exchange struct {
 	*message.Message
-	sess    *session        // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
-	out     outlet          // takes what goes out before the answer; nil: the client takes nothing
-	gone    <-chan struct{} // closed when the client of this exchange has gone; nil on stdio
-	reply   followed        // the response that the answer belongs to; nil where answers share a stream
-	held    *claim          // what the body holds of the budget; nil for nothing
-	tracked bool            // the transport has registered it as in flight, before the next message was read
+	sess    *session.Session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
+	out     session.Outlet   // takes what goes out before the answer; nil: the client takes nothing
+	gone    <-chan struct{}  // closed when the client of this exchange has gone; nil on stdio
+	reply   followed         // the response that the answer belongs to; nil where answers share a stream
+	held    *claim           // what the body holds of the budget; nil for nothing
+	tracked bool             // the transport has registered it as in flight, before the next message was read
 
 	// Of modern requests over HTTP.
 	client uint64 // who sends it, as its connection tells; 0: it does not
@@ -53,7 +54,7 @@ func (x *exchange) present() bool {
 // the session that it came in.
 func (x *exchange) cancelNamed() {
 	if x.sess != nil && x.Fields.RequestID != nil {
-		x.sess.cancel(x.Fields.RequestID)
+		x.sess.Cancel(x.Fields.RequestID)
 	}
 }
 

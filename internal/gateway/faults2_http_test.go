@@ -120,7 +120,7 @@ func TestFaultV11ImagesOpenNothing(t *testing.T) {
 	s := serve(t, newHub(), Options{})
 	const image = "Accept: image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
 	session := s.initialize(mcp.LatestLegacy)
-	before := s.g.sessions.len()
+	before := s.g.sessions.Len()
 	for _, path := range []string{"/sse", "/mcp"} {
 		for _, c := range []struct {
 			status  int
@@ -141,7 +141,7 @@ func TestFaultV11ImagesOpenNothing(t *testing.T) {
 			s.tap("GET", path, "", accept, session).cancel()
 		}
 	}
-	eventually(t, "the sessions of /sse end", func() bool { return s.g.sessions.len() == before })
+	eventually(t, "the sessions of /sse end", func() bool { return s.g.sessions.Len() == before })
 }
 
 // raw sends bytes on a connection of its own, and returns the first line of what

@@ -180,7 +180,7 @@ func TestHeadOpensNothing(t *testing.T) {
 			t.Errorf("%s: %d, allow %q", path, r.status, r.header.Get("Allow"))
 		}
 	}
-	if n := s.g.sessions.len(); n != 0 {
+	if n := s.g.sessions.Len(); n != 0 {
 		t.Errorf("%d sessions", n)
 	}
 }

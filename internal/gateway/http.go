@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -49,7 +50,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version := r.Header.Get(mcp.HeaderVersion)
-	var s *session
+	var s *session.Session
 	limit := g.opts.MaxBody
 	switch {
 	case version == mcp.ModernVersion: // the revision has no sessions
@@ -57,7 +58,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		if s = g.sessionOf(w, r); s == nil {
 			return
 		}
-		defer g.sessions.unpin(s)
+		defer g.sessions.Unpin(s)
 	default:
 		limit = min(limit, sessionless)
 	}
@@ -86,7 +87,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	proceed := ready(r, x, p)
 	if s == nil && p.sess != nil {
-		defer g.sessions.unpin(p.sess)
+		defer g.sessions.Unpin(p.sess)
 	}
 	if proceed {
 		g.respond(ctx, x, p)
@@ -156,7 +157,7 @@ func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
 	if p.accept.events {
 		x.out = p
 		switch {
-		case p.sess != nil && x.Method == mcp.ToolsCall && p.sess.primed():
+		case p.sess != nil && x.Method == mcp.ToolsCall && p.sess.Primed():
 			p.streamAfter(min(longCall, g.opts.KeepAlive))
 		case x.Fields.Meta.ProgressToken != nil:
 			p.streamAfter(g.opts.KeepAlive)
@@ -171,20 +172,20 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 		return
 	}
 	version := negotiate(m.Params)
-	s := g.sessions.newSession(version)
-	s.declare(m.Params)
-	if !g.sessions.add(s) {
+	s := g.sessions.New(version)
+	s.Declare(m.Params)
+	if !g.sessions.Add(s) {
 		g.crowded(p.w, m, "Too many sessions are in use")
 		return
 	}
-	defer g.sessions.unpin(s)
-	p.w.Header()[mcp.HeaderSession] = []string{s.id}
+	defer g.sessions.Unpin(s)
+	p.w.Header()[mcp.HeaderSession] = []string{s.Key}
 	p.finish(g.initialized(m, version))
 }
 
 // sessionOf returns the pinned session of a request, or refuses the request
 // and returns nil (2025-11-25 basic/transports, Session Management).
-func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
+func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Session {
 	version := r.Header.Get(mcp.HeaderVersion)
 	if version != "" && !slices.Contains(mcp.Versions, version) {
 		m := &message.Message{}
@@ -196,12 +197,12 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session {
 		g.noSession(w)
 		return nil
 	}
-	s, full := g.sessions.pin(id), false
+	s, full := g.sessions.Pin(id), false
 	if s == nil && !g.closing() {
-		s, full = g.sessions.restore(id)
+		s, full = g.sessions.Restore(id)
 	}
-	if s != nil && s.admission != nil { // of /sse, where everything goes out on one stream
-		g.sessions.unpin(s)
+	if s != nil && s.Admission != nil { // of /sse, where everything goes out on one stream
+		g.sessions.Unpin(s)
 		s = nil
 	}
 	switch {
@@ -242,8 +243,8 @@ func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	defer g.sessions.unpin(s)
-	g.sessions.conclude(s)
+	defer g.sessions.Unpin(s)
+	g.sessions.Conclude(s)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -257,16 +258,16 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	defer g.sessions.unpin(s)
+	defer g.sessions.Unpin(s)
 	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) && g.comeBack(w, r, s, last) {
 		return
 	}
-	out := s.out()
+	out := s.Out()
 	if g.closing() {
 		g.ending(w, &message.Message{})
 		return
 	}
-	standing := s.standing.Attach()
+	standing := s.Standing.Attach()
 	if standing == nil {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: send initialize again")
 		return
@@ -280,7 +281,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	// Whatever ends it, the session lives on.
 	_ = stream.NewWriter(stream.Options{
 		Sink: standing.Sink(events), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
-		Announced: s.hasHeard(), Save: s.setHeard, Turn: standing.Turn, Over: standing.Over(), Stop: g.stop,
+		Announced: s.Announced(), Save: s.SetAnnounced, Turn: standing.Turn, Over: standing.Over(), Stop: g.stop,
 	}).Run(r.Context())
 }
 
@@ -290,8 +291,8 @@ func (g *Gateway) events(w http.ResponseWriter) *stream.Events {
 
 // comeBack serves a client that lost the response to a POST; false if nothing is
 // known of that.
-func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session, lastID string) bool {
-	response, last := s.responses.Find(lastID)
+func (g *Gateway) comeBack(w http.ResponseWriter, r *http.Request, s *session.Session, lastID string) bool {
+	response, last := s.Responses.Find(lastID)
 	if response == nil {
 		return g.answerLost(w, lastID)
 	}

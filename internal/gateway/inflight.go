@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/pipe"
 )
@@ -17,7 +18,7 @@ import (
 type pending struct {
 	*exchange
 	cancel context.CancelCauseFunc
-	noted  *sessionRequest // as its session knows it; nil if it has none
+	noted  *session.Request // as its session knows it; nil if it has none
 }
 
 // inflight are the requests of the whole gateway that are being served.
@@ -63,15 +64,15 @@ func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, 
 		return nil, nil, &c
 	}
 	if x.sess != nil {
-		p.noted = &sessionRequest{id: x.ID, modern: x.Modern, out: x.out, cancel: cancel}
-		x.sess.begin(p.noted)
+		p.noted = &session.Request{ID: x.ID, Modern: x.Modern, Out: x.out, Cancel: cancel}
+		x.sess.Begin(p.noted)
 	}
 	return ctx, p, nil
 }
 
 func (f *inflight) end(p *pending) {
 	if p.noted != nil {
-		p.sess.finish(p.noted)
+		p.sess.Finish(p.noted)
 	}
 	p.cancel(nil)
 	f.mu.Lock()
@@ -158,7 +159,7 @@ func failed(ctx context.Context, m *message.Message, err error) message.Answer {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errClosing):
 		return m.CutOff(f)
-	case errors.Is(cause, errCanceled):
+	case errors.Is(cause, session.ErrCanceled):
 		a := m.Failure(&c)
 		a.Silent = true
 		return a

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
 	"github.com/everline/everline/internal/wire"
@@ -276,9 +277,9 @@ func (p *pendingInput) ID() uint64 { return p.first.id }
 
 // Ask holds a request of the server until the client has brought the answer.
 func (p *pendingInput) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if lacking := p.first.serves.lacks(method, params); lacking != "" {
+	if lacking := p.first.serves.Lacks(method, params); lacking != "" {
 		p.first.missing.CompareAndSwap(nil, &lacking)
-		return nil, undeclared(method, lacking)
+		return nil, session.Undeclared(method, lacking)
 	}
 	q := p.question(method, params)
 	if q == nil {
@@ -382,7 +383,7 @@ func (in *inputs) forget(client uint64) {
 	defer in.mu.Unlock()
 	for _, p := range in.all {
 		if p.first.id == client {
-			p.cancel(errCanceled)
+			p.cancel(session.ErrCanceled)
 		}
 	}
 }

@@ -275,8 +275,8 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		}
 		g := New(h, Options{})
 		defer g.Close(context.Background())
-		s := g.sessions.newSession(mcp.LatestLegacy)
-		s.declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
+		s := g.sessions.New(mcp.LatestLegacy)
+		s.Declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
 		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
 		x := g.exchange(m)
 		x.sess = s

@@ -44,8 +44,8 @@ func (svc *service) serveLegacy(ctx context.Context, x *exchange) message.Answer
 		}
 		version := negotiate(x.Params)
 		if x.sess != nil {
-			x.sess.declare(x.Params)
-			x.sess.agree(version)
+			x.sess.Declare(x.Params)
+			x.sess.Agree(version)
 		}
 		return svc.initialized(x.Message, version)
 	case mcp.Ping:
@@ -60,8 +60,8 @@ func (svc *service) serveLegacy(ctx context.Context, x *exchange) message.Answer
 			return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 		}
 		if x.sess != nil {
-			x.sess.unsubscribe(uri)
-			x.sess.remember()
+			x.sess.Unsubscribe(uri)
+			x.sess.Remember()
 		}
 		return x.Success(nil)
 	default:
@@ -75,7 +75,7 @@ func (svc *service) setLevel(x *exchange) message.Answer {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
 	}
 	if x.sess != nil {
-		x.sess.setLevel(rank)
+		x.sess.SetLevel(rank)
 	}
 	return x.Success(nil)
 }
@@ -90,14 +90,14 @@ func (svc *service) subscribe(parent context.Context, x *exchange) message.Answe
 		return x.Failure(fault.From(x.Method, err))
 	}
 	defer end()
-	ok, err = x.sess.subscribe(ctx, uri)
+	ok, err = x.sess.Subscribe(ctx, uri)
 	switch {
 	case err != nil:
 		return failed(ctx, x.Message, err)
 	case !ok:
 		return x.Failure(fault.New(fault.Overloaded, x.Method, "too many subscriptions of one client"))
 	default:
-		x.sess.remember()
+		x.sess.Remember()
 		return x.Success(nil)
 	}
 }
@@ -107,12 +107,12 @@ func (svc *service) subscribe(parent context.Context, x *exchange) message.Answe
 func (svc *service) notice(x *exchange) {
 	if x.Method == "" {
 		if x.sess != nil {
-			x.sess.requests.answered(&x.Message.Message)
+			x.sess.Requests.Answered(&x.Message.Message)
 		}
 		return
 	}
 	if x.sess != nil {
-		x.sess.heard(x.Method, false)
+		x.sess.Heard(x.Method, false)
 	}
 	if x.Method == mcp.NotifyCancelled {
 		x.cancelNamed()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/message"
 )
 
 func TestInitializeNegotiates(t *testing.T) {
@@ -30,7 +28,7 @@ func TestInitializeNegotiates(t *testing.T) {
 			t.Errorf("session id %q", id)
 		}
 	}
-	if n := s.g.sessions.len(); n != 7 {
+	if n := s.g.sessions.Len(); n != 7 {
 		t.Errorf("%d sessions, want 7", n)
 	}
 }
@@ -210,14 +208,14 @@ func TestFaultN1SessionsAreBoundedAndExpire(t *testing.T) {
 	for range 300 {
 		s.initialize("2025-11-25")
 	}
-	if n := s.g.sessions.len(); n > 100 {
+	if n := s.g.sessions.Len(); n > 100 {
 		t.Errorf("%d sessions, the cap is 100", n)
 	}
 	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, first), 200)
-	eventually(t, "the idle sessions expire", func() bool { return s.g.sessions.len() == 1 })
+	eventually(t, "the idle sessions expire", func() bool { return s.g.sessions.Len() == 1 })
 	tp.cancel()
 	tp.end()
-	eventually(t, "the session expires once its stream is gone", func() bool { return s.g.sessions.len() == 0 })
+	eventually(t, "the session expires once its stream is gone", func() bool { return s.g.sessions.Len() == 0 })
 }
 
 func TestTooManySessionsInUse(t *testing.T) {
@@ -261,7 +259,7 @@ func TestFaultN5ClientsComeAndGo(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "all sessions are gone", func() bool { return s.g.sessions.len() == 0 })
+	eventually(t, "all sessions are gone", func() bool { return s.g.sessions.Len() == 0 })
 	s.initialize("2025-11-25")
 }
 
@@ -333,14 +331,14 @@ func TestUnsubscribedWhileItWasBeingMade(t *testing.T) {
 	h := lateHub{newHub(), make(chan struct{}), make(chan struct{})}
 	g := New(h, Options{})
 	defer g.Close(context.Background())
-	s := g.sessions.newSession(mcp.LatestLegacy)
+	s := g.sessions.New(mcp.LatestLegacy)
 	done := make(chan error, 1)
 	go func() { // ends once the subscription is accepted
-		_, err := s.subscribe(context.Background(), "file:///a")
+		_, err := s.Subscribe(context.Background(), "file:///a")
 		done <- err
 	}()
 	within(t, "the server is asked", h.asked)
-	s.unsubscribe("file:///a")
+	s.Unsubscribe("file:///a")
 	close(h.accept)
 	if err := within(t, "the subscription", done); err != nil {
 		t.Error(err)
@@ -373,15 +371,15 @@ func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
 			h := gatedHub{newHub(), make(chan chan error)}
 			g := New(h, Options{})
 			defer g.Close(context.Background())
-			s := g.sessions.newSession(mcp.LatestLegacy)
+			s := g.sessions.New(mcp.LatestLegacy)
 			var both sync.WaitGroup
 			defer both.Wait()
 			subscribe := func() chan error {
-				both.Go(func() { _, _ = s.subscribe(context.Background(), "file:///a") })
+				both.Go(func() { _, _ = s.Subscribe(context.Background(), "file:///a") })
 				return within(t, "the server is asked", h.asked)
 			}
 			first := subscribe()
-			s.unsubscribe("file:///a")
+			s.Unsubscribe("file:///a")
 			second := subscribe()
 			second <- nil
 			eventually(t, "the second is made", func() bool { return h.subscribers("file:///a") == 1 })
@@ -390,39 +388,15 @@ func TestSubscribedAgainWhileItWasBeingMade(t *testing.T) {
 			if n := h.subscribers("file:///a"); n != 1 {
 				t.Errorf("%d subscriptions", n)
 			}
-			s.unsubscribe("file:///a")
+			s.Unsubscribe("file:///a")
 			h.update("file:///a")
-			if frames, _ := s.out().Take(); len(frames) > 0 {
+			if frames, _ := s.Out().Take(); len(frames) > 0 {
 				t.Errorf("told %q after unsubscribing", frames)
 			}
-			s.end()
+			s.End()
 			if n := h.subscribers("file:///a"); n != 0 {
 				t.Errorf("%d subscriptions are left", n)
 			}
 		})
-	}
-}
-
-// A level that is set while the session ends goes with it.
-func TestALevelDoesNotOutliveItsSession(t *testing.T) {
-	h := newHub()
-	g := New(h, Options{})
-	defer g.Close(context.Background())
-	for range 2000 {
-		s := g.sessions.newSession(mcp.LatestLegacy)
-		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
-		x := &exchange{Message: m, sess: s}
-		g.sessions.levels.mu.Lock() // another session sets its level
-		var set sync.WaitGroup
-		set.Go(func() { g.setLevel(x) })
-		for s.wantedLevel() == 0 {
-			runtime.Gosched()
-		}
-		g.sessions.levels.mu.Unlock()
-		s.end()
-		set.Wait()
-		if len(g.sessions.levels.want) != 0 || g.sessions.levels.now != 0 {
-			t.Fatalf("%d ended sessions want log messages, from %q on", len(g.sessions.levels.want), mcp.Levels[g.sessions.levels.now])
-		}
 	}
 }

@@ -228,8 +228,8 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 	}
 	defer g.inflight.end(p)
 	if s := g.pinNamed(x); s != nil {
-		defer g.sessions.unpin(s)
-		l.of = &s.own
+		defer g.sessions.Unpin(s)
+		l.of = &s.Isolated
 	}
 	events := g.events(w)
 	defer events.Close()

@@ -98,7 +98,7 @@ func TestFaultW2OneModernClientOnTheBridgeIsOneClient(t *testing.T) {
 	}
 	c.Close()
 	wait()
-	eventually(t, "the session ends with the bridge", func() bool { return s.g.sessions.len() == 0 })
+	eventually(t, "the session ends with the bridge", func() bool { return s.g.sessions.Len() == 0 })
 }
 
 // Two bridges are two clients: neither gets what the other is asked.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -24,9 +25,9 @@ type post struct {
 	o      *replyOptions
 	w      http.ResponseWriter
 	accept accepted
-	sess   *session // whose client may come back for the stream; nil for one that cannot
-	method string   // of the one request; "" of a batch
-	id     []byte   // of the one request
+	sess   *session.Session // whose client may come back for the stream; nil for one that cannot
+	method string           // of the one request; "" of a batch
+	id     []byte           // of the one request
 
 	mu       sync.Mutex // guards the rest; nothing waits under it
 	finished bool
@@ -67,11 +68,11 @@ func (p *post) begin() bool {
 		return false
 	}
 	if p.reply == nil {
-		if p.sess != nil && p.sess.resumable() {
-			p.kept = p.sess.responses.Open(p.method, p.id)
+		if p.sess != nil && p.sess.Resumable() {
+			p.kept = p.sess.Responses.Open(p.method, p.id)
 		}
 		p.reply = stream.NewReply(stream.ReplyOptions{
-			Events: stream.NewEvents(p.w, p.o.writeTimeout), KeepAlive: p.o.keepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.primed(),
+			Events: stream.NewEvents(p.w, p.o.writeTimeout), KeepAlive: p.o.keepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.Primed(),
 		})
 		go func() { // ends when finish brings the answer, and waits for it
 			_ = p.o.guarded("a response stream", p.reply.Run) // ends the stream

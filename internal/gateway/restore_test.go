@@ -132,7 +132,7 @@ func TestASessionIsRestoredOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := s.g.sessions.len(); n != 1 {
+	if n := s.g.sessions.Len(); n != 1 {
 		t.Errorf("%d sessions", n)
 	}
 }
@@ -164,8 +164,8 @@ func BenchmarkRestore(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for _, id := range ids {
-		if s, _ := g.sessions.restore(id); s != nil {
-			g.sessions.unpin(s)
+		if s, _ := g.sessions.Restore(id); s != nil {
+			g.sessions.Unpin(s)
 		}
 	}
 }

@@ -65,10 +65,10 @@ func (x *exchange) resultKey() (key string, bad *message.Answer) {
 
 // sessionKey is the key of what a legacy session itself has asked for.
 func (x *exchange) sessionKey(rawID []byte) string {
-	if x.Modern || x.sess == nil || x.sess.id == "" {
+	if x.Modern || x.sess == nil || x.sess.Key == "" {
 		return ""
 	}
-	return "session " + x.sess.id + " " + string(rawID)
+	return "session " + x.sess.Key + " " + string(rawID)
 }
 
 // comesBack tells whether the client wants to come back for the outcome of a call

@@ -62,7 +62,7 @@ func (x *exchange) bind() binding {
 	session, _ := wire.Text(x.name)
 	who := uint64(0)
 	if x.sess != nil {
-		who = x.sess.client
+		who = x.sess.ID()
 	}
 	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.Method, name, x.Fields.Ref, session, who)
 	return sha256.Sum256(append(b, ordered(x.Fields.Arguments)...))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
@@ -23,7 +24,7 @@ type service struct {
 	info     []byte // serverInfo, encoded
 	envs     [len(listMembers)]listEnvelope
 	lists    *stream.ListVersions
-	sessions *sessionStore
+	sessions *session.Store
 	inflight inflight
 	inputs   inputs
 	results  results
@@ -39,9 +40,9 @@ func (svc *service) init(endpoint string, b Backend, opts Options) {
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
-	svc.sessions = newSessionStore(storeOptions{
-		endpoint: endpoint, kept: opts.Sessions, lists: svc.lists, limit: opts.MaxSessions, idle: opts.SessionIdle,
-		subscribe: b.SubscribeFor, setLevel: b.SetLevel, forget: svc.tasks.Forget,
+	svc.sessions = session.NewStore(session.Options{
+		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: opts.MaxSessions, Idle: opts.SessionIdle,
+		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
 	})
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
@@ -57,7 +58,7 @@ func (svc *service) drain(ctx context.Context) error {
 }
 
 func (svc *service) close() {
-	svc.sessions.close()
+	svc.sessions.Close()
 	svc.tasks.Close()
 }
 

@@ -5,13 +5,14 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 )
 
 // A sessionUse is what one call uses of a session whose servers serve it: those
 // that isolate sessions have a generation for each.
 type sessionUse struct {
-	sess *session          // nil: the call's alone
+	sess *session.Session  // nil: the call's alone
 	own  *everline.Session // that of sess, or the call's
 	end  func()
 	task bool // a task goes on, and ends it; valid where sess is nil
@@ -27,23 +28,23 @@ func (u *sessionUse) over() {
 // useSession says whose generations serve a modern call, and for whom it is made.
 func (svc *service) useSession(x *exchange) (*sessionUse, *caller, error) {
 	if x.sess != nil {
-		return &sessionUse{x.sess, &x.sess.own, func() {}, false}, x.caller(x.sess), nil
+		return &sessionUse{x.sess, &x.sess.Isolated, func() {}, false}, x.caller(x.sess), nil
 	}
 	if x.name == nil {
 		c := x.caller(nil)
-		own := &everline.Session{Client: c, Capabilities: c.serves.declaration}
+		own := &everline.Session{Client: c, Capabilities: c.serves.Declaration}
 		return &sessionUse{nil, own, own.End, false}, c, nil
 	}
 	s, err := svc.named(x)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &sessionUse{s, &s.own, func() { svc.sessions.unpin(s) }, false}, x.caller(s), nil
+	return &sessionUse{s, &s.Isolated, func() { svc.sessions.Unpin(s) }, false}, x.caller(s), nil
 }
 
 // named returns the pinned session that a modern request names, a new one where
 // there is none.
-func (svc *service) named(x *exchange) (*session, error) {
+func (svc *service) named(x *exchange) (*session.Session, error) {
 	name, ok := x.sessionName()
 	if !ok || len(name) < leastResultID || len(name) > mostResultID {
 		f := fault.New(fault.Invalid, x.Method, mcp.MetaSession+" must be an unguessable string of "+
@@ -51,7 +52,7 @@ func (svc *service) named(x *exchange) (*session, error) {
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	s := svc.sessions.named(name)
+	s := svc.sessions.Named(name)
 	if s == nil {
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
@@ -61,21 +62,21 @@ func (svc *service) named(x *exchange) (*session, error) {
 }
 
 // pinNamed is named for a session that need not be there; nil if it is not.
-func (svc *service) pinNamed(x *exchange) *session {
+func (svc *service) pinNamed(x *exchange) *session.Session {
 	name, ok := x.sessionName()
 	if !ok {
 		return nil
 	}
-	return svc.sessions.pinNamed(name)
+	return svc.sessions.PinNamed(name)
 }
 
 // endNamed ends a named session: its client has said that it is gone.
 func (svc *service) endNamed(name string) {
-	s := svc.sessions.pinNamed(name)
+	s := svc.sessions.PinNamed(name)
 	if s == nil {
 		return
 	}
-	defer svc.sessions.unpin(s)
-	svc.sessions.remove(s)
-	svc.inputs.forget(s.client)
+	defer svc.sessions.Unpin(s)
+	svc.sessions.Remove(s)
+	svc.inputs.forget(s.ID())
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -32,35 +33,35 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
-	s := g.sessions.newSession(mcp.FirstVersion)
-	standing, out := s.shareStream(g.opts.MaxInFlight, r.Context().Done()), s.out()
-	ok, adopted := g.sessions.addStanding(s, r.Header.Get(mcp.HeaderLastEventID))
+	s := g.sessions.New(mcp.FirstVersion)
+	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
+	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {
 		g.busy(w, "Too many sessions are in use")
 		return
 	}
-	defer g.sessions.unpin(s)
+	defer g.sessions.Unpin(s)
 	defer out.Close()
-	defer s.admission.Drain()
-	defer g.sessions.remove(s)
+	defer s.Admission.Drain()
+	defer g.sessions.Remove(s)
 	events := g.events(w)
 	defer events.Close()
 	if events.Open() != nil {
 		return
 	}
 	// Relative, so that it stays right behind a proxy that adds a prefix.
-	if events.Named("endpoint", "messages?sessionId="+url.QueryEscape(s.id)) != nil {
+	if events.Named("endpoint", "messages?sessionId="+url.QueryEscape(s.Key)) != nil {
 		return
 	}
 	if adopted {
-		g.sessions.goOn(s)
+		g.sessions.GoOn(s)
 	}
 	writer := stream.NewWriter(stream.Options{
-		Sink: events.WithID(s.eventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
-		Announced: s.hasHeard(), Want: s.wants, Over: standing.Over(), Stop: g.stop,
+		Sink: events.WithID(s.EventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
+		Announced: s.Announced(), Want: s.Wants, Over: standing.Over(), Stop: g.stop,
 	})
 	if err := writer.Run(r.Context()); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
-		writer.RunUntil(r.Context(), s.admission.Drain)
+		writer.RunUntil(r.Context(), s.Admission.Drain)
 	}
 }
 
@@ -71,12 +72,12 @@ const (
 
 // standingSession returns the pinned session of a message. After a restart the
 // message may come before the stream that its answer goes out on.
-func (g *Gateway) standingSession(ctx context.Context, id string) *session {
-	s := g.sessions.pin(id)
+func (g *Gateway) standingSession(ctx context.Context, id string) *session.Session {
+	s := g.sessions.Pin(id)
 	if s != nil {
 		return s
 	}
-	if !g.sessions.isKept(id) {
+	if !g.sessions.IsKept(id) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
@@ -86,7 +87,7 @@ func (g *Gateway) standingSession(ctx context.Context, id string) *session {
 	for s == nil && ctx.Err() == nil && !g.closing() {
 		select {
 		case <-tick.C:
-			s = g.sessions.pin(id)
+			s = g.sessions.Pin(id)
 		case <-ctx.Done():
 		}
 	}
@@ -108,8 +109,8 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: open /sse again")
 		return
 	}
-	defer g.sessions.unpin(s)
-	if s.admission == nil {
+	defer g.sessions.Unpin(s)
+	if s.Admission == nil {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: this one is not of /sse")
 		return
 	}
@@ -129,18 +130,18 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if bad != nil {
-		s.out().Send(bad.Frame())
+		s.Out().Send(bad.Frame())
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
-func (g *Gateway) takeMessage(ctx context.Context, m *message.Message, held *claim, s *session) *message.Answer {
+func (g *Gateway) takeMessage(ctx context.Context, m *message.Message, held *claim, s *session.Session) *message.Answer {
 	x := g.exchange(m)
-	x.sess, x.gone, x.held = s, s.gone, held
+	x.sess, x.gone, x.held = s, s.Gone, held
 	if m.IsRequest() {
-		return g.serveOn(ctx, x, s.admission, s.out())
+		return g.serveOn(ctx, x, s.Admission, s.Out())
 	}
 	g.notice(x)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/session"
 )
 
 func TestHTTPAndSSE(t *testing.T) {
@@ -36,7 +37,7 @@ func TestHTTPAndSSE(t *testing.T) {
 	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+path[len("/messages?sessionId="):]), 404)
 	tp.cancel()
 	tp.end()
-	eventually(t, "the session ends with its stream", func() bool { return s.g.sessions.len() == 1 })
+	eventually(t, "the session ends with its stream", func() bool { return s.g.sessions.Len() == 1 })
 	want(t, s.do("POST", path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), 404)
 }
 
@@ -48,7 +49,7 @@ func TestFaultJ3SSECancelAndDuplicate(t *testing.T) {
 	want(t, s.do("POST", path, call("1", "echo", "")), 202)
 	want(t, s.do("POST", path, call("1", "echo", "")), 400, `"id":null`)
 	want(t, s.do("POST", path, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`), 202)
-	if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+	if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 		t.Errorf("ended by %v", err)
 	}
 }

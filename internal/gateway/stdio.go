@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -19,7 +20,7 @@ import (
 // reader and a writer; each request in flight is one more.
 type stdioClient struct {
 	svc       *service
-	sess      *session // of the legacy era; it also keeps the ids of modern requests, for cancels
+	sess      *session.Session // of the legacy era; it also keeps the ids of modern requests, for cancels
 	admission *message.Admission
 	outbox    *stream.Outbox
 	listen    context.Context // of the listens: ends with the client's side of the pipe
@@ -29,23 +30,23 @@ type stdioClient struct {
 // out, until in ends, out cannot be written to, or ctx or the gateway ends. How it
 // ends is told by pipe.Serve.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	sess := g.sessions.newSession(mcp.LatestLegacy)
-	sess.shareStream(g.opts.MaxInFlight, nil)
-	p := &stdioClient{svc: &g.service, sess: sess, admission: sess.admission, outbox: sess.out()}
+	sess := g.sessions.New(mcp.LatestLegacy)
+	sess.ShareStream(g.opts.MaxInFlight, nil)
+	p := &stdioClient{svc: &g.service, sess: sess, admission: sess.Admission, outbox: sess.Out()}
 	defer p.outbox.Close()
-	defer p.sess.end()
-	defer g.inputs.forget(p.sess.client)
+	defer p.sess.End()
+	defer g.inputs.forget(p.sess.ID())
 	stopListens := func() {}
 	return pipe.Serve(ctx, in, out, pipe.Options{
 		Limit: g.opts.MaxBody, WriteTimeout: g.opts.WriteTimeout,
 		Stream: stream.Options{
-			Outbox: p.outbox, Lists: g.lists, KeepAlive: g.opts.KeepAlive, Announced: p.sess.hasHeard(), Want: p.sess.wants,
+			Outbox: p.outbox, Lists: g.lists, KeepAlive: g.opts.KeepAlive, Announced: p.sess.Announced(), Want: p.sess.Wants,
 		},
 		Start: func(calls context.Context) { p.listen, stopListens = context.WithCancel(calls) },
 		Take:  p.take,
 		Ended: func(context.Context) {
 			stopListens()
-			p.sess.requests.close()
+			p.sess.Requests.Close()
 		},
 		Drain: p.admission.Drain,
 		Stop:  g.stop, // Close bounds what is in flight
@@ -109,7 +110,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 	if bad != nil {
 		return bad
 	}
-	l.of = &p.sess.own
+	l.of = &p.sess.Isolated
 	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}
@@ -136,7 +137,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
 func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
-	frames, bad := message.SplitBatch(line, p.sess.protocol(), p.svc.opts.MaxInFlight)
+	frames, bad := message.SplitBatch(line, p.sess.Protocol(), p.svc.opts.MaxInFlight)
 	if bad != nil {
 		p.outbox.Send(bad.Frame())
 		return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/pipe"
@@ -150,7 +151,7 @@ func TestFaultJ3StdioCancel(t *testing.T) {
 		h := newSlowHub()
 		c, _ := stdio(t, h.hub, Options{})
 		c.say(ask, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+		if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 			t.Errorf("%s: ended by %v", era, err)
 		}
 		c.say(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
@@ -301,7 +302,7 @@ func TestCancelsRightBehindABatch(t *testing.T) {
 					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
 					`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}]`)
 				for range 2 {
-					if err := within(t, "the call ends", h.ended); !errors.Is(err, errCanceled) {
+					if err := within(t, "the call ends", h.ended); !errors.Is(err, session.ErrCanceled) {
 						t.Errorf("ended by %v", err)
 					}
 				}

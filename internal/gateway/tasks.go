@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
@@ -49,7 +50,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by
 	var onDrop []func()
 	switch {
 	case use.sess != nil:
-		t.Owner = use.sess.client
+		t.Owner = use.sess.ID()
 	case use.end != nil:
 		onDrop, use.task = append(onDrop, use.end), true
 	}
@@ -64,7 +65,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by
 }
 
 // followTask hands the news of a task to the client that it is for.
-func (svc *service) followTask(ctx context.Context, t *task.Task, s *session) {
+func (svc *service) followTask(ctx context.Context, t *task.Task, s *session.Session) {
 	if s == nil {
 		return
 	}
@@ -76,7 +77,7 @@ func (svc *service) followTask(ctx context.Context, t *task.Task, s *session) {
 		}
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
 		svc.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
-		if out := s.outlet(); out != nil {
+		if out := s.Outlet(); out != nil {
 			out.Log(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
 		}
 	})
@@ -131,11 +132,11 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 // clientOf is the client with a session that a request comes from; 0 for none.
 func (svc *service) clientOf(x *exchange) uint64 {
 	if x.sess != nil {
-		return x.sess.client
+		return x.sess.ID()
 	}
 	if s := svc.pinNamed(x); s != nil {
-		defer svc.sessions.unpin(s)
-		return s.client
+		defer svc.sessions.Unpin(s)
+		return s.ID()
 	}
 	return 0
 }
@@ -147,7 +148,7 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
 		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.Own), "taskId"),
 		Client:       taskClient{c, t},
-		Capabilities: c.serves.declaration(),
+		Capabilities: c.serves.Declaration(),
 	}
 	c.fill(out)
 	if t.By.Mortal {

@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"context"
@@ -11,38 +11,38 @@ import (
 	"github.com/everline/everline/internal/sessions"
 )
 
-// A sessionStore owns all sessions of an endpoint: those that came over HTTP, the
+// A Store owns all sessions of an endpoint: those that came over HTTP, the
 // least recently used last, and those of other transports as far as they share
 // something. Sessions without an open exchange or stream end when they have been idle
 // for long, and sooner when there are too many. Those that are kept outlive everline.
-type sessionStore struct {
-	o          storeOptions
+type Store struct {
+	o          Options
 	levels     levels
 	responses  stream.ResponseStore
 	background background
 
 	mu     sync.Mutex // guards the rest, and the store's fields of every session; ordered before no other lock: sessions are ended after it is released
-	byID   map[string]*session
-	ring   session // its next is the most recently used session, its prev the least
+	byID   map[string]*Session
+	ring   Session // its next is the most recently used session, its prev the least
 	timer  *time.Timer
 	closed bool
 }
 
-// storeOptions say what sessions need of the endpoint that they are of.
-type storeOptions struct {
-	endpoint  string          // the group's name; "" for all
-	kept      *sessions.Store // of those that outlive everline; nil for none
-	lists     *stream.ListVersions
-	limit     int           // sessions at a time
-	idle      time.Duration // after which one ends
-	subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
-	setLevel  func(level string)  // of log messages that servers send; it does not wait
-	forget    func(client uint64) // what the client has elsewhere
+// Options say what sessions need of the endpoint that they are of.
+type Options struct {
+	Endpoint  string          // the group's name; "" for all
+	Kept      *sessions.Store // of those that outlive everline; nil for none
+	Lists     *stream.ListVersions
+	Limit     int           // sessions at a time
+	Idle      time.Duration // after which one ends
+	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	SetLevel  func(level string)  // of log messages that servers send; it does not wait
+	Forget    func(client uint64) // what the client has elsewhere
 }
 
-func newSessionStore(o storeOptions) *sessionStore {
-	st := &sessionStore{o: o, byID: map[string]*session{}}
-	st.levels.set = o.setLevel
+func NewStore(o Options) *Store {
+	st := &Store{o: o, byID: map[string]*Session{}}
+	st.levels.set = o.SetLevel
 	st.background.init()
 	st.ring.prev, st.ring.next = &st.ring, &st.ring
 	return st
@@ -51,32 +51,32 @@ func newSessionStore(o storeOptions) *sessionStore {
 // addAs puts a session in under an id and pins it. It returns the session that is
 // there then: an older one of this id, or s; nil if the table is full of sessions
 // that are in use.
-func (st *sessionStore) addAs(s *session, id string) *session {
+func (st *Store) addAs(s *Session, id string) *Session {
 	st.mu.Lock()
 	if old := st.byID[id]; old != nil {
 		old.pins++
 		st.mu.Unlock()
 		return old
 	}
-	var gone *session
+	var gone *Session
 	keep := func() {}
-	if len(st.byID) >= st.o.limit {
+	if len(st.byID) >= st.o.Limit {
 		if gone = st.idlestLocked(); gone != nil {
 			st.removeLocked(gone)
 			keep = gone.conclude()
 		}
 	}
-	ok := len(st.byID) < st.o.limit && !st.closed
+	ok := len(st.byID) < st.o.Limit && !st.closed
 	if ok {
-		s.id = id
+		s.Key = id
 		s.pins = 1
-		st.byID[s.id] = s
+		st.byID[s.Key] = s
 		st.frontLocked(s)
 		st.armLocked()
 	}
 	st.mu.Unlock()
 	if gone != nil {
-		gone.end()
+		gone.End()
 		keep()
 	}
 	if !ok {
@@ -85,8 +85,8 @@ func (st *sessionStore) addAs(s *session, id string) *session {
 	return s
 }
 
-// inUse is how many of them have an open exchange or stream.
-func (st *sessionStore) inUse() int {
+// InUse is how many of them have an open exchange or stream.
+func (st *Store) InUse() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	n := 0
@@ -98,9 +98,9 @@ func (st *sessionStore) inUse() int {
 	return n
 }
 
-// pin returns the session of this id for one exchange or stream, nil if there
+// Pin returns the session of this id for one exchange or stream, nil if there
 // is none. The caller must unpin it.
-func (st *sessionStore) pin(id string) *session {
+func (st *Store) Pin(id string) *Session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s := st.byID[id]
@@ -110,20 +110,20 @@ func (st *sessionStore) pin(id string) *session {
 	return s
 }
 
-func (st *sessionStore) unpin(s *session) {
+func (st *Store) Unpin(s *Session) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s.pins--
-	if st.byID[s.id] == s {
+	if st.byID[s.Key] == s {
 		st.frontLocked(s)
 	}
 }
 
-// conclude is the end of a session that its client has ended: its id opens nothing
+// Conclude is the end of a session that its client has ended: its id opens nothing
 // any more, here and in the next everline.
-func (st *sessionStore) conclude(s *session) {
+func (st *Store) Conclude(s *Session) {
 	keep := s.conclude() // before its id can be restored
-	st.remove(s)
+	st.Remove(s)
 	keep()
 	s.cancelAll()
 }
@@ -132,31 +132,31 @@ func (st *sessionStore) conclude(s *session) {
 // at its begin, so no other session's id is one.
 const namedPrefix = " "
 
-// named returns the pinned session of a name that a modern client has chosen, a new
+// Named returns the pinned session of a name that a modern client has chosen, a new
 // one where there is none; nil if there are too many.
-func (st *sessionStore) named(name string) *session {
-	if s := st.pinNamed(name); s != nil {
+func (st *Store) Named(name string) *Session {
+	if s := st.PinNamed(name); s != nil {
 		return s
 	}
-	return st.addAs(st.newSession(mcp.ModernVersion), namedPrefix+name)
+	return st.addAs(st.New(mcp.ModernVersion), namedPrefix+name)
 }
 
-// pinNamed is named for a session that need not be there; nil if it is not.
-func (st *sessionStore) pinNamed(name string) *session { return st.pin(namedPrefix + name) }
+// PinNamed is named for a session that need not be there; nil if it is not.
+func (st *Store) PinNamed(name string) *Session { return st.Pin(namedPrefix + name) }
 
-// remove takes a session out and ends it; false if it was not there.
-func (st *sessionStore) remove(s *session) bool {
+// Remove takes a session out and ends it; false if it was not there.
+func (st *Store) Remove(s *Session) bool {
 	st.mu.Lock()
-	there := st.byID[s.id] == s
+	there := st.byID[s.Key] == s
 	if there {
 		st.removeLocked(s)
 	}
 	st.mu.Unlock()
-	s.end()
+	s.End()
 	return there
 }
 
-func (st *sessionStore) frontLocked(s *session) {
+func (st *Store) frontLocked(s *Session) {
 	if s.next != nil {
 		s.prev.next, s.next.prev = s.next, s.prev
 	}
@@ -165,15 +165,15 @@ func (st *sessionStore) frontLocked(s *session) {
 	s.prev.next, s.next.prev = s, s
 }
 
-func (st *sessionStore) removeLocked(s *session) {
-	delete(st.byID, s.id)
+func (st *Store) removeLocked(s *Session) {
+	delete(st.byID, s.Key)
 	s.prev.next, s.next.prev = s.next, s.prev
 	s.prev, s.next = nil, nil
 }
 
 // idlestLocked is the session that was not used for longest, among those
 // that are not in use now.
-func (st *sessionStore) idlestLocked() *session {
+func (st *Store) idlestLocked() *Session {
 	for s := st.ring.prev; s != &st.ring; s = s.prev {
 		if s.pins == 0 {
 			return s
@@ -183,25 +183,25 @@ func (st *sessionStore) idlestLocked() *session {
 }
 
 // armLocked sets the timer for the next expiry, if it is not set.
-func (st *sessionStore) armLocked() {
+func (st *Store) armLocked() {
 	if st.timer != nil || st.closed || len(st.byID) == 0 {
 		return
 	}
-	wait := st.o.idle
+	wait := st.o.Idle
 	if s := st.idlestLocked(); s != nil {
-		wait = max(time.Until(s.used.Add(st.o.idle)), time.Millisecond)
+		wait = max(time.Until(s.used.Add(st.o.Idle)), time.Millisecond)
 	}
 	st.timer = time.AfterFunc(wait, st.expire)
 }
 
 // expire ends the sessions that have been idle for long. It runs on the
 // timer's goroutine, which ends with it.
-func (st *sessionStore) expire() {
+func (st *Store) expire() {
 	st.mu.Lock()
 	st.timer = nil
-	var gone []*session
+	var gone []*Session
 	var keep []func()
-	deadline := time.Now().Add(-st.o.idle)
+	deadline := time.Now().Add(-st.o.Idle)
 	for {
 		s := st.idlestLocked()
 		if s == nil || s.used.After(deadline) {
@@ -213,34 +213,34 @@ func (st *sessionStore) expire() {
 	st.armLocked()
 	st.mu.Unlock()
 	for i, s := range gone {
-		s.end()
+		s.End()
 		keep[i]()
 	}
 }
 
-// len is how many sessions there are that came over HTTP.
-func (st *sessionStore) len() int {
+// Len is how many sessions there are that came over HTTP.
+func (st *Store) Len() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return len(st.byID)
 }
 
-// close ends all sessions and takes no new ones.
-func (st *sessionStore) close() {
+// Close ends all sessions and takes no new ones.
+func (st *Store) Close() {
 	st.background.close()
 	st.mu.Lock()
 	st.closed = true
 	if st.timer != nil {
 		st.timer.Stop()
 	}
-	var gone []*session
+	var gone []*Session
 	for _, s := range st.byID {
 		gone = append(gone, s)
 		st.removeLocked(s)
 	}
 	st.mu.Unlock()
 	for _, s := range gone {
-		s.end()
+		s.End()
 	}
 	st.responses.Close()
 }

@@ -1,7 +1,8 @@
-package gateway
+package session
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -20,23 +21,23 @@ const (
 	resubscribeWait = 5 * time.Second  // between two rounds of attempts
 )
 
-// add puts a new session in, under an id that outlives everline where sessions are
+// Add puts a new session in, under an id that outlives everline where sessions are
 // kept, and pins it. It is false if there are too many.
-func (st *sessionStore) add(s *session) bool { return st.addAs(s, st.name(s)) != nil }
+func (st *Store) Add(s *Session) bool { return st.addAs(s, st.name(s)) != nil }
 
 // name gives a new session the id under which it outlives everline; a random one
 // where nothing is kept.
-func (st *sessionStore) name(s *session) string {
-	if st.o.kept == nil {
-		return sessionID()
+func (st *Store) name(s *Session) string {
+	if st.o.Kept == nil {
+		return rand.Text() // 130 random bits
 	}
-	serves, _ := s.declared()
-	version := s.protocol()
-	if s.admission != nil {
+	serves, _ := s.Declared()
+	version := s.Protocol()
+	if s.Admission != nil {
 		version = standingOnly
 	}
 	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
-	return st.o.kept.Seal(st.o.endpoint, s.kept)
+	return st.o.Kept.Seal(st.o.Endpoint, s.kept)
 }
 
 // standingOnly stands for the version in the ids of /sse, whose sessions begin
@@ -44,30 +45,30 @@ func (st *sessionStore) name(s *session) string {
 const standingOnly = "sse"
 
 // keptAs is what is kept of the session of an id; false if that is nothing.
-func (st *sessionStore) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
-	if st.o.kept == nil {
+func (st *Store) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
+	if st.o.Kept == nil {
 		return kept, note, false
 	}
-	kept, ok = st.o.kept.Open(st.o.endpoint, id)
+	kept, ok = st.o.Kept.Open(st.o.Endpoint, id)
 	if ok {
-		note = st.o.kept.Note(kept)
+		note = st.o.Kept.Note(kept)
 	}
 	return kept, note, ok
 }
 
-// restore goes on with the session of an id, and pins it: nil if the id is none
+// Restore goes on with the session of an id, and pins it: nil if the id is none
 // of ours, or full if there are too many sessions.
-func (st *sessionStore) restore(id string) (s *session, full bool) {
+func (st *Store) Restore(id string) (s *Session, full bool) {
 	kept, note, ok := st.keptAs(id)
 	if !ok || kept.Version == standingOnly {
 		return nil, false
 	}
-	s = st.newSession(kept.Version)
+	s = st.New(kept.Version)
 	s.kept, s.outlives = kept, true
-	s.serves, s.offers = served(kept.Serves), served(kept.Serves)
+	s.serves, s.offers = Served(kept.Serves), Served(kept.Serves)
 	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))
 	s.greeted, s.ready = true, true
-	s.out().SendAllChanged() // of what has changed meanwhile nobody has told it
+	s.Out().SendAllChanged() // of what has changed meanwhile nobody has told it
 	s.keepSubscriptions(note.Subscriptions)
 	switch there := st.addAs(s, id); there {
 	case nil:
@@ -84,7 +85,7 @@ func (st *sessionStore) restore(id string) (s *session, full bool) {
 // resubscribe asks the servers for the updates of a restored session, again and
 // again where one is away. What has changed meanwhile is not known, so each
 // resource is announced once.
-func (st *sessionStore) resubscribe(s *session) {
+func (st *Store) resubscribe(s *Session) {
 	if len(s.returning) == 0 || !st.background.add() {
 		return
 	}
@@ -103,14 +104,14 @@ func (st *sessionStore) resubscribe(s *session) {
 }
 
 // resubscribeOne is true if there is nothing more to do for the resource.
-func (st *sessionStore) resubscribeOne(s *session, uri string) (over bool) {
+func (st *Store) resubscribeOne(s *Session, uri string) (over bool) {
 	ctx, cancel := context.WithTimeout(st.background.ctx, resubscribeFor)
 	defer cancel()
-	ok, err := s.subscribe(ctx, uri)
+	ok, err := s.Subscribe(ctx, uri)
 	switch {
 	case ok && err == nil:
 		params := append(wire.AppendString([]byte(`{"uri":`), uri), '}')
-		s.out().Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
+		s.Out().Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	case err != nil && fault.From(mcp.ResourcesSubscribe, err).Outcome != fault.Answered:
 		return false // the server is away
 	}

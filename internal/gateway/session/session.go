@@ -1,9 +1,12 @@
-package gateway
+// Package session is one client between its first message and its end: what it has
+// agreed on, asked for and in flight, what servers may ask it, and where it hears of
+// them; and the store that owns all sessions, over a restart of everline as well. It
+// reads no requests and answers none.
+package session
 
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -18,27 +21,32 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// A session is one legacy client between its initialize and its end: its
+// A Session is one legacy client between its initialize and its end: its
 // DELETE, its idle expiry, or the end of its connection. It has no goroutine.
 // Everything that belongs to the client is freed with it.
-type session struct {
-	store *sessionStore
-	id    string // over HTTP: unguessable, visible ASCII; "" on stdio
+type Session struct {
+	Key string // its id over HTTP: unguessable, visible ASCII; set by Store.Add; "" on stdio
 
-	standing  stream.Standing   // its standing streams
-	responses *stream.Responses // those to POSTs that its client can come back for
+	Standing  stream.Standing    // its standing streams
+	Responses *stream.Responses  // those to POSTs that its client can come back for
+	Requests  serverRequests     // of servers, that wait for the client
+	Isolated  everline.Session   // what servers have for this client alone
+	Admission *message.Admission // bounds what is in flight, where answers go out on the session's own stream; else nil
+	Gone      <-chan struct{}    // of /sse: closed when the client has gone; else nil
+
+	store *Store
 
 	mu        sync.Mutex               // guards the fields down to ended; nothing waits under it
 	announced stream.Versions          // which versions of the lists the client has heard of
 	version   string                   // negotiated protocol version
 	level     int                      // lowest severity of log messages that are wanted; 0 none, as after the end
-	pending   []*sessionRequest        // those of the client that are being served
+	pending   []*Request               // those of the client that are being served
 	subs      map[string]*subscription // by URI
 	outbox    *stream.Outbox           // nil until something can be told
 	greeted   bool                     // initialize was answered
 	client    uint64                   // see everline.Client; set once
-	serves    served                   // what servers may ask the client for
-	offers    served                   // serves, and what its modern requests have declared
+	serves    Served                   // what servers may ask the client for
+	offers    Served                   // serves, and what its modern requests have declared
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 	returning map[string]bool // resources that are to be subscribed to again, after a restart
@@ -47,13 +55,8 @@ type session struct {
 	outlives bool             // the session may go on in the next everline; set before others see the session
 	noting   sync.Mutex       // held while a note is made and written; ordered before mu
 
-	gone      <-chan struct{}    // of /sse: closed when the client has gone; else nil
-	requests  serverRequests     // of servers, that wait for the client
-	own       everline.Session   // what servers have for this client alone
-	admission *message.Admission // bounds what is in flight, where answers go out on the session's own stream; else nil
-
-	// Of the table, guarded by its lock.
-	prev, next *session
+	// Of the store, guarded by its lock.
+	prev, next *Session
 	pins       int // exchanges and streams that are open
 	used       time.Time
 }
@@ -64,33 +67,33 @@ type subscription struct {
 	cancel func() // nil while it is being made
 }
 
-// A sessionRequest is one request of the client that is being served, as far as
+// A Request is one request of the client that is being served, as far as
 // later messages concern it.
-type sessionRequest struct {
-	id     []byte // raw
-	modern bool
-	out    outlet // takes what goes out before the answer; nil: the client takes nothing
-	cancel context.CancelCauseFunc
+type Request struct {
+	ID     []byte // raw
+	Modern bool
+	Out    Outlet // takes what goes out before the answer; nil: the client takes nothing
+	Cancel context.CancelCauseFunc
 }
 
-// An outlet takes frames for one client. It does not block.
-type outlet interface {
+// An Outlet takes frames for one client. It does not block.
+type Outlet interface {
 	Log(frame []byte)  // a frame that may be lost: a log message, or progress
 	Send(frame []byte) // one that must not be: an answer, or a request to the client
 }
 
-// errCanceled is why a request ends that its client has canceled.
-var errCanceled = errors.New("canceled by the client")
+// ErrCanceled is why a request ends that its client has canceled.
+var ErrCanceled = errors.New("canceled by the client")
 
-// begin notes a request that is being served.
-func (s *session) begin(r *sessionRequest) {
+// Begin notes a request that is being served.
+func (s *Session) Begin(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = append(s.pending, r)
 }
 
-// finish is the end of that.
-func (s *session) finish(r *sessionRequest) {
+// Finish is the end of that.
+func (s *Session) Finish(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, other := range s.pending {
@@ -104,24 +107,24 @@ func (s *session) finish(r *sessionRequest) {
 	}
 }
 
-// cancel cancels the requests of this session with this raw id. An id that is
+// Cancel cancels the requests of this session with this raw id. An id that is
 // not in flight is ignored: the answer may have crossed the cancel.
-func (s *session) cancel(rawID []byte) {
+func (s *Session) Cancel(rawID []byte) {
 	s.mu.Lock()
-	var hit []*sessionRequest
+	var hit []*Request
 	for _, p := range s.pending {
-		if bytes.Equal(p.id, rawID) {
+		if bytes.Equal(p.ID, rawID) {
 			hit = append(hit, p)
 		}
 	}
 	s.mu.Unlock()
 	for _, p := range hit {
-		p.cancel(errCanceled)
+		p.Cancel(ErrCanceled)
 	}
 }
 
-// out is the session's outbox; it is made when there is first something to tell.
-func (s *session) out() *stream.Outbox {
+// Out is the session's outbox; it is made when there is first something to tell.
+func (s *Session) Out() *stream.Outbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outbox == nil {
@@ -133,9 +136,9 @@ func (s *session) out() *stream.Outbox {
 	return s.outbox
 }
 
-// end frees everything of the session. It is idempotent. What is in flight goes
+// End frees everything of the session. It is idempotent. What is in flight goes
 // on: the loss of a client is no cancel.
-func (s *session) end() {
+func (s *Session) End() {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -144,15 +147,15 @@ func (s *session) end() {
 	s.ended = true
 	subs := s.subs
 	s.subs, s.level = nil, 0
-	if s.outbox != nil && s.admission == nil {
+	if s.outbox != nil && s.Admission == nil {
 		s.outbox.Close()
 	}
 	s.mu.Unlock()
-	s.standing.End()
-	s.requests.close()
-	s.store.o.forget(s.client)
-	s.responses.End()
-	s.own.End()
+	s.Standing.End()
+	s.Requests.Close()
+	s.store.o.Forget(s.client)
+	s.Responses.End()
+	s.Isolated.End()
 	for _, sub := range subs {
 		if sub.cancel != nil {
 			sub.cancel()
@@ -162,20 +165,20 @@ func (s *session) end() {
 }
 
 // cancelAll cancels everything that the session has in flight.
-func (s *session) cancelAll() {
+func (s *Session) cancelAll() {
 	s.mu.Lock()
 	hit := slices.Clone(s.pending)
 	s.mu.Unlock()
 	for _, p := range hit {
-		p.cancel(errCanceled)
+		p.Cancel(ErrCanceled)
 	}
 }
 
-// heard notes a legacy message of the client. After the first one behind the
+// Heard notes a legacy message of the client. After the first one behind the
 // handshake, changed lists are announced where everything shares one stream; a
 // client that only sends modern requests hears nothing unasked. A request is
 // enough: its client may have shaken hands with an everline before this one.
-func (s *session) heard(method string, request bool) {
+func (s *Session) Heard(method string, request bool) {
 	if method == mcp.Initialize || method == mcp.Ping {
 		return
 	}
@@ -189,8 +192,8 @@ func (s *session) heard(method string, request bool) {
 	}
 }
 
-// wants is which changed lists are announced now.
-func (s *session) wants() stream.Lists {
+// Wants is which changed lists are announced now.
+func (s *Session) Wants() stream.Lists {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ready {
@@ -199,9 +202,9 @@ func (s *session) wants() stream.Lists {
 	return 0
 }
 
-// subscribe asks for the updates of a resource once, however often the client
+// Subscribe asks for the updates of a resource once, however often the client
 // asks. ok is false if the client has too many subscriptions.
-func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error) {
+func (s *Session) Subscribe(ctx context.Context, uri string) (ok bool, err error) {
 	s.mu.Lock()
 	_, have := s.subs[uri]
 	full := len(s.subs) >= stream.MaxSubscribed
@@ -217,8 +220,8 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 	if have || full || ended {
 		return have || !full, nil
 	}
-	out := s.out()
-	cancel, err := s.store.o.subscribe(ctx, &s.own, uri, func(params []byte) {
+	out := s.Out()
+	cancel, err := s.store.o.Subscribe(ctx, &s.Isolated, uri, func(params []byte) {
 		out.Update(uri, wire.AppendNotification(nil, mcp.NotifyResourceUpdated, params))
 	})
 	s.mu.Lock()
@@ -237,7 +240,7 @@ func (s *session) subscribe(ctx context.Context, uri string) (ok bool, err error
 	return true, err
 }
 
-func (s *session) unsubscribe(uri string) {
+func (s *Session) Unsubscribe(uri string) {
 	s.mu.Lock()
 	sub, out := s.subs[uri], s.outbox
 	delete(s.subs, uri)
@@ -255,83 +258,80 @@ func (s *session) unsubscribe(uri string) {
 	}
 }
 
-// newSession returns a session that is not in the store.
-func (st *sessionStore) newSession(version string) *session {
-	s := &session{
-		store: st, client: door.NewClientID(), version: version, announced: st.o.lists.Newest(), responses: st.responses.Session(),
+// New returns a session that is not in the store.
+func (st *Store) New(version string) *Session {
+	s := &Session{
+		store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
 	}
-	s.own.Client, s.own.Capabilities = s, s.declaration
+	s.Isolated.Client, s.Isolated.Capabilities = s, s.declaration
 	return s
 }
 
-// shareStream lets the answers to the client's requests go out on its standing
+// ShareStream lets the answers to the client's requests go out on its standing
 // stream, which it opens: at most so many at a time. gone is closed when the client
 // has gone; nil if nothing tells.
-func (s *session) shareStream(limit int, gone <-chan struct{}) *stream.Stream {
-	s.admission, s.gone = &message.Admission{Limit: limit}, gone
-	s.out()
-	return s.standing.Attach()
+func (s *Session) ShareStream(limit int, gone <-chan struct{}) *stream.Stream {
+	s.Admission, s.Gone = &message.Admission{Limit: limit}, gone
+	s.Out()
+	return s.Standing.Attach()
 }
 
-// setLevel is the client's wish for log messages from this severity on.
-func (s *session) setLevel(rank int) {
-	s.out() // log messages go into the outbox
+// SetLevel is the client's wish for log messages from this severity on.
+func (s *Session) SetLevel(rank int) {
+	s.Out() // log messages go into the outbox
 	s.mu.Lock()
 	if !s.ended {
 		s.level = rank
 	}
 	s.mu.Unlock()
 	s.store.levels.change(s)
-	s.remember()
+	s.Remember()
 }
 
-func (s *session) hasHeard() stream.Versions {
+func (s *Session) Announced() stream.Versions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.announced
 }
 
-func (s *session) setHeard(announced stream.Versions) {
+func (s *Session) SetAnnounced(announced stream.Versions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.announced = announced
 }
 
-// resumable tells whether the session's client knows how to come back for a
+// Resumable tells whether the session's client knows how to come back for a
 // response: HTTP clients from 2025-03-26 on, which has the ids.
-func (s *session) resumable() bool { return s.admission == nil && s.protocol() != mcp.FirstVersion }
+func (s *Session) Resumable() bool { return s.Admission == nil && s.Protocol() != mcp.FirstVersion }
 
-// primed tells whether it expects the priming event.
-func (s *session) primed() bool { return s.protocol() == mcp.LatestLegacy }
+// Primed tells whether it expects the priming event.
+func (s *Session) Primed() bool { return s.Protocol() == mcp.LatestLegacy }
 
-// declare notes what the client's initialize says that it serves.
-func (s *session) declare(params []byte) {
-	serves := readServed(wire.Get(params, "capabilities"))
+// Declare notes what the client's initialize says that it serves.
+func (s *Session) Declare(params []byte) {
+	serves := ReadServed(wire.Get(params, "capabilities"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serves = serves
 	s.offers |= serves
 }
 
-// declared is what the client serves, and the level of its log messages.
-func (s *session) declared() (serves served, level int) {
+// Declared is what the client serves, and the level of its log messages.
+func (s *Session) Declared() (serves Served, level int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.serves, s.level
 }
 
-// protocol is the version that the client and we agreed on.
-func (s *session) protocol() string {
+// Protocol is the version that the client and we agreed on.
+func (s *Session) Protocol() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-func (s *session) agree(version string) {
+func (s *Session) Agree(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version, s.greeted = version, true
 }
-
-// sessionID returns an id of 130 random bits.
-func sessionID() string { return rand.Text() }

@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"context"
@@ -34,9 +34,9 @@ type serverRequests struct {
 	closed bool
 }
 
-// put puts a request to the client, and waits for the answer until ctx ends or
+// Put puts a request to the client, and waits for the answer until ctx ends or
 // gone is closed.
-func (r *serverRequests) put(ctx context.Context, out outlet, gone <-chan struct{}, method string, params []byte) ([]byte, error) {
+func (r *serverRequests) Put(ctx context.Context, out Outlet, gone <-chan struct{}, method string, params []byte) ([]byte, error) {
 	if out == nil {
 		return nil, fault.New(fault.Unavailable, method, "the client has no stream open on which it could be asked")
 	}
@@ -78,9 +78,9 @@ func (r *serverRequests) take(id int64) chan<- wire.Message {
 	return answer
 }
 
-// answered takes a response of the client. One that nothing waits for is
+// Answered takes a response of the client. One that nothing waits for is
 // dropped: it crossed the end of its call.
-func (r *serverRequests) answered(m *wire.Message) {
+func (r *serverRequests) Answered(m *wire.Message) {
 	id, ok := wire.ParseID(m.ID)
 	if !ok {
 		return
@@ -90,9 +90,9 @@ func (r *serverRequests) answered(m *wire.Message) {
 	}
 }
 
-// close ends the requests that wait for the client, and takes no more: it is
+// Close ends the requests that wait for the client, and takes no more: it is
 // gone.
-func (r *serverRequests) close() {
+func (r *serverRequests) Close() {
 	r.mu.Lock()
 	left := r.all
 	r.all, r.closed = nil, true

@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"context"
@@ -11,30 +11,30 @@ import (
 // outside of its calls.
 
 // ID is that of the client; see everline.Client.
-func (s *session) ID() uint64 { return s.client }
+func (s *Session) ID() uint64 { return s.client }
 
 // Ask puts a request of a server to the client, on its standing stream or the
 // stream of its newest request.
-func (s *session) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
+func (s *Session) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	s.mu.Lock()
 	serves := s.serves
 	s.mu.Unlock()
-	if lacking := serves.lacks(method, params); lacking != "" {
-		return nil, undeclared(method, lacking)
+	if lacking := serves.Lacks(method, params); lacking != "" {
+		return nil, Undeclared(method, lacking)
 	}
-	return s.requests.put(ctx, s.reachable(), nil, method, params)
+	return s.Requests.Put(ctx, s.reachable(), nil, method, params)
 }
 
-// standingOutlet is where the client hears what must not be lost, outside the stream of
+// StandingOutlet is where the client hears what must not be lost, outside the stream of
 // any request; nil if there is nothing now.
-func (s *session) standingOutlet() outlet {
+func (s *Session) StandingOutlet() Outlet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.standingLocked()
 }
 
-func (s *session) standingLocked() outlet {
-	if s.outbox == nil || !s.standing.IsOpen() {
+func (s *Session) standingLocked() Outlet {
+	if s.outbox == nil || !s.Standing.IsOpen() {
 		return nil
 	}
 	return s.outbox
@@ -42,37 +42,37 @@ func (s *session) standingLocked() outlet {
 
 // reachable is where the client can be asked something now: its standing stream,
 // or the stream of its newest legacy request; nil if there is none.
-func (s *session) reachable() outlet {
+func (s *Session) reachable() Outlet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if out := s.standingLocked(); out != nil {
 		return out
 	}
 	for i := len(s.pending) - 1; i >= 0; i-- {
-		if p := s.pending[i]; p.out != nil && !p.modern {
-			return p.out
+		if p := s.pending[i]; p.Out != nil && !p.Modern {
+			return p.Out
 		}
 	}
 	return nil
 }
 
-// outlet is where a log message for this client goes now: its standing stream or
+// Outlet is where a log message for this client goes now: its standing stream or
 // connection, else the stream of its newest request; nil if it can hear nothing.
-func (s *session) outlet() outlet {
+func (s *Session) Outlet() Outlet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if out := s.standingLocked(); out != nil {
 		return out
 	}
 	if n := len(s.pending); n > 0 {
-		return s.pending[n-1].out
+		return s.pending[n-1].Out
 	}
 	return nil
 }
 
 // Notify passes on what a server says outside of calls: log messages from the
 // level on that the client wants, and everything else.
-func (s *session) Notify(method string, params []byte) {
+func (s *Session) Notify(method string, params []byte) {
 	if method == mcp.NotifyMessage {
 		s.mu.Lock()
 		level := s.level
@@ -81,20 +81,20 @@ func (s *session) Notify(method string, params []byte) {
 			return
 		}
 	}
-	if out := s.outlet(); out != nil {
+	if out := s.Outlet(); out != nil {
 		out.Log(wire.AppendNotification(nil, method, params))
 	}
 }
 
 // declaration is what a generation for this client alone is told that it serves.
-func (s *session) declaration() []byte {
+func (s *Session) declaration() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.offers.declaration()
+	return s.offers.Declaration()
 }
 
-// offer notes what a modern request has declared.
-func (s *session) offer(serves served) {
+// Offer notes what a modern request has declared.
+func (s *Session) Offer(serves Served) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offers |= serves

@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"sync"
@@ -13,13 +13,13 @@ type levels struct {
 	set func(level string) // Backend.SetLevel, which does not wait
 
 	mu   sync.Mutex // guards the rest and the order of calls of set; ordered before session.mu
-	want map[*session]int
+	want map[*Session]int
 	now  int
 }
 
 // change takes up what s wants now: whoever comes last, of several that change
 // it and the end of s, sees what the others have done.
-func (l *levels) change(s *session) {
+func (l *levels) change(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := s.wantedLevel()
@@ -27,7 +27,7 @@ func (l *levels) change(s *session) {
 		return
 	}
 	if l.want == nil {
-		l.want = map[*session]int{}
+		l.want = map[*Session]int{}
 	}
 	if to == 0 {
 		delete(l.want, s)
@@ -46,17 +46,17 @@ func (l *levels) change(s *session) {
 	}
 }
 
-func (s *session) wantedLevel() int {
+func (s *Session) wantedLevel() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.level
 }
 
 // wanting are the sessions that want a message of this rank.
-func (l *levels) wanting(rank int) []*session {
+func (l *levels) wanting(rank int) []*Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []*session
+	var all []*Session
 	for s, from := range l.want {
 		if rank >= from {
 			all = append(all, s)
@@ -65,20 +65,20 @@ func (l *levels) wanting(rank int) []*session {
 	return all
 }
 
-// forward hands a server's log message to the sessions that asked for its
+// ForwardLog hands a server's log message to the sessions that asked for its
 // level, and to no other client.
-func (l *levels) forward(_ string, params []byte) {
+func (st *Store) ForwardLog(_ string, params []byte) {
 	rank := mcp.LevelRank(wire.Get(params, "level"))
 	if rank == 0 {
 		return
 	}
-	sessions := l.wanting(rank)
+	sessions := st.levels.wanting(rank)
 	if len(sessions) == 0 {
 		return
 	}
 	frame := wire.AppendNotification(nil, mcp.NotifyMessage, params)
 	for _, s := range sessions {
-		if out := s.outlet(); out != nil {
+		if out := s.Outlet(); out != nil {
 			out.Log(frame)
 		}
 	}

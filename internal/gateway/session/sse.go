@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-// addStanding is add for a session whose client reads one stream, and got the event
+// AddStanding is add for a session whose client reads one stream, and got the event
 // with the id last on the one before. It goes on under the id of the session of
 // before, unless that one is still there. adopted tells whether it is the same
 // client's: then goOn is due.
-func (st *sessionStore) addStanding(s *session, lastID string) (ok, adopted bool) {
+func (st *Store) AddStanding(s *Session, lastID string) (ok, adopted bool) {
 	again, adopted := s.adopt(lastID)
 	if kept, note, ok := st.keptAs(again); ok {
 		s.kept, s.outlives = kept, true
@@ -22,21 +22,21 @@ func (st *sessionStore) addStanding(s *session, lastID string) (ok, adopted bool
 			return true, adopted
 		}
 		if there != nil {
-			st.unpin(there)
+			st.Unpin(there)
 		}
 	}
-	return st.add(s), adopted
+	return st.Add(s), adopted
 }
 
-// goOn lets a session that was adopted hear again what it heard before.
-func (st *sessionStore) goOn(s *session) {
+// GoOn lets a session that was adopted hear again what it heard before.
+func (st *Store) GoOn(s *Session) {
 	st.levels.change(s)
-	s.out().SendAllChanged()
+	s.Out().SendAllChanged()
 	st.resubscribe(s)
 }
 
-// isKept tells whether an id is that of a session that outlived its everline.
-func (st *sessionStore) isKept(id string) bool {
+// IsKept tells whether an id is that of a session that outlived its everline.
+func (st *Store) IsKept(id string) bool {
 	_, _, ok := st.keptAs(id)
 	return ok
 }
@@ -47,8 +47,8 @@ func (st *sessionStore) isKept(id string) bool {
 // again. What the client said needs no proof, because it could declare anything.
 const ssePrefix = "sse-"
 
-// eventID is the id of the events of now; "" before the handshake.
-func (s *session) eventID() string {
+// EventID is the id of the events of now; "" before the handshake.
+func (s *Session) EventID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.greeted {
@@ -56,7 +56,7 @@ func (s *session) eventID() string {
 	}
 	id := fmt.Sprintf("%s%d-%d-%s", ssePrefix, s.serves, s.level, s.version)
 	if s.outlives {
-		id += "-" + s.id
+		id += "-" + s.Key
 	}
 	return id
 }
@@ -64,7 +64,7 @@ func (s *session) eventID() string {
 // adopt makes the session that of the client that got the event with this id
 // last, and returns the id of the session that it had, "" if that was not kept;
 // false if the event is none of ours.
-func (s *session) adopt(lastID string) (again string, ok bool) {
+func (s *Session) adopt(lastID string) (again string, ok bool) {
 	rest, ok := strings.CutPrefix(lastID, ssePrefix)
 	parts := strings.SplitN(rest, "-", 3)
 	if !ok || len(parts) < 3 {
@@ -81,7 +81,7 @@ func (s *session) adopt(lastID string) (again string, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serves, s.offers, s.level, s.version = served(serves), served(serves), int(level), version
+	s.serves, s.offers, s.level, s.version = Served(serves), Served(serves), int(level), version
 	s.greeted, s.ready = true, true
 	return again, true
 }

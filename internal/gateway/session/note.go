@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"github.com/everline/everline/internal/gateway/stream"
@@ -8,7 +8,7 @@ import (
 
 // keepSubscriptions notes what the client is subscribed to, until the servers
 // know it.
-func (s *session) keepSubscriptions(uris []string) {
+func (s *Session) keepSubscriptions(uris []string) {
 	if len(uris) == 0 {
 		return
 	}
@@ -18,7 +18,7 @@ func (s *session) keepSubscriptions(uris []string) {
 	}
 }
 
-func (s *session) stillReturning() []string {
+func (s *Session) stillReturning() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var uris []string
@@ -28,8 +28,8 @@ func (s *session) stillReturning() []string {
 	return uris
 }
 
-// remember notes what the client has asked for by now.
-func (s *session) remember() {
+// Remember notes what the client has asked for by now.
+func (s *Session) Remember() {
 	if !s.outlives {
 		return
 	}
@@ -48,17 +48,17 @@ func (s *session) remember() {
 	ended := s.ended
 	s.mu.Unlock()
 	if !ended {
-		s.store.o.kept.SetNote(s.kept, note)
+		s.store.o.Kept.SetNote(s.kept, note)
 	}
 }
 
 // conclude makes the end of the session one for good: its id opens nothing any
 // more. It does not wait; keep writes that down.
-func (s *session) conclude() (keep func()) {
+func (s *Session) conclude() (keep func()) {
 	if !s.outlives {
 		return func() {}
 	}
-	written := s.store.o.kept.End(s.kept)
+	written := s.store.o.Kept.End(s.kept)
 	return func() {
 		s.noting.Lock()
 		defer s.noting.Unlock()

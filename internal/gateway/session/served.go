@@ -1,4 +1,4 @@
-package gateway
+package session
 
 import (
 	"strings"
@@ -8,21 +8,21 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// served are the kinds of requests that a client has declared to serve.
-type served uint8
+// Served are the kinds of requests that a client has declared to serve.
+type Served uint8
 
 const (
-	servesForm served = 1 << iota // elicitation in a form
+	servesForm Served = 1 << iota // elicitation in a form
 	servesURL                     // elicitation at a URL
 	servesSampling
 	servesSamplingTools
 	servesRoots
 )
 
-// readServed reads client capabilities. {} declares a capability, null does
+// ReadServed reads client capabilities. {} declares a capability, null does
 // not; elicitation that names no mode is in a form.
-func readServed(capabilities []byte) served {
-	var s served
+func ReadServed(capabilities []byte) Served {
+	var s Served
 	for key, val := range wire.Members(capabilities) {
 		if !wire.IsObject(val) {
 			continue
@@ -48,8 +48,8 @@ func readServed(capabilities []byte) served {
 	return s
 }
 
-// declaration is s as client capabilities for a modern server; nil for nothing.
-func (s served) declaration() []byte {
+// Declaration is s as client capabilities for a modern server; nil for nothing.
+func (s Served) Declaration() []byte {
 	var parts []string
 	switch s & (servesForm | servesURL) {
 	case servesForm:
@@ -75,9 +75,9 @@ func (s served) declaration() []byte {
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
 
-// lacks is the capability that a request needs and s does not have, as client
+// Lacks is the capability that a request needs and s does not have, as client
 // capabilities; "" if there is none.
-func (s served) lacks(method string, params []byte) string {
+func (s Served) Lacks(method string, params []byte) string {
 	need, text := servesRoots, `{"roots":{}}`
 	switch method {
 	case mcp.ElicitationCreate:
@@ -100,6 +100,6 @@ func (s served) lacks(method string, params []byte) string {
 	return text
 }
 
-func undeclared(method, lacking string) *fault.Fault {
+func Undeclared(method, lacking string) *fault.Fault {
 	return fault.New(fault.Unsupported, method, "the client whose call this request belongs to has not declared what it needs: "+lacking)
 }

@@ -62,7 +62,7 @@ func (a *app) add(ctx context.Context, name string, words []string, f addFlags) 
 	return a.editTrusted(ctx, path, f.dryRun, "server "+shownName(name)+" added", func(old []byte) ([]byte, error) {
 		text, warning, err := fileedit.AddServer(path, old, name, entry, f.force)
 		if warning != "" {
-			fmt.Fprintf(a.err, "warning: %s\n", printable(warning))
+			fmt.Fprintf(a.stderr, "warning: %s\n", printable(warning))
 		}
 		return text, err
 	})

@@ -38,8 +38,8 @@ var outputs = []string{"table", "wide", "json", "jsonl"}
 
 // streams are the process's own: stdout is data, stderr is talk.
 type streams struct {
-	in       io.Reader
-	out, err io.Writer
+	stdin          io.Reader
+	stdout, stderr io.Writer
 }
 
 // runE marks the errors of a command itself, to tell them apart from those of a

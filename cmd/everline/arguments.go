@@ -34,7 +34,7 @@ func (a *app) typedArguments(words []string) (arguments, error) {
 	switch {
 	case len(words) == 1 && words[0] == "-":
 		var err error
-		if text, err = io.ReadAll(a.in); err != nil {
+		if text, err = io.ReadAll(a.stdin); err != nil {
 			return arguments{}, usage(argumentsRemedy, "stdin cannot be read: %w", err)
 		}
 	case len(words) == 1 && strings.HasPrefix(strings.TrimSpace(words[0]), "{"):

@@ -36,7 +36,7 @@ func (a *app) bugreport(ctx context.Context) error {
 	}
 	cfg, cfgErr := loadReported(files)
 	report := &bytes.Buffer{}
-	defer func() { _, _ = io.WriteString(a.out, cfg.Hider()(report.String())) }() // once more, and with the secrets of the files as they are now
+	defer func() { _, _ = io.WriteString(a.stdout, cfg.Hider()(report.String())) }() // once more, and with the secrets of the files as they are now
 	w := io.Writer(report)
 	fmt.Fprintf(w, "# everline %s\n\n%s/%s, %s, %d CPUs\n", buildVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version(), runtime.NumCPU())
 	if info, ok := debug.ReadBuildInfo(); ok {

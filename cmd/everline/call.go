@@ -100,7 +100,7 @@ func (a *app) callAsking(ctx context.Context, target string, args arguments, tim
 		return called{inTime(err, timeout)}
 	}
 	if unanswered != "" {
-		fmt.Fprintf(a.err, "%s asked for input (%s) that nobody could give here\n  try: %s\n", target, unanswered, howToAnswer(unanswered))
+		fmt.Fprintf(a.stderr, "%s asked for input (%s) that nobody could give here\n  try: %s\n", target, unanswered, howToAnswer(unanswered))
 	}
 	return a.printResult(result)
 }
@@ -156,8 +156,8 @@ func (a *app) printResult(raw json.RawMessage) error {
 	err := json.Unmarshal(raw, &r)
 	// A program gets what the server said, each byte of it.
 	out, text, data := a.raw(), func(s string) string { return s }, func(raw []byte) []byte { return raw }
-	if onScreen(a.out) {
-		out, text, data = a.out, screenText, visible.JSON
+	if onScreen(a.stdout) {
+		out, text, data = a.stdout, screenText, visible.JSON
 	}
 	if a.forMachines() || err != nil { // valid MCP or not
 		fmt.Fprintf(out, "%s\n", data(raw))

@@ -111,5 +111,5 @@ func calling(t *testing.T, s *mcptest.Server) (a *app, out, errs *bytes.Buffer) 
 		t.Fatal(err)
 	}
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
-	return &app{stateDir: dir, streams: &streams{in: strings.NewReader(""), out: out, err: errs}}, out, errs
+	return &app{stateDir: dir, streams: &streams{stdin: strings.NewReader(""), stdout: out, stderr: errs}}, out, errs
 }

@@ -47,7 +47,7 @@ This page is made by ` + "`go test ./cmd/everline -rewrite`" + ` from the comman
 // TestCommandsPage keeps docs/reference/commands.md as the commands say.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
-	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRoot(&streams{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
 	var b bytes.Buffer
 	b.WriteString(commandsHead)
 	describeFlags(&b, root.PersistentFlags())
@@ -110,7 +110,7 @@ func describeFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
 // TestEveryCommandHelps finds commands without a word about themselves.
 func TestEveryCommandHelps(t *testing.T) {
 	t.Parallel()
-	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRoot(&streams{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if cmd.Short == "" && !cmd.Hidden {
@@ -186,7 +186,7 @@ func TestPackaging(t *testing.T) {
 // parses finds the command and reads its flags, and runs nothing.
 func parses(t *testing.T, where string, words []string) {
 	t.Helper()
-	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRoot(&streams{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
 	cmd, rest, err := root.Find(words)
 	if err == nil {
 		err = cmd.ParseFlags(rest)

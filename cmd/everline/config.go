@@ -23,7 +23,7 @@ func newConfig(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
 			if schema {
-				_, err := a.out.Write(settings.Schema())
+				_, err := a.stdout.Write(settings.Schema())
 				return err
 			}
 			return a.config(cmd.Context(), files, format, all)
@@ -47,13 +47,13 @@ func (a *app) config(ctx context.Context, named []string, format string, all boo
 		return err
 	}
 	for _, w := range cfg.Warnings {
-		fmt.Fprintf(a.err, "warning: %s\n", printable(w.String()))
+		fmt.Fprintf(a.stderr, "warning: %s\n", printable(w.String()))
 	}
 	for _, s := range cfg.Servers {
 		if s.Err != nil {
-			fmt.Fprintf(a.err, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
+			fmt.Fprintf(a.stderr, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
 		}
 	}
-	_, err = a.out.Write(visible.JSON(settings.Effective(cfg, all)))
+	_, err = a.stdout.Write(visible.JSON(settings.Effective(cfg, all)))
 	return err
 }

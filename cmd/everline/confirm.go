@@ -20,15 +20,15 @@ const yesHelp = "do not ask"
 // It fails where the user says anything but yes, and where there is nobody to
 // ask.
 func (a *app) confirm(command, question string, what func(io.Writer)) error {
-	in, ok := a.in.(*os.File)
+	in, ok := a.stdin.(*os.File)
 	ask := ok && onScreen(in) && inForeground(in)
 	switch {
-	case ask && (a.forMachines() || !onScreen(a.out)):
+	case ask && (a.forMachines() || !onScreen(a.stdout)):
 		what(a.live()) // to the person who is asked
 	case a.forMachines():
-		what(a.err)
+		what(a.stderr)
 	default:
-		what(a.out)
+		what(a.stdout)
 	}
 	f := &fault.Fault{Kind: fault.Invalid, Op: command, Outcome: fault.NotSent, Err: errors.New("nothing was done: the answer was not yes")}
 	if !ask {
@@ -65,9 +65,9 @@ func saysYes(in io.Reader) bool {
 
 // newAsker asks nobody where stdin is not a terminal that we may read from.
 func (a *app) newAsker() *prompt.Asker {
-	f, ok := a.in.(*os.File)
+	f, ok := a.stdin.(*os.File)
 	if !ok || !isTerminal(f) || !inForeground(f) {
-		return prompt.New(a.in, a.err, nil)
+		return prompt.New(a.stdin, a.stderr, nil)
 	}
 	out := a.live()
 	if !isTerminal(out) {
@@ -77,7 +77,7 @@ func (a *app) newAsker() *prompt.Asker {
 		saved, err := term.MakeRaw(int(f.Fd()))
 		return func() {
 			if err := term.Restore(int(f.Fd()), saved); err != nil {
-				fmt.Fprintf(a.err, "the terminal may need the command reset: %v\n", err)
+				fmt.Fprintf(a.stderr, "the terminal may need the command reset: %v\n", err)
 			}
 		}, err
 	})

@@ -45,7 +45,7 @@ func newDemoServer(s *streams) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(2),
 		RunE: runE(func(_ *cobra.Command, args []string) error {
-			return demo.ServeStdio(args[0], args[1], s.in, s.raw())
+			return demo.ServeStdio(args[0], args[1], s.stdin, s.raw())
 		}),
 	}
 }
@@ -72,14 +72,14 @@ func (a *app) demo(ctx context.Context, opts demo.Options, stay bool) (err error
 		return err
 	}
 	defer endAdmin()
-	fmt.Fprintf(a.err, "A gateway at %s with two built-in servers.\nOne of them is killed or restarted every %s while clients call both.\n"+
+	fmt.Fprintf(a.stderr, "A gateway at %s with two built-in servers.\nOne of them is killed or restarted every %s while clients call both.\n"+
 		"Watch from another terminal:\n  %s top --state-dir %s\n\n", d.URL(), opts.Every, show.Program, d.StateDir())
 	report, err := d.Run(ctx)
 	if err == nil {
 		err = a.demoReport(report)
 	}
 	if err == nil && stay && ctx.Err() == nil {
-		fmt.Fprintf(a.err, "\nThe gateway stays up: point an MCP client at\n  %s\nor end it with Ctrl-C.\n", d.URL())
+		fmt.Fprintf(a.stderr, "\nThe gateway stays up: point an MCP client at\n  %s\nor end it with Ctrl-C.\n", d.URL())
 		<-ctx.Done()
 	}
 	if err == nil && !report.OK() {
@@ -123,10 +123,10 @@ func serveDemoAdmin(d *demo.Demo, journal *admin.Journal) (end func(), err error
 // demoLine shows what the clients have seen so far, on one line that a
 // terminal overwrites.
 func (a *app) demoLine(r demo.Report) {
-	if !isTerminal(a.err) {
+	if !isTerminal(a.stderr) {
 		return
 	}
-	fmt.Fprintf(a.live(), "\r%s\x1b[K", demoText(r, terminalWidth(a.err)))
+	fmt.Fprintf(a.live(), "\r%s\x1b[K", demoText(r, terminalWidth(a.stderr)))
 }
 
 // demoText is what the clients have seen, in less than width columns, because a
@@ -151,16 +151,16 @@ func demoText(r demo.Report, width int) string {
 
 func (a *app) demoReport(r demo.Report) error {
 	if a.forMachines() {
-		return writeLine(a.out, r)
+		return writeLine(a.stdout, r)
 	}
 	verdict := "every promise was kept"
 	if !r.OK() {
 		verdict = "a promise was broken"
 	}
-	if isTerminal(a.err) {
-		fmt.Fprintln(a.out) // leaves the live line as it is
+	if isTerminal(a.stderr) {
+		fmt.Fprintln(a.stdout) // leaves the live line as it is
 	}
-	_, err := fmt.Fprintf(a.out, `%.0f seconds, servers killed or restarted %d times: %s
+	_, err := fmt.Fprintf(a.stdout, `%.0f seconds, servers killed or restarted %d times: %s
   calls      %d, of which %d were answered and %d failed
   run twice  %d
   unknown    %d calls that must not run twice were cut off, and said so

@@ -111,7 +111,7 @@ type diagnosis struct {
 
 func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
 	all := []doctor.Finding{}
-	colour := colours(a.out)
+	colour := colours(a.stdout)
 	var at atomic.Pointer[string] // the server that is looked at
 	o.Begin = func(server string) { at.Store(&server) }
 	p := a.progress(func() string {
@@ -126,15 +126,15 @@ func (a *app) examine(cmd *cobra.Command, o doctor.Options) error {
 			switch a.output {
 			case "json":
 			case "jsonl":
-				_ = writeLine(a.out, f) // a failure is told at the end
+				_ = writeLine(a.stdout, f) // a failure is told at the end
 			default:
-				fmt.Fprint(a.out, findingText(f, colour, terminalWidth(a.out)))
+				fmt.Fprint(a.stdout, findingText(f, colour, terminalWidth(a.stdout)))
 			}
 		})
 	})
 	p.stop()
 	if a.output == "json" {
-		if err := writeJSON(a.out, diagnosis{!failed, all}); err != nil {
+		if err := writeJSON(a.stdout, diagnosis{!failed, all}); err != nil {
 			return err
 		}
 	}

@@ -102,11 +102,11 @@ func (a *app) drill(ctx context.Context, args []string, f drillFlags) error {
 		return err
 	}
 	o.Broken = func() {
-		fmt.Fprintf(a.err, "%s is broken on purpose: %s. Ctrl-C ends it.\n", shownName(s.Name), f.fault)
+		fmt.Fprintf(a.stderr, "%s is broken on purpose: %s. Ctrl-C ends it.\n", shownName(s.Name), f.fault)
 	}
 	report, err := drill.Run(ctx, o)
 	if o.Live != nil {
-		clearLine(a.err, a.out)
+		clearLine(a.stderr, a.stdout)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -204,11 +204,11 @@ func (a *app) confirmDrill(ctx context.Context, s admin.Server, f drillFlags) er
 	if f.yes {
 		return nil
 	}
-	in, ok := a.in.(*os.File)
+	in, ok := a.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return usage("--yes", "drill breaks a server that works, and there is no terminal to ask whether that is meant")
 	}
-	fmt.Fprintf(a.err, "This breaks %s (%s, %s in flight) on purpose: %s. Go on? [y/N] ", shownName(s.Name), s.State, plural(s.Out, "call"), f.fault)
+	fmt.Fprintf(a.stderr, "This breaks %s (%s, %s in flight) on purpose: %s. Go on? [y/N] ", shownName(s.Name), s.State, plural(s.Out, "call"), f.fault)
 	answered := make(chan string, 1)
 	go func() { // ends with a line; the end of the process ends its wait
 		line, _ := bufio.NewReader(in).ReadString('\n')
@@ -220,16 +220,16 @@ func (a *app) confirmDrill(ctx context.Context, s admin.Server, f drillFlags) er
 			return nil
 		}
 	case <-ctx.Done():
-		fmt.Fprintln(a.err)
+		fmt.Fprintln(a.stderr)
 	}
-	fmt.Fprintln(a.err, "Nothing was broken.")
+	fmt.Fprintln(a.stderr, "Nothing was broken.")
 	return exit(exitFailed)
 }
 
 // drillLive shows how it goes on one line that a terminal overwrites; nil
 // where nobody would see it.
 func (a *app) drillLive() func(drill.Live) {
-	if !isTerminal(a.err) {
+	if !isTerminal(a.stderr) {
 		return nil
 	}
 	words := map[string]string{"": "starting", "broken": "the fault is on", "over": "the fault is over"}
@@ -237,7 +237,7 @@ func (a *app) drillLive() func(drill.Live) {
 		if l.Elapsed < time.Second {
 			return
 		}
-		fmt.Fprintf(a.err, "\r%3.0f s  %s  %s, %d failed, %d in flight  %s, %d short\x1b[K",
+		fmt.Fprintf(a.stderr, "\r%3.0f s  %s  %s, %d failed, %d in flight  %s, %d short\x1b[K",
 			l.Elapsed.Seconds(), words[l.Step], plural(l.Calls, "call"), l.Failed, l.InFlight, plural(l.Lists, "list"), l.Short)
 	}
 }
@@ -255,11 +255,11 @@ func (a *app) drillReport(r drill.Report) error {
 	var err error
 	switch a.output {
 	case "json":
-		err = writeJSON(a.out, r)
+		err = writeJSON(a.stdout, r)
 	case "jsonl":
-		err = writeLine(a.out, r)
+		err = writeLine(a.stdout, r)
 	default:
-		_, err = fmt.Fprint(a.out, drillText(r))
+		_, err = fmt.Fprint(a.stdout, drillText(r))
 	}
 	if err == nil && !r.OK {
 		err = exit(exitFailed)

@@ -44,7 +44,7 @@ func TestDrillAsks(t *testing.T) {
 	for typed, meant := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yes please\n": false} {
 		person, program := terminal(t)
 		var talk bytes.Buffer
-		a := &app{streams: &streams{in: program, err: &talk}}
+		a := &app{streams: &streams{stdin: program, stderr: &talk}}
 		if _, err := person.WriteString(typed); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestDrillAsks(t *testing.T) {
 	_, program := terminal(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	a := &app{streams: &streams{in: program, err: &bytes.Buffer{}}}
+	a := &app{streams: &streams{stdin: program, stderr: &bytes.Buffer{}}}
 	if err := a.confirmDrill(ctx, admin.Server{}, drillFlags{fault: "kill"}); err == nil {
 		t.Error("an interrupt is taken for a yes")
 	}

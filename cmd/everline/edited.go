@@ -75,22 +75,22 @@ func (a *app) finishEdit(e fileedit.Edit, done func(fileedit.Result) string, rem
 		r.Remedy = &left
 	}
 	if a.forMachines() {
-		return made, writeLine(a.out, r)
+		return made, writeLine(a.stdout, r)
 	}
 	switch {
 	case !r.Changed:
-		fmt.Fprintf(a.out, "%s: nothing to change\n", e.Path)
+		fmt.Fprintf(a.stdout, "%s: nothing to change\n", e.Path)
 	case e.DryRun:
 		hide := redact.InFile(e.Path, made.Old, made.Text)
-		fmt.Fprintf(a.out, "%s would become:\n%s", e.Path, difference(string(made.Old), string(made.Text), hide))
+		fmt.Fprintf(a.stdout, "%s would become:\n%s", e.Path, difference(string(made.Old), string(made.Text), hide))
 	default:
-		fmt.Fprintf(a.out, "%s: %s\n", e.Path, done(made))
+		fmt.Fprintf(a.stdout, "%s: %s\n", e.Path, done(made))
 	}
 	if r.Backup != nil {
-		fmt.Fprintf(a.out, "  before: %s\n", *r.Backup)
+		fmt.Fprintf(a.stdout, "  before: %s\n", *r.Backup)
 	}
 	if r.Remedy != nil {
-		fmt.Fprintf(a.out, "  serve asks for your approval first; look at it, then: %s\n", *r.Remedy)
+		fmt.Fprintf(a.stdout, "  serve asks for your approval first; look at it, then: %s\n", *r.Remedy)
 	}
 	return made, nil
 }
@@ -113,7 +113,7 @@ func (a *app) editTrusted(ctx context.Context, path string, dryRun bool, done st
 	}}
 	_, err := a.finishEdit(e, func(fileedit.Result) string { return done }, func() string { return remedy })
 	if err == nil && failed != nil && !errors.Is(failed, trust.ErrNotTrusted) {
-		fmt.Fprintf(a.err, "%s could not be trusted: %v\n", path, failed)
+		fmt.Fprintf(a.stderr, "%s could not be trusted: %v\n", path, failed)
 	}
 	return err
 }

@@ -57,11 +57,11 @@ func (a *app) printEvent(e admin.Event) error {
 	var err error
 	switch a.output {
 	case "json", "jsonl":
-		err = writeLine(a.out, e)
+		err = writeLine(a.stdout, e)
 	case "wide":
-		_, err = fmt.Fprintf(a.out, "%s  %s  gen %d  %s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), shownEvent(e.Server), e.Generation, e.Kind, printable(e.Text))
+		_, err = fmt.Fprintf(a.stdout, "%s  %s  gen %d  %s  %s\n", e.Time.Local().Format("2006-01-02 15:04:05.000"), shownEvent(e.Server), e.Generation, e.Kind, printable(e.Text))
 	default:
-		_, err = fmt.Fprintf(a.out, "%s  %s  %s\n", e.Time.Local().Format("15:04:05"), shownEvent(e.Server), printable(e.Text))
+		_, err = fmt.Fprintf(a.stdout, "%s  %s  %s\n", e.Time.Local().Format("15:04:05"), shownEvent(e.Server), printable(e.Text))
 	}
 	return err
 }

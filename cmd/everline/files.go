@@ -48,7 +48,7 @@ func (a *app) oneFile(ctx context.Context, named string, servers []string) (stri
 	running := a.runningFiles(ctx)
 	if named != "" {
 		if len(running) > 0 && !slices.ContainsFunc(running, func(file string) bool { return isSameFile(file, named) }) {
-			fmt.Fprintf(a.err, "the everline that runs reads %s, and not this file\n", printable(strings.Join(running, ", ")))
+			fmt.Fprintf(a.stderr, "the everline that runs reads %s, and not this file\n", printable(strings.Join(running, ", ")))
 		}
 		return named, nil
 	}

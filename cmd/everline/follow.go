@@ -19,7 +19,7 @@ func (a *app) untilEnd(parent context.Context, follow func(context.Context) erro
 	err := follow(ctx)
 	for _, end := range []error{admin.ErrStopped, admin.ErrRemoved} {
 		if errors.Is(err, end) {
-			fmt.Fprintf(a.err, "%v\n", end)
+			fmt.Fprintf(a.stderr, "%v\n", end)
 			return nil
 		}
 	}

@@ -30,7 +30,7 @@ func newImport(a *app) *cobra.Command {
 func (a *app) importServers(named []string, format, to string, dryRun bool) error {
 	all, warnings, err := fileedit.Find(a.stateDir, named, format)
 	for _, w := range warnings {
-		fmt.Fprintf(a.err, "warning: %s\n", printable(w))
+		fmt.Fprintf(a.stderr, "warning: %s\n", printable(w))
 	}
 	if err != nil {
 		return err
@@ -48,17 +48,17 @@ func (a *app) importServers(named []string, format, to string, dryRun bool) erro
 func (a *app) printFound(all []fileedit.Found) error {
 	switch a.output {
 	case "json":
-		return writeJSON(a.out, all)
+		return writeJSON(a.stdout, all)
 	case "jsonl":
 		for _, f := range all {
-			if err := writeLine(a.out, f); err != nil {
+			if err := writeLine(a.stdout, f); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(a.out, "no server was found in the files of other clients")
+		fmt.Fprintln(a.stdout, "no server was found in the files of other clients")
 		return nil
 	}
 	name, client := 0, 0
@@ -70,8 +70,8 @@ func (a *app) printFound(all []fileedit.Found) error {
 		if f.State == fileedit.FoundDuplicate {
 			note = "  (the name is taken above)"
 		}
-		fmt.Fprintf(a.out, "%s  %s  %s%s\n", pad(printable(f.Server), name), pad(f.Client, client), f.File, note)
+		fmt.Fprintf(a.stdout, "%s  %s  %s%s\n", pad(printable(f.Server), name), pad(f.Client, client), f.File, note)
 	}
-	fmt.Fprintln(a.out, show.AsStarted("copy them: everline import --to everline.json"))
+	fmt.Fprintln(a.stdout, show.AsStarted("copy them: everline import --to everline.json"))
 	return nil
 }

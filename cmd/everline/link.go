@@ -107,11 +107,11 @@ func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if f := fault.From("", trust.Check(a.stateDir, nil, files, texts.Read, cfg)); f != nil {
-		fmt.Fprintf(a.err, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
+		fmt.Fprintf(a.stderr, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
 		return nil, nil
 	}
 	if trust.FromRepository(files[0]) {
-		fmt.Fprintf(a.err, "%s belongs to a repository: what comes into it later is started without asking\n", printable(files[0]))
+		fmt.Fprintf(a.stderr, "%s belongs to a repository: what comes into it later is started without asking\n", printable(files[0]))
 	}
 	return daemon.Absolute(files), nil
 }

@@ -30,11 +30,11 @@ func (a *app) printLog(l admin.LogLine) error {
 	var err error
 	switch a.output {
 	case "json", "jsonl":
-		err = writeLine(a.out, l)
+		err = writeLine(a.stdout, l)
 	case "wide":
-		_, err = fmt.Fprintf(a.out, "%s  gen %d  %s\n", l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Generation, printable(l.Text))
+		_, err = fmt.Fprintf(a.stdout, "%s  gen %d  %s\n", l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Generation, printable(l.Text))
 	default:
-		_, err = fmt.Fprintln(a.out, printable(l.Text))
+		_, err = fmt.Fprintln(a.stdout, printable(l.Text))
 	}
 	return err
 }

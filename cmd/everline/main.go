@@ -22,7 +22,7 @@ func run() int {
 	stderr := newTalk(os.Stderr)
 	defer stderr.close()
 	stdout := &checked{to: os.Stdout}
-	stdio := streams{in: os.Stdin, out: stdout, err: stderr}
+	stdio := streams{stdin: os.Stdin, stdout: stdout, stderr: stderr}
 	root := newRoot(&stdio)
 	completionCommand(root)
 	cmd, err := root.ExecuteContextC(context.Background())

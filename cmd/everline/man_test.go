@@ -70,7 +70,7 @@ var pageDate = regexp.MustCompile(`(?m)^(\.TH "[^"]*" "1") "[^"]*"`)
 // manPages are the pages by file name.
 func manPages(t *testing.T) map[string][]byte {
 	t.Helper()
-	root := newRoot(&streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRoot(&streams{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
 	root.DisableAutoGenTag = true
 	root.PersistentFlags().Lookup("state-dir").DefValue = "~/.local/state/everline" // not that of this machine
 	pages := map[string][]byte{}

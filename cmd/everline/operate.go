@@ -54,7 +54,7 @@ func (a *app) operate(ctx context.Context, name, op string, wait time.Duration) 
 	case errors.Is(err, admin.ErrNotRunning):
 		return exitOK, err
 	case err != nil:
-		return report(a.err, ran{err}), nil
+		return report(a.stderr, ran{err}), nil
 	}
 	return a.printOperated(s, op, wait > 0)
 }
@@ -64,10 +64,10 @@ func (a *app) operate(ctx context.Context, name, op string, wait time.Duration) 
 func (a *app) printOperated(s admin.Server, op string, waited bool) (code int, err error) {
 	switch a.output {
 	case "json", "jsonl":
-		err = writeLine(a.out, s)
+		err = writeLine(a.stdout, s)
 	default:
 		p := a.statusPrinter()
-		_, err = fmt.Fprint(a.out, p.lines(s))
+		_, err = fmt.Fprint(a.stdout, p.lines(s))
 	}
 	if err != nil || !waited || op == "disable" {
 		return exitOK, err

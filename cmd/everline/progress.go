@@ -26,7 +26,7 @@ type progress struct {
 
 // progress shows what text says until the caller calls stop, which it must.
 func (a *app) progress(text func() string) *progress {
-	if !isTerminal(a.err) {
+	if !isTerminal(a.stderr) {
 		return &progress{quit: func() {}}
 	}
 	return newProgress(a.waitingLine(), text)
@@ -105,14 +105,14 @@ func serverText(ctx context.Context, c *admin.Client, name string) string {
 // takes the line away.
 func (a *app) waitingLine() func(text string) {
 	began, shown := time.Now(), false
-	terminal := isTerminal(a.err)
+	terminal := isTerminal(a.stderr)
 	return func(text string) {
 		switch took := time.Since(began); {
 		case text == "" && shown:
 			fmt.Fprint(a.live(), "\r\x1b[K")
 		case text != "" && terminal && took > time.Second:
 			line := fmt.Sprintf("%s: %s", span(took), printable(text))
-			if width := terminalWidth(a.err); width > 0 {
+			if width := terminalWidth(a.stderr); width > 0 {
 				line = show.Cut(line, width-1)
 			}
 			fmt.Fprintf(a.live(), "\r%s\x1b[K", line)

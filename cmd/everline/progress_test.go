@@ -30,7 +30,7 @@ func TestProgress(t *testing.T) {
 func TestNoProgress(t *testing.T) {
 	t.Parallel()
 	var talk strings.Builder
-	a := &app{streams: &streams{err: &talk}}
+	a := &app{streams: &streams{stderr: &talk}}
 	p := a.progress(func() string { panic("asked for a text that nobody sees") })
 	printed := false
 	p.print(func() { printed = true })

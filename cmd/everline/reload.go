@@ -32,12 +32,12 @@ func newReload(a *app) *cobra.Command {
 func (a *app) printReload(r admin.Reload) error {
 	switch a.output {
 	case "json":
-		return writeJSON(a.out, r)
+		return writeJSON(a.stdout, r)
 	case "jsonl":
-		return writeLine(a.out, r)
+		return writeLine(a.stdout, r)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(a.err, "warning: %s\n", printable(w))
+		fmt.Fprintf(a.stderr, "warning: %s\n", printable(w))
 	}
 	for _, part := range []struct {
 		sign, what string
@@ -49,13 +49,13 @@ func (a *app) printReload(r admin.Reload) error {
 		{"~", "changed: no restart", r.Adjusted},
 	} {
 		if len(part.names) > 0 {
-			fmt.Fprintf(a.out, "%s %s  (%s)\n", part.sign, strings.Join(part.names, ", "), part.what)
+			fmt.Fprintf(a.stdout, "%s %s  (%s)\n", part.sign, strings.Join(part.names, ", "), part.what)
 		}
 	}
 	kept := plural(r.Kept, "server") + " as before"
 	if !r.Applied {
 		kept += "; nothing was changed yet"
 	}
-	_, err := fmt.Fprintln(a.out, kept)
+	_, err := fmt.Fprintln(a.stdout, kept)
 	return err
 }

@@ -24,9 +24,9 @@ func newRoot(s *streams) *cobra.Command {
 			return fmt.Errorf("unknown output %q; it is one of %s", a.output, strings.Join(outputs, ", "))
 		},
 	}
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(s.stdin)
+	root.SetOut(s.stdout)
+	root.SetErr(s.stderr)
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.stateDir, "state-dir", defaultStateDir(), "folder for catalogs, the lock and the admin socket")

@@ -25,7 +25,7 @@ const (
 
 var typeWords = []struct {
 	word string
-	is   types
+	bits types
 }{
 	{"string", aString}, {"number", anInteger | aNumber}, {"integer", anInteger}, {"boolean", aBoolean},
 	{"array", anArray}, {"object", anObject}, {"null", aNull},
@@ -35,9 +35,9 @@ var typeWords = []struct {
 func (t types) String() string {
 	var words []string
 	for _, w := range typeWords {
-		if t&w.is == w.is && t != anything {
+		if t&w.bits == w.bits && t != anything {
 			words = append(words, w.word)
-			t &^= w.is
+			t &^= w.bits
 		}
 	}
 	return strings.Join(words, " or ")
@@ -151,7 +151,7 @@ func (s schemas) allows(raw json.RawMessage, depth int) types {
 		all = 0
 		for _, w := range typeWords {
 			if slices.Contains(got.Type, w.word) {
-				all |= w.is
+				all |= w.bits
 			}
 		}
 	}

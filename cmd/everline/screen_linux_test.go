@@ -16,7 +16,7 @@ func TestScreenTakesNoOrders(t *testing.T) {
 	t.Parallel()
 	const raw = `{"content":[{"type":"text","text":"a\u001b[2Jb\nnext"}]}`
 	person, program := terminal(t)
-	a := &app{streams: &streams{out: &checked{to: program}}}
+	a := &app{streams: &streams{stdout: &checked{to: program}}}
 	if err := a.printResult([]byte(raw)); err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestScreenTakesNoOrders(t *testing.T) {
 		t.Errorf("the terminal got %q", got)
 	}
 	var piped bytes.Buffer
-	a.out = &piped
+	a.stdout = &piped
 	if err := a.printResult([]byte(raw)); err != nil || piped.String() != "a\x1b[2Jb\nnext\n" {
 		t.Errorf("a program got %q, %v", piped.String(), err)
 	}
@@ -41,7 +41,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	person, program := terminal(t)
 	talk := newTalk(program)
 	defer talk.close()
-	a := &app{streams: &streams{err: talk}}
+	a := &app{streams: &streams{stderr: talk}}
 	p := a.progress(func() string { return "one is connecting" })
 	defer p.stop()
 	if got := readScreen(t, person, "one is connecting"); !strings.HasPrefix(got, "\r1.") {
@@ -75,7 +75,7 @@ func TestFaultV8OnATerminal(t *testing.T) {
 		"json":  `a\u202e\u200b\u009b2Jb\udb40\udc41 end"}],"isError":false}`,
 	} {
 		person, program := terminal(t)
-		a := &app{streams: &streams{out: &checked{to: program}}, output: output}
+		a := &app{streams: &streams{stdout: &checked{to: program}}, output: output}
 		if err := a.printResult([]byte(raw)); err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func (f serveFlags) source(stateDir string) daemon.Source {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
-	log, err := f.logger(a.err)
+	log, err := f.logger(a.stderr)
 	if err != nil {
 		return err
 	}
@@ -133,17 +133,17 @@ func mayListen(address string, allowRemote bool) error {
 
 // greet says where the endpoint is and what stands behind it.
 func (a *app) greet(url string, found daemon.Loaded) {
-	fmt.Fprintf(a.err, "everline %s serves %s\n", buildVersion(), url)
-	fmt.Fprintf(a.err, "  configuration: %s (%s)\n", strings.Join(found.Files, ", "), plural(len(found.Config.Servers), "server"))
+	fmt.Fprintf(a.stderr, "everline %s serves %s\n", buildVersion(), url)
+	fmt.Fprintf(a.stderr, "  configuration: %s (%s)\n", strings.Join(found.Files, ", "), plural(len(found.Config.Servers), "server"))
 	for _, s := range found.Config.Servers {
 		name := shownName(s.Name)
 		switch {
 		case s.Disabled:
-			fmt.Fprintf(a.err, "  %s: disabled\n", name)
+			fmt.Fprintf(a.stderr, "  %s: disabled\n", name)
 		case s.Err != nil:
-			fmt.Fprintf(a.err, "  %s: misconfigured: %s\n", name, printable(s.Err.Text()))
+			fmt.Fprintf(a.stderr, "  %s: misconfigured: %s\n", name, printable(s.Err.Text()))
 		default:
-			fmt.Fprintf(a.err, "  %s: %s\n", name, s.Transport)
+			fmt.Fprintf(a.stderr, "  %s: %s\n", name, s.Transport)
 		}
 	}
 }

@@ -18,10 +18,10 @@ func (a *app) printStatus(st admin.Status, name string) error {
 	case "json":
 		st = about(st, name)
 		st.Servers = asked
-		return writeJSON(a.out, st)
+		return writeJSON(a.stdout, st)
 	case "jsonl":
 		for _, s := range asked {
-			if err := writeLine(a.out, s); err != nil {
+			if err := writeLine(a.stdout, s); err != nil {
 				return err
 			}
 		}
@@ -29,7 +29,7 @@ func (a *app) printStatus(st admin.Status, name string) error {
 	default:
 		p := a.statusPrinter()
 		p.server = name
-		_, err := fmt.Fprint(a.out, p.page(st, asked))
+		_, err := fmt.Fprint(a.stdout, p.page(st, asked))
 		return err
 	}
 }
@@ -48,7 +48,7 @@ type statusPrinter struct {
 }
 
 func (a *app) statusPrinter() statusPrinter {
-	return statusPrinter{now: time.Now(), colour: colours(a.out), wide: a.output == "wide", width: terminalWidth(a.out)}
+	return statusPrinter{now: time.Now(), colour: colours(a.stdout), wide: a.output == "wide", width: terminalWidth(a.stdout)}
 }
 
 // page is everline as a whole and the servers that were asked for.
@@ -163,7 +163,7 @@ func (p statusPrinter) offers(s admin.Server) string {
 		return "-"
 	}
 	if all := s.All().Tools; p.wide && all != s.Tools {
-		return show.Of(s.Tools, all) + " tools"
+		return show.OutOf(s.Tools, all) + " tools"
 	}
 	return plural(s.Tools, "tool")
 }
@@ -271,7 +271,7 @@ func (p statusPrinter) details(s admin.Server) []string {
 	if s.Era != nil && s.ProtocolVersion != nil {
 		parts = append(parts, *s.Era+" "+*s.ProtocolVersion)
 	}
-	parts = append(parts, fmt.Sprintf("%s prompts, %s resources, %s templates", show.Of(s.Prompts, s.All().Prompts), show.Of(s.Resources, s.All().Resources), show.Of(s.Templates, s.All().Templates)),
+	parts = append(parts, fmt.Sprintf("%s prompts, %s resources, %s templates", show.OutOf(s.Prompts, s.All().Prompts), show.OutOf(s.Resources, s.All().Resources), show.OutOf(s.Templates, s.All().Templates)),
 		fmt.Sprintf("tools cost about %d tokens (estimate)", s.ToolTokens))
 	if s.Ignored > 0 {
 		parts = append(parts, plural(int(s.Ignored), "message")+" ignored")

@@ -52,7 +52,7 @@ func (a *app) awaitStatus(ctx context.Context, name string, state event.State, t
 		case err == nil && (state == "" || allIn(asked, state)):
 			return st, nil
 		case err == nil && name != "" && restsWell(asked[0], state):
-			fmt.Fprintf(a.err, "%s is idle: its next call starts it\n", name)
+			fmt.Fprintf(a.stderr, "%s is idle: its next call starts it\n", name)
 			return st, nil
 		case err == nil && stuck != nil && !soon(st, stuck.Name):
 			return st, stuckFault(*stuck)

@@ -29,7 +29,7 @@ func newStdio(a *app) *cobra.Command {
 }
 
 func (a *app) stdio(parent context.Context, f serveFlags) error {
-	log, err := f.logger(a.err)
+	log, err := f.logger(a.stderr)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		return bridge.Run(ctx, a.in, a.raw(), fileedit.GroupURL(st.Endpoint, f.group))
+		return bridge.Run(ctx, a.stdin, a.raw(), fileedit.GroupURL(st.Endpoint, f.group))
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
 	}
@@ -47,5 +47,5 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	return daemon.ServeStdio(parent, found, daemon.Options{Version: buildVersion(), Log: log}, daemon.Stdio{In: a.in, Out: a.raw(), Group: f.group})
+	return daemon.ServeStdio(parent, found, daemon.Options{Version: buildVersion(), Log: log}, daemon.Stdio{In: a.stdin, Out: a.raw(), Group: f.group})
 }

@@ -112,7 +112,7 @@ func wrongWith(root *cobra.Command, text string, strict bool) (wrong []string) {
 
 // TestFaultU3: whatever command a text of ours suggests, there is one.
 func TestFaultU3(t *testing.T) {
-	s := &streams{in: strings.NewReader(""), out: os.Stdout, err: os.Stderr}
+	s := &streams{stdin: strings.NewReader(""), stdout: os.Stdout, stderr: os.Stderr}
 	root := newRoot(s)
 	completionCommand(root)
 	checked := 0

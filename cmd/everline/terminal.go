@@ -39,10 +39,10 @@ func (u uncut) Write(p []byte) (int, error) {
 
 // raw is stdout for a protocol, and for data that a program reads.
 func (s *streams) raw() io.Writer {
-	if c, ok := s.out.(*checked); ok {
+	if c, ok := s.stdout.(*checked); ok {
 		return uncut{c}
 	}
-	return s.out
+	return s.stdout
 }
 
 // Close ends a write that is stuck.
@@ -78,10 +78,10 @@ func isTerminal(stream any) bool {
 // live is stderr for what a terminal shows at once: in order with what comes on
 // stdout, and before the user types. Elsewhere it is stderr as it is.
 func (a *app) live() io.Writer {
-	if t, ok := a.err.(*talk); ok && isTerminal(t) {
+	if t, ok := a.stderr.(*talk); ok && isTerminal(t) {
 		return t.to
 	}
-	return a.err
+	return a.stderr
 }
 
 // terminalWidth is how many columns the terminal has that w is; 0 where w is

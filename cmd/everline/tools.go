@@ -40,10 +40,10 @@ func newTools(a *app) *cobra.Command {
 func (a *app) printTools(tools []admin.Tool) error {
 	switch a.output {
 	case "json":
-		return writeJSON(a.out, tools)
+		return writeJSON(a.stdout, tools)
 	case "jsonl":
 		for _, t := range tools {
-			if err := writeLine(a.out, t); err != nil {
+			if err := writeLine(a.stdout, t); err != nil {
 				return err
 			}
 		}
@@ -54,7 +54,7 @@ func (a *app) printTools(tools []admin.Tool) error {
 		width = max(width, len([]rune(t.Server+"."+t.Tool)))
 	}
 	for _, t := range tools {
-		if _, err := fmt.Fprintln(a.out, toolLine(t, width, a.output == "wide")); err != nil {
+		if _, err := fmt.Fprintln(a.stdout, toolLine(t, width, a.output == "wide")); err != nil {
 			return err
 		}
 	}
@@ -68,10 +68,10 @@ func toolLine(t admin.Tool, width int, wide bool) string {
 		line += fmt.Sprintf("  %s  ~%d tokens", printable(t.Name), t.Tokens)
 	}
 	for _, m := range []struct {
-		on   bool
-		word string
+		applies bool
+		word    string
 	}{{t.Hidden, "hidden"}, {t.ReadOnly && wide, "read-only"}, {t.Idempotent && wide, "idempotent"}} {
-		if m.on {
+		if m.applies {
 			line += " (" + m.word + ")"
 		}
 	}

@@ -54,9 +54,9 @@ func (a *app) approve(ctx context.Context, args []string, yes bool) error {
 		return err
 	}
 	if a.forMachines() {
-		return writeLine(a.out, done)
+		return writeLine(a.stdout, done)
 	}
-	_, err = fmt.Fprintf(a.out, "%s approved\n", plural(done.Count, "definition"))
+	_, err = fmt.Fprintf(a.stdout, "%s approved\n", plural(done.Count, "definition"))
 	return err
 }
 

@@ -53,16 +53,16 @@ func newToolsDiff(a *app) *cobra.Command {
 func (a *app) printPins(p admin.Pins) error {
 	switch a.output {
 	case "json":
-		return writeJSON(a.out, p)
+		return writeJSON(a.stdout, p)
 	case "jsonl":
 		for _, c := range p.Changes {
-			if err := writeLine(a.out, c); err != nil {
+			if err := writeLine(a.stdout, c); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return showPins(a.out, p)
+	return showPins(a.stdout, p)
 }
 
 // showPins writes what is not as it was approved.

@@ -28,11 +28,11 @@ func newToolsShow(a *app) *cobra.Command {
 			}
 			switch a.output {
 			case "json":
-				return writeJSON(a.out, t)
+				return writeJSON(a.stdout, t)
 			case "jsonl":
-				return writeLine(a.out, t)
+				return writeLine(a.stdout, t)
 			}
-			_, err = fmt.Fprint(a.out, toolText(t, terminalWidth(a.out)))
+			_, err = fmt.Fprint(a.stdout, toolText(t, terminalWidth(a.stdout)))
 			return err
 		}),
 	}
@@ -42,7 +42,7 @@ func newToolsShow(a *app) *cobra.Command {
 func (d definition) hints() string {
 	var words []string
 	for _, h := range []struct {
-		is      *bool
+		hint    *bool
 		yes, no string
 	}{
 		{d.Annotations.ReadOnly, "read-only", "changes something"},
@@ -51,8 +51,8 @@ func (d definition) hints() string {
 		{d.Annotations.OpenWorld, "reaches out to the world", "stays within its own world"},
 	} {
 		switch {
-		case h.is == nil:
-		case *h.is:
+		case h.hint == nil:
+		case *h.hint:
 			words = append(words, h.yes)
 		default:
 			words = append(words, h.no)

@@ -29,7 +29,7 @@ func (a *app) top(ctx context.Context) error {
 	if a.forMachines() {
 		return usage("everline status -o "+a.output, "top has no output for programs")
 	}
-	if !isTerminal(a.out) || !isTerminal(a.in) {
+	if !isTerminal(a.stdout) || !isTerminal(a.stdin) {
 		return usage("everline status, or everline events --follow", "top needs a terminal, and this is none")
 	}
 	screen, err := tcell.NewScreen()
@@ -38,9 +38,9 @@ func (a *app) top(ctx context.Context) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, daemon.StopSignals...)
 	defer stop()
-	err = top.Run(ctx, top.Options{API: a.client(), Screen: screen, Colours: colours(a.out)})
+	err = top.Run(ctx, top.Options{API: a.client(), Screen: screen, Colours: colours(a.stdout)})
 	if _, gone := a.glance().Version(ctx); err == nil && errors.Is(gone, admin.ErrNotRunning) {
-		fmt.Fprintln(a.err, admin.ErrStopped)
+		fmt.Fprintln(a.stderr, admin.ErrStopped)
 	}
 	return err
 }

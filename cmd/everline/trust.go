@@ -75,7 +75,7 @@ func (a *app) trustFile(path string, revoke, yes bool) error {
 	}
 	l.Trusted = true
 	if yes && !a.forMachines() {
-		showLooked(a.out, l)
+		showLooked(a.stdout, l)
 	}
 	return a.printTrust(l, "%s is trusted\n")
 }
@@ -112,8 +112,8 @@ func showLooked(w io.Writer, l trust.Looked) {
 
 func (a *app) printTrust(l trust.Looked, done string) error {
 	if a.forMachines() {
-		return writeLine(a.out, l)
+		return writeLine(a.stdout, l)
 	}
-	_, err := fmt.Fprintf(a.out, done, show.Quoted(l.File))
+	_, err := fmt.Fprintf(a.stdout, done, show.Quoted(l.File))
 	return err
 }

@@ -109,9 +109,9 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 func (a *app) printValidation(v validation) error {
 	switch a.output {
 	case "json":
-		return writeJSON(a.out, v)
+		return writeJSON(a.stdout, v)
 	case "jsonl":
-		return writeLine(a.out, v)
+		return writeLine(a.stdout, v)
 	}
 	bad := 0
 	for _, s := range v.Servers {
@@ -119,17 +119,17 @@ func (a *app) printValidation(v validation) error {
 			continue
 		}
 		bad++
-		fmt.Fprintf(a.out, "%s %s: %s\n", looks[event.StateFailed].symbol, shownName(s.Name), printable(*s.Error))
+		fmt.Fprintf(a.stdout, "%s %s: %s\n", looks[event.StateFailed].symbol, shownName(s.Name), printable(*s.Error))
 		if *s.Remedy != "" {
-			fmt.Fprintf(a.out, "    %s\n", advice(*s.Remedy))
+			fmt.Fprintf(a.stdout, "    %s\n", advice(*s.Remedy))
 		}
 	}
 	for _, w := range v.Warnings {
-		fmt.Fprintf(a.out, "! %s\n", printable(w))
+		fmt.Fprintf(a.stdout, "! %s\n", printable(w))
 	}
 	for _, f := range v.Files {
-		fmt.Fprintf(a.out, "%s: read as a file of %s\n", f.Path, clients.Title(f.Format))
+		fmt.Fprintf(a.stdout, "%s: read as a file of %s\n", f.Path, clients.Title(f.Format))
 	}
-	_, err := fmt.Fprintf(a.out, "%s, %d unusable, %s\n", plural(len(v.Servers), "server"), bad, plural(len(v.Warnings), "warning"))
+	_, err := fmt.Fprintf(a.stdout, "%s, %d unusable, %s\n", plural(len(v.Servers), "server"), bad, plural(len(v.Warnings), "warning"))
 	return err
 }

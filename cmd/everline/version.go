@@ -26,11 +26,11 @@ func newVersion(a *app) *cobra.Command {
 				v.Running = &running
 			}
 			if a.forMachines() {
-				return writeLine(a.out, v)
+				return writeLine(a.stdout, v)
 			}
-			fmt.Fprintf(a.out, "everline %s\n", v.Version)
+			fmt.Fprintf(a.stdout, "everline %s\n", v.Version)
 			if v.Running != nil {
-				fmt.Fprintf(a.out, "running: %s (pid %d)\n", v.Running.Version, v.Running.PID)
+				fmt.Fprintf(a.stdout, "running: %s (pid %d)\n", v.Running.Version, v.Running.PID)
 			}
 			return nil
 		}),

@@ -272,7 +272,7 @@ func TestOperations(t *testing.T) {
 		t.Errorf("wait: %v, gen %d, asked %q", err, h.gen, h.asked)
 	}
 	if _, err := c.Operate(t.Context(), "up", "enable", time.Minute); err != nil || h.gen != 2 {
-		t.Errorf("enable of a connected server waits for a life after %d, %v", h.gen, err)
+		t.Errorf("enable of a connected server waits for a generation after %d, %v", h.gen, err)
 	}
 	_, err := c.Operate(t.Context(), "upp", "restart", 0)
 	if f := fault.From("", err); f.Kind != fault.NotFound || f.Remedy != "did you mean up?" {

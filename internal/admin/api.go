@@ -124,7 +124,7 @@ func (a *API) ConfigError(err error) {
 }
 
 // NeedsRestart says what of a configuration takes effect only in an everline
-// that is started anew.
+// that is started again.
 func (a *API) NeedsRestart(cfg *config.Config) []string {
 	var needs []string
 	if a.opts.Listen != "" && cfg.Listen != a.opts.Listen {

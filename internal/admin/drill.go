@@ -18,7 +18,7 @@ type DrillRequest struct {
 	Fault      string `json:"fault"` // kill, hang, 404, slow, garbage or drop
 	ForMS      int64  `json:"forMs,omitempty"`
 	DelayMS    int64  `json:"delayMs,omitempty"`    // how long slow holds an answer back
-	RecoveryMS int64  `json:"recoveryMs,omitempty"` // how long the server may take to be well again
+	RecoveryMS int64  `json:"recoveryMs,omitempty"` // how long the server may take to recover
 }
 
 // DrillStep is one line of its answer. The fault is over when the request ends,
@@ -34,7 +34,7 @@ type DrillReport struct {
 	Server           string     `json:"server"`
 	Fault            string     `json:"fault"`
 	Began            time.Time  `json:"began"`
-	LastedMS         float64    `json:"lastedMs"` // 0 for a fault that strikes once
+	LastedMS         float64    `json:"lastedMs"` // 0 for a fault that happens once
 	GenerationBefore uint64     `json:"generationBefore"`
 	GenerationAfter  uint64     `json:"generationAfter"`
 	Recovered        bool       `json:"recovered"`  // the server answered again
@@ -99,7 +99,7 @@ func (a *API) drill(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	steps := make(chan DrillStep, 3) // room for all: the drill waits for nobody who reads
+	steps := make(chan DrillStep, 3) // room for all: the drill waits for no reader
 	go func() {                      // ends with ctx at the latest; read to its end below
 		defer close(steps)
 		report, err := a.opts.Hub.Drill(ctx, name, everline.Drill{

@@ -18,7 +18,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-// unansweredHeader of the answer to a call names what the server asked for and
+// unansweredHeader of the answer to a call names the request of the server that
 // nobody answered.
 const unansweredHeader = "Everline-Unanswered"
 

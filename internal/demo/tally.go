@@ -21,7 +21,7 @@ const (
 // A Report is what the clients saw. Times are milliseconds.
 type Report struct {
 	Calls          int     `json:"calls"`          // tools/call requests that have ended
-	Answered       int     `json:"answered"`       // those with a result, or told truthfully that their outcome is unknown
+	Answered       int     `json:"answered"`       // those with a result, or with the true answer that their outcome is unknown
 	OutcomeUnknown int     `json:"outcomeUnknown"` // the latter: calls of a tool that must not run twice, cut in the middle
 	Failed         int     `json:"failed"`         // the rest
 	ExecutedTwice  int     `json:"executedTwice"`  // calls of such a tool that ran more than once

@@ -64,8 +64,8 @@ func Line(s string) string {
 	return Printable(strings.Join(strings.Fields(s), " "))
 }
 
-// Program is how the user starts everline, for what there is to type. Whoever
-// sets it does so before anything is shown.
+// Program is how the user starts everline, for what there is to type. It is set
+// before anything is shown.
 var Program = "everline"
 
 var typed = regexp.MustCompile(`(^|: |, or )everline `)
@@ -213,9 +213,9 @@ func Wrap(s string, width int) []string {
 	return Fold(words, " ", width)
 }
 
-// Of is how many things are seen, and of how many where that is not all of them:
+// OutOf is how many things are seen, and of how many where that is not all of them:
 // "9", "5 of 9".
-func Of(seen, all int) string {
+func OutOf(seen, all int) string {
 	if seen == all {
 		return strconv.Itoa(seen)
 	}

@@ -66,7 +66,7 @@ func (m *model) typeFilter(key string) {
 	case utf8.RuneCountInString(key) == 1 && len(m.filter) < maxFilter:
 		m.filter += key
 	}
-	m.settle()
+	m.reselect()
 }
 
 func (m *model) pressInList(key string) []any {
@@ -89,7 +89,7 @@ func (m *model) pressInList(key string) []any {
 		m.sorting = (m.sorting + 1) % len(sortings)
 	case "esc":
 		m.filter = ""
-		m.settle()
+		m.reselect()
 	case "enter":
 		if _, ok := m.server(); ok {
 			m.turn(serverPage)
@@ -118,7 +118,7 @@ func (m *model) pressInPage(key string) {
 		m.scroll = maxScroll
 	case "esc", "enter", "left", "h":
 		m.turn(listPage)
-		m.settle()
+		m.reselect()
 	}
 	m.scroll = max(m.scroll, 0)
 }

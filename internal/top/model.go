@@ -145,11 +145,11 @@ func (m *model) take(st admin.Status) {
 			delete(m.rates, name)
 		}
 	}
-	m.settle()
+	m.reselect()
 }
 
-// settle selects a server that is shown.
-func (m *model) settle() {
+// reselect selects a server that is shown.
+func (m *model) reselect() {
 	rows := m.rows()
 	if !slices.ContainsFunc(rows, func(s admin.Server) bool { return s.Name == m.selected }) && m.page != serverPage {
 		m.selected = ""
@@ -230,7 +230,7 @@ func (m *model) server() (s admin.Server, ok bool) {
 
 // A rate is how many calls a second have ended of late.
 type rate struct {
-	at    []time.Time
+	times []time.Time
 	count []uint64
 }
 
@@ -240,27 +240,27 @@ const (
 )
 
 func (r *rate) add(now time.Time, count uint64) {
-	n := len(r.at)
+	n := len(r.times)
 	if n > 0 && count < r.count[n-1] {
 		*r, n = rate{}, 0
 	}
-	if n > 1 && now.Sub(r.at[n-2]) < rateStep { // the newest comes too soon to stay
-		r.at[n-1], r.count[n-1] = now, count
+	if n > 1 && now.Sub(r.times[n-2]) < rateStep { // the newest comes too soon to stay
+		r.times[n-1], r.count[n-1] = now, count
 		return
 	}
-	r.at, r.count = append(r.at, now), append(r.count, count)
-	for len(r.at) > 2 && now.Sub(r.at[1]) >= rateSpan {
-		r.at, r.count = r.at[1:], r.count[1:]
+	r.times, r.count = append(r.times, now), append(r.count, count)
+	for len(r.times) > 2 && now.Sub(r.times[1]) >= rateSpan {
+		r.times, r.count = r.times[1:], r.count[1:]
 	}
 }
 
 // perSecond is the rate; ok is false as long as that cannot be told.
 func (r *rate) perSecond() (v float64, ok bool) {
-	if r == nil || len(r.at) < 2 {
+	if r == nil || len(r.times) < 2 {
 		return 0, false
 	}
-	n := len(r.at) - 1
-	span := r.at[n].Sub(r.at[0])
+	n := len(r.times) - 1
+	span := r.times[n].Sub(r.times[0])
 	if span <= 0 {
 		return 0, false
 	}

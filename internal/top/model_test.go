@@ -309,7 +309,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		st.Servers[0].Calls += 7
 		m.update(start.Add(time.Duration(i)*100*time.Millisecond), answered{st})
 	}
-	if n := len(m.rates["github"].at); n > 10 {
+	if n := len(m.rates["github"].times); n > 10 {
 		t.Errorf("%d samples of a rate", n)
 	}
 	if v, ok := m.rates["github"].perSecond(); !ok || v < 69.9 || v > 70.1 {

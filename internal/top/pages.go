@@ -69,8 +69,8 @@ func (m *model) facts(s admin.Server) []fact {
 		add("warning", w, warn)
 	}
 	add("link", m.link(s), plain)
-	offers := fmt.Sprintf("%s tools, %s prompts, %s resources, %s templates; the tools cost about %d tokens", show.Of(s.Tools, s.All().Tools),
-		show.Of(s.Prompts, s.All().Prompts), show.Of(s.Resources, s.All().Resources), show.Of(s.Templates, s.All().Templates), s.ToolTokens)
+	offers := fmt.Sprintf("%s tools, %s prompts, %s resources, %s templates; the tools cost about %d tokens", show.OutOf(s.Tools, s.All().Tools),
+		show.OutOf(s.Prompts, s.All().Prompts), show.OutOf(s.Resources, s.All().Resources), show.OutOf(s.Templates, s.All().Templates), s.ToolTokens)
 	if s.CatalogAt == nil {
 		offers = "it has not said yet what it offers"
 	} else if down {

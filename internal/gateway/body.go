@@ -47,7 +47,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	}
 	var c *claim
 	if r.ContentLength < 0 || r.ContentLength > bodyFree {
-		c = &claim{of: &g.shared.bodies}
+		c = &claim{budget: &g.shared.bodies}
 	}
 	body, err := readBody(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit, c)
 	if err == nil {

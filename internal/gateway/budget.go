@@ -27,19 +27,19 @@ type budget struct {
 
 // A claim is what one body holds of the budget. One that is nil holds nothing.
 type claim struct {
-	of     *budget
+	budget *budget
 	held   int64
 	owners atomic.Int32 // besides the first
 }
 
 // grow makes room for n bytes beside what is held already.
 func (c *claim) grow(n int64) bool {
-	limit := c.of.limit
+	limit := c.budget.limit
 	if n > bodySmall {
 		limit -= limit / 4
 	}
 	c.held += n
-	if c.of.used.Add(n) <= limit {
+	if c.budget.used.Add(n) <= limit {
 		return true
 	}
 	c.shrink(n)
@@ -49,7 +49,7 @@ func (c *claim) grow(n int64) bool {
 // shrink gives n bytes back.
 func (c *claim) shrink(n int64) {
 	c.held -= n
-	c.of.used.Add(-n)
+	c.budget.used.Add(-n)
 }
 
 // keep makes the caller another owner: of a message that is served beyond its

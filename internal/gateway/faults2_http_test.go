@@ -248,7 +248,7 @@ func TestFaultV9OneBudgetForBodies(t *testing.T) {
 func TestFaultV9DeclaredIsNotClaimed(t *testing.T) {
 	for _, length := range []int64{-1, 64 << 20} {
 		b := &budget{limit: 128 << 20}
-		c := &claim{of: b}
+		c := &claim{budget: b}
 		if _, err := readBody(strings.NewReader(strings.Repeat("x", 100<<10)), length, 64<<20, c); (err == nil) != (length < 0) {
 			t.Errorf("length %d: %v", length, err)
 		}

@@ -23,17 +23,15 @@ const subscribeLimit = 5 * time.Second
 
 // A listener is one subscriptions/listen (basic/patterns/subscriptions).
 type listener struct {
-	svc    *service
-	id     []byte // raw id of the request, which is the subscription's id
-	want   stream.Lists
-	uris   []string
-	tasks  []*task.Task
-	of     *everline.Session // whose generations are asked for updates; nil for those that are shared
-	outbox *stream.Outbox
-	since  stream.Versions // what the client has heard of
-	cancel []func()
-
-	endings []func() // of the tasks
+	svc     *service
+	id      []byte // raw id of the request, which is the subscription's id
+	want    stream.Lists
+	uris    []string
+	tasks   []*task.Task
+	session *everline.Session // whose generations are asked for updates; nil for those that are shared
+	outbox  *stream.Outbox
+	since   stream.Versions // what the client has heard of
+	cancel  []func()        // the subscriptions with servers
 }
 
 // newListener reads the filter of a listen. Whatever changes from here on is
@@ -62,69 +60,53 @@ func (svc *service) newListener(x *exchange) (*listener, *message.Answer) {
 	return l, nil
 }
 
-// subscribe asks the servers for updates, all at the same time, and keeps the
-// resources that were accepted.
+// subscribe asks the servers for updates of the resources and for the news of the
+// tasks, all at the same time, and keeps what was accepted.
 func (l *listener) subscribe(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, subscribeLimit)
 	defer stop()
-	cancels := make([]func(), len(l.uris))
+	uris, tasks := l.uris, l.tasks
+	cancels := make([]func(), len(uris)+len(tasks))
 	var all sync.WaitGroup
-	guarded := func(fn func()) { // what panics is not in the acknowledgement
-		all.Go(func() { _ = l.svc.guarded(mcp.SubscriptionsListen, fn) })
+	ask := func(i int, subscribe func() (cancel func(), err error)) {
+		all.Go(func() {
+			_ = l.svc.guarded(mcp.SubscriptionsListen, func() { // what panics is not in the acknowledgement
+				if cancel, err := subscribe(); err == nil {
+					cancels[i] = cancel
+				}
+			})
+		})
 	}
-	guarded(func() { l.watchTasks(ctx) })
-	for i, uri := range l.uris {
-		guarded(func() {
-			cancel, err := l.svc.backend.SubscribeFor(ctx, l.of, uri, func(params []byte) {
+	for i, uri := range uris {
+		ask(i, func() (func(), error) {
+			return l.svc.backend.SubscribeFor(ctx, l.session, uri, func(params []byte) {
 				l.outbox.Update(uri, l.tagged(mcp.NotifyResourceUpdated, params))
 			})
-			if err == nil {
-				cancels[i] = cancel
-			}
+		})
+	}
+	for i, t := range tasks {
+		ask(len(uris)+i, func() (func(), error) {
+			return l.svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+				if wire.Get(params, "taskId") != nil {
+					params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
+					l.outbox.Update("task "+t.ID, l.tagged(mcp.NotifyTasks, params))
+				}
+			})
 		})
 	}
 	all.Wait()
-	kept := l.uris[:0]
+	l.uris, l.tasks = nil, nil
 	for i, cancel := range cancels {
-		if cancel != nil {
-			l.cancel = append(l.cancel, cancel)
-			kept = append(kept, l.uris[i])
+		switch {
+		case cancel == nil:
+			continue
+		case i < len(uris):
+			l.uris = append(l.uris, uris[i])
+		default:
+			l.tasks = append(l.tasks, tasks[i-len(uris)])
 		}
+		l.cancel = append(l.cancel, cancel)
 	}
-	l.uris = kept
-}
-
-// watchTasks asks the servers for the news of the tasks, all at the same time,
-// and keeps those that will be told.
-func (l *listener) watchTasks(ctx context.Context) {
-	cancels := make([]func(), len(l.tasks))
-	var all sync.WaitGroup
-	watch := func(t *task.Task) func() {
-		cancel, err := l.svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
-			if wire.Get(params, "taskId") != nil {
-				params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
-				l.outbox.Update("task "+t.ID, l.tagged("notifications/tasks", params))
-			}
-		})
-		if err != nil {
-			return nil
-		}
-		return cancel
-	}
-	for i, t := range l.tasks {
-		all.Go(func() {
-			_ = l.svc.guarded(mcp.SubscriptionsListen, func() { cancels[i] = watch(t) }) // what panics is not acknowledged
-		})
-	}
-	all.Wait()
-	var kept []*task.Task
-	for i, cancel := range cancels {
-		if cancel != nil {
-			l.endings = append(l.endings, cancel)
-			kept = append(kept, l.tasks[i])
-		}
-	}
-	l.tasks = kept
 }
 
 // run acknowledges, and then tells until the client or the gateway ends it.
@@ -146,7 +128,7 @@ func (l *listener) run(ctx context.Context, out stream.Sink) error {
 }
 
 func (l *listener) close() {
-	for _, cancel := range append(l.cancel, l.endings...) {
+	for _, cancel := range l.cancel {
 		cancel()
 	}
 	l.outbox.Close()
@@ -229,7 +211,7 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 	defer g.inflight.end(p)
 	if s := g.pinNamed(x); s != nil {
 		defer g.sessions.Unpin(s)
-		l.of = &s.Isolated
+		l.session = &s.Isolated
 	}
 	events := g.events(w)
 	defer events.Close()

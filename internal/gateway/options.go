@@ -21,10 +21,10 @@ type Backend interface {
 	// SubscribeFor asks for the updates of a resource, of the session's own
 	// generation where there is one, until cancel is called; fn gets the params of each
 	// notification and does not block.
-	SubscribeFor(ctx context.Context, of *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
+	SubscribeFor(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	// WatchTask asks a server for the news of one of its tasks until cancel is
 	// called; fn gets the params of each notification and does not block.
-	WatchTask(ctx context.Context, of *everline.Session, server, id string, fn func(params []byte)) (cancel func(), err error)
+	WatchTask(ctx context.Context, session *everline.Session, server, id string, fn func(params []byte)) (cancel func(), err error)
 	// OnChange calls fn, which does not block, after what is published changed.
 	OnChange(fn func(kinds []everline.Kind)) (cancel func())
 	// OnLog calls fn, which does not block, with each notifications/message.

@@ -24,11 +24,11 @@ func (g *Gateway) Handler(more ...Route) http.Handler {
 	mux.HandleFunc("/mcp", g.serveMCP)
 	mux.HandleFunc("/mcp/{group}", g.ofGroup((*Gateway).serveMCP))
 	mux.HandleFunc("/groups/{group}/mcp", g.ofGroup((*Gateway).serveMCP))
-	for prefix, of := range map[string]func(func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc{
+	for prefix, endpoint := range map[string]func(func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc{
 		"": g.ofAll, "/groups/{group}": g.ofGroup,
 	} {
-		mux.HandleFunc(prefix+"/sse", only(http.MethodGet, of((*Gateway).serveSSE)))
-		messages := only(http.MethodPost, of((*Gateway).serveMessages))
+		mux.HandleFunc(prefix+"/sse", only(http.MethodGet, endpoint((*Gateway).serveSSE)))
+		messages := only(http.MethodPost, endpoint((*Gateway).serveMessages))
 		mux.HandleFunc(prefix+"/messages", messages)
 		mux.HandleFunc(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
 	}

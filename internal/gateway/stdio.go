@@ -110,7 +110,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 	if bad != nil {
 		return bad
 	}
-	l.of = &p.sess.Isolated
+	l.session = &p.sess.Isolated
 	if bad := p.admission.Enter(x.Message); bad != nil {
 		return bad
 	}

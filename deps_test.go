@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
 	"internal/show":      {"internal/visible", "event"},
 	"internal/prompt":    {"internal/show", "config"},
+	"internal/toolargs":  {"internal/typed", "fault"},
 	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
 	"internal/observe":   {"."},
 

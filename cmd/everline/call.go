@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/prompt"
+	"github.com/everline/everline/internal/toolargs"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -48,17 +49,54 @@ func newCall(a *app) *cobra.Command {
 	return cmd
 }
 
+// typedArguments reads the command line, or stdin for "-".
+func (a *app) typedArguments(words []string) (args toolargs.Args, err error) {
+	switch {
+	case len(words) == 1 && words[0] == "-":
+		text, failed := io.ReadAll(a.stdin)
+		if failed != nil {
+			return args, usage("everline call server.tool key=value", "stdin cannot be read: %w", failed)
+		}
+		args, err = toolargs.Object(text)
+	case len(words) == 1 && strings.HasPrefix(strings.TrimSpace(words[0]), "{"):
+		args, err = toolargs.Object([]byte(words[0]))
+	case len(words) > 0:
+		args, err = toolargs.Words(words)
+	default:
+		args, err = toolargs.Object([]byte("{}"))
+	}
+	return args, asUsage(err)
+}
+
+// encodeFor makes the JSON object that the tool of a call gets.
+func encodeFor(ctx context.Context, c *admin.Client, req admin.CallRequest, target string, args toolargs.Args) (json.RawMessage, error) {
+	var input json.RawMessage // nil, of a tool that has gone just now, allows anything
+	if args.NeedsSchema() {
+		tools, err := c.Tools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tools {
+			if isTool(t, req) {
+				input = definitionOf(t).Input
+			}
+		}
+	}
+	object, err := args.Encode(input, "everline tools show "+target)
+	return object, asUsage(err)
+}
+
 // answerGrace is how much longer than the call the answer may take that says
 // what became of it.
 const answerGrace = 5 * time.Second
 
 // call calls a tool, and gives up after the timeout if that is not 0.
-func (a *app) call(ctx context.Context, target string, args arguments, timeout time.Duration) error {
+func (a *app) call(ctx context.Context, target string, args toolargs.Args, timeout time.Duration) error {
 	return a.callAsking(ctx, target, args, timeout, a.newAsker())
 }
 
 // callAsking is call; what the server asks for goes to the user of q.
-func (a *app) callAsking(ctx context.Context, target string, args arguments, timeout time.Duration, q *prompt.Asker) error {
+func (a *app) callAsking(ctx context.Context, target string, args toolargs.Args, timeout time.Duration, q *prompt.Asker) error {
 	c := a.client()
 	began := time.Now()
 	p := a.progress(func() string { return waitingFor(ctx, c, target) })
@@ -73,7 +111,7 @@ func (a *app) callAsking(ctx context.Context, target string, args arguments, tim
 		late.Outcome = fault.NotSent
 		return called{&late}
 	}
-	if req.Arguments, err = args.forTool(ctx, c, req, target); err != nil {
+	if req.Arguments, err = encodeFor(ctx, c, req, target, args); err != nil {
 		return err
 	}
 	asked := ctx

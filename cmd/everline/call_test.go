@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/prompt"
+	"github.com/everline/everline/internal/toolargs"
 )
 
 // asksForName is a server whose tool asks for a name, in the way of its era, and
@@ -55,7 +56,7 @@ func TestFaultU12CallServesForms(t *testing.T) {
 			a, out, errs := calling(t, asksForName(era))
 			shown := &strings.Builder{}
 			q := prompt.New(strings.NewReader("Ann\r\r"), shown, func() (func(), error) { return func() {}, nil })
-			if err := a.callAsking(t.Context(), "srv.echo", arguments{}, 0, q); err != nil {
+			if err := a.callAsking(t.Context(), "srv.echo", toolargs.Args{}, 0, q); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), "Ann") || !strings.Contains(shown.String(), "Who is there?") {
@@ -63,7 +64,7 @@ func TestFaultU12CallServesForms(t *testing.T) {
 			}
 			out.Reset()
 			nobody := prompt.New(strings.NewReader(""), errs, nil)
-			err := a.callAsking(t.Context(), "srv.echo", arguments{}, 0, nobody)
+			err := a.callAsking(t.Context(), "srv.echo", toolargs.Args{}, 0, nobody)
 			if era == mcptest.Legacy && (err != nil || !strings.Contains(out.String(), "nobody can answer here")) {
 				t.Errorf("printed %s, %v", out, err)
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/drill"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/toolargs"
 	"github.com/everline/everline/internal/typed"
 )
 
@@ -114,7 +115,7 @@ func (a *app) drill(ctx context.Context, args []string, f drillFlags) error {
 	case err == nil:
 		return a.drillReport(report)
 	case fault.KindOf(err) == fault.Invalid:
-		return usage(fault.From("", err).Remedy, "%s", fault.From("", err).Text())
+		return asUsage(err)
 	default:
 		return err
 	}
@@ -138,9 +139,8 @@ func (f *drillFlags) check() error {
 			return usage("--"+name+" 10s", "--%s must be between 1 ms and 10 min", name)
 		}
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(f.args), &object); err != nil || object == nil {
-		return usage(`--args '{"key": "value"}'`, "--args is not a JSON object: %s", jsonProblem(err))
+	if why := toolargs.NotObject([]byte(f.args)); why != "" {
+		return usage(`--args '{"key": "value"}'`, "--args is not a JSON object: %s", why)
 	}
 	if f.every < time.Millisecond {
 		return usage("--every 100ms", "--every must be 1 ms or more")

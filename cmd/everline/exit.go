@@ -125,3 +125,12 @@ const opUsage = "read the command line"
 func usage(remedy, format string, args ...any) error {
 	return &fault.Fault{Kind: fault.Invalid, Op: opUsage, Outcome: fault.NotSent, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }
+
+// asUsage makes an error of others one about how a command was called.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := fault.From("", err)
+	return usage(f.Remedy, "%s", f.Text())
+}

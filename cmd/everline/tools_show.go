@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/toolargs"
 )
 
 func newToolsShow(a *app) *cobra.Command {
@@ -100,50 +100,18 @@ func toolText(t admin.Tool, width int) string {
 
 // writeArguments lists what a call is given, by name.
 func writeArguments(b *strings.Builder, p statusPrinter, input json.RawMessage) {
-	s := schemas{root: input}
-	root := s.read(input)
-	names := s.names(input)
-	if len(names) == 0 {
+	all := toolargs.Describe(input)
+	if len(all) == 0 {
 		return
 	}
 	b.WriteString("\narguments:\n")
 	width := 0
-	for _, name := range names {
-		width = max(width, show.Width(printable(name)))
+	for _, one := range all {
+		width = max(width, show.Width(printable(one.Name)))
 	}
-	for _, name := range names {
-		property := s.read(root.Properties[name])
-		text := s.typeText(root.Properties[name])
-		if slices.Contains(root.Required, name) {
-			text += ", required"
-		}
-		if len(property.Default) > 0 {
-			text += ", default " + string(property.Default)
-		}
-		if property.Description != "" {
-			text += "; " + strings.Join(strings.Fields(property.Description), " ")
-		}
-		p.wrapped(b, "  ", pad(printable(name), width)+"  ", printable(text))
+	for _, one := range all {
+		p.wrapped(b, "  ", pad(printable(one.Name), width)+"  ", printable(one.Text))
 	}
-}
-
-// typeText names what a schema allows: "string or null", "one of 1, 2".
-func (s schemas) typeText(raw json.RawMessage) string {
-	got, may := s.read(raw), s.allows(raw, 0)
-	if listed := got.listed(); len(listed) > 0 {
-		var values []string
-		for _, v := range listed {
-			values = append(values, string(v))
-		}
-		return "one of " + strings.Join(values, ", ")
-	}
-	if items := s.allows(got.Items, 0); may == anArray && items != anything {
-		return "array of " + items.String()
-	}
-	if may == anything {
-		return "anything"
-	}
-	return may.String()
 }
 
 // writeSchema writes a schema as it is, indented.

@@ -1,21 +1,21 @@
-package main
+// Package toolargs makes the arguments of a tool from the words that a person
+// typed: what a word means is for the tool's schema to say. It calls nothing.
+package toolargs
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/typed"
 )
 
-// arguments are a tool's arguments as they were typed. What a word means is
-// known only once the tool's schema is.
-type arguments struct {
+// Args are a tool's arguments as they were typed. What a word means is known only
+// once the tool's schema is.
+type Args struct {
 	object json.RawMessage // all of them; nil where there are words
 	words  []argument
 }
@@ -26,48 +26,50 @@ type argument struct {
 	raw        bool // the value is JSON
 }
 
-const argumentsRemedy = `everline call server.tool '{"key": "value"}'`
-
-// typedArguments reads the command line, or stdin for "-".
-func (a *app) typedArguments(words []string) (arguments, error) {
-	text := []byte("{}")
-	switch {
-	case len(words) == 1 && words[0] == "-":
-		var err error
-		if text, err = io.ReadAll(a.stdin); err != nil {
-			return arguments{}, usage(argumentsRemedy, "stdin cannot be read: %w", err)
-		}
-	case len(words) == 1 && strings.HasPrefix(strings.TrimSpace(words[0]), "{"):
-		text = []byte(words[0])
-	case len(words) > 0:
-		return splitArguments(words)
+// Object makes Args of a JSON object.
+func Object(text []byte) (Args, error) {
+	if why := NotObject(text); why != "" {
+		return Args{}, misuse(`everline call server.tool '{"key": "value"}'`, "the arguments are not a JSON object: %s", why)
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil || object == nil {
-		return arguments{}, usage(argumentsRemedy, "the arguments are not a JSON object: %s", jsonProblem(err))
-	}
-	return arguments{object: text}, nil
+	return Args{object: text}, nil
 }
 
-func splitArguments(words []string) (arguments, error) {
-	var all arguments
+// NotObject says why a text is no JSON object; "" if it is one.
+func NotObject(text []byte) (why string) {
+	var object map[string]json.RawMessage
+	switch err := json.Unmarshal(text, &object); {
+	case err != nil:
+		return err.Error()
+	case object == nil:
+		return "null"
+	default:
+		return ""
+	}
+}
+
+// Words makes Args of key=value and key:=JSON.
+func Words(words []string) (Args, error) {
+	var all Args
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		key, raw := strings.CutSuffix(key, ":")
 		switch {
 		case !ok || key == "":
-			return all, usage("everline call server.tool key=value", "%q is neither key=value nor a JSON object", word)
+			return all, misuse("everline call server.tool key=value", "%q is neither key=value nor a JSON object", word)
 		case raw && !json.Valid([]byte(value)):
-			return all, usage("everline call server.tool "+key+"="+value, "what follows %s:= is not JSON: %s", key, value)
+			return all, misuse("everline call server.tool "+key+"="+value, "what follows %s:= is not JSON: %s", key, value)
 		}
 		all.words = append(all.words, argument{key, value, raw})
 	}
 	return all, nil
 }
 
-// encode makes the JSON object that a tool with this input schema gets, with
+// NeedsSchema reports whether Encode depends on the tool's schema.
+func (a Args) NeedsSchema() bool { return a.words != nil }
+
+// Encode makes the JSON object that a tool with this input schema gets, with
 // the keys in the order in which they were typed. about is what shows the schema.
-func (a arguments) encode(input json.RawMessage, about string) (json.RawMessage, error) {
+func (a Args) Encode(input json.RawMessage, about string) (json.RawMessage, error) {
 	if a.words == nil {
 		return a.object, nil
 	}
@@ -85,7 +87,7 @@ func (a arguments) encode(input json.RawMessage, about string) (json.RawMessage,
 		}
 		value, err := s.values(a.given(w.key), property)
 		if err != nil {
-			return nil, usage(about, "%s %w", w.key, err)
+			return nil, misuse(about, "%s %w", w.key, err)
 		}
 		b.WriteByte("{,"[min(b.Len(), 1)])
 		b.WriteString(quoted(w.key))
@@ -96,25 +98,7 @@ func (a arguments) encode(input json.RawMessage, about string) (json.RawMessage,
 	return b.Bytes(), nil
 }
 
-// forTool is encode with the schema of the tool that is called.
-func (a arguments) forTool(ctx context.Context, c *admin.Client, req admin.CallRequest, target string) (json.RawMessage, error) {
-	if a.words == nil {
-		return a.object, nil
-	}
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var input json.RawMessage // nil, of a tool that has gone just now, allows anything
-	for _, t := range tools {
-		if isTool(t, req) {
-			input = definitionOf(t).Input
-		}
-	}
-	return a.encode(input, "everline tools show "+target)
-}
-
-func (a arguments) given(key string) []argument {
+func (a Args) given(key string) []argument {
 	return slices.DeleteFunc(slices.Clone(a.words), func(w argument) bool { return w.key != key })
 }
 
@@ -122,12 +106,14 @@ func unknownArgument(key string, names []string, about string) error {
 	if near := typed.Nearest(key, names); near != "" {
 		about = "did you mean " + near + "?"
 	}
-	return usage(about, "the tool has no argument %s", key)
+	return misuse(about, "the tool has no argument %s", key)
 }
 
 func quoted(text string) string {
 	var b strings.Builder
-	_ = writeLine(&b, text) // a string always encodes
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string always encodes
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
@@ -176,9 +162,7 @@ func (s schemas) value(w argument, as json.RawMessage) (json.RawMessage, error) 
 	}
 }
 
-func jsonProblem(err error) string {
-	if err == nil {
-		return "null"
-	}
-	return err.Error()
+// misuse makes an error about what was typed.
+func misuse(remedy, format string, args ...any) error {
+	return &fault.Fault{Kind: fault.Invalid, Op: "read the arguments", Outcome: fault.NotSent, Remedy: remedy, Err: fmt.Errorf(format, args...)}
 }

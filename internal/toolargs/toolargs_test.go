@@ -1,25 +1,26 @@
-package main
+package toolargs
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/fault"
 )
 
 func encodeWords(t *testing.T, schema string, words ...string) (string, error) {
 	t.Helper()
-	args, err := splitArguments(words)
+	args, err := Words(words)
 	if err != nil {
 		return "", err
 	}
-	got, err := args.encode(json.RawMessage(schema), "everline tools show s.t")
+	got, err := args.Encode(json.RawMessage(schema), "everline tools show s.t")
 	return string(got), err
 }
 
 // TestFaultU11: what a word on the command line means is the schema's to say.
 func TestFaultU11(t *testing.T) {
+	t.Parallel()
 	const schema = `{"type":"object","properties":{
 		"text":{"type":"string"},"n":{"type":"number"},"i":{"type":"integer"},"yes":{"type":"boolean"},"nothing":{"type":"null"},
 		"list":{"type":"array","items":{"type":"string"}},"ints":{"type":"array","items":{"type":"integer"}},"bag":{"type":"array"},
@@ -93,8 +94,8 @@ func TestFaultU11(t *testing.T) {
 		if (err == nil) != (c.want != "") || err == nil && got != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.words, got, err, c.want)
 		}
-		if err != nil && exitCode(asFault(err)) != exitUsage {
-			t.Errorf("%s: exit %d", c.words, exitCode(asFault(err)))
+		if err != nil && fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: %v", c.words, err)
 		}
 	}
 	for name, schema := range map[string]string{"none": "", "true": "true", "broken": "{", "strange": `{"properties":7}`} {
@@ -103,39 +104,10 @@ func TestFaultU11(t *testing.T) {
 		}
 	}
 	const closed = `{"properties":{"query":{"type":"string"}},"additionalProperties":false}`
-	if _, err := encodeWords(t, closed, "querry=5"); err == nil || asFault(err).Remedy != "did you mean query?" {
+	if _, err := encodeWords(t, closed, "querry=5"); err == nil || fault.From("", err).Remedy != "did you mean query?" {
 		t.Errorf("a key that there is not: %v", err)
 	}
 	if got, err := encodeWords(t, `{"additionalProperties":{"type":"string"}}`, "x=5"); got != `{"x":"5"}` {
 		t.Errorf("of any name: %s, %v", got, err)
-	}
-	tell(t, "u11")
-}
-
-func TestToolText(t *testing.T) {
-	t.Parallel()
-	tool := admin.Tool{Name: "m__find", Server: "m", Tool: "find", Definition: json.RawMessage(`{"name":"find","title":"Find",
-		"description":"Finds things.\n\nAll of \u200bthem, in a text that is long enough to need another line of the terminal.",
-		"annotations":{"readOnlyHint":true,"openWorldHint":false},
-		"inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"what to find"},"limit":{"type":"integer","default":10},
-		"kind":{"enum":["a","b"]},"tags":{"type":"array","items":{"type":"string"}},"x":{}},"required":["query"]}}`)}
-	got := toolText(tool, 60)
-	for _, want := range []string{
-		"m.find\n  title: Find\n  clients see: m__find\n  hints: read-only, stays within its own world\n",
-		"\n  Finds things.\n\n  All of <U+200B>them, in a text that is long enough to need\n  another line of the terminal.\n",
-		"\narguments:\n" +
-			"  kind   one of \"a\", \"b\"\n" +
-			"  limit  integer, default 10\n" +
-			"  query  string, required; what to find\n" +
-			"  tags   array of string\n" +
-			"  x      anything\n",
-		"\ninput schema:\n  {\n    \"type\": \"object\",\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	if bare := toolText(admin.Tool{Server: "m", Tool: "x", Name: "x", Hidden: true, Definition: json.RawMessage("7")}, 0); !strings.Contains(bare, "hints: none given") || !strings.Contains(bare, "hidden") {
-		t.Errorf("of a strange definition:\n%s", bare)
 	}
 }

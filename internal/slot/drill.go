@@ -221,7 +221,7 @@ func (d *Drill) tell(fn func()) {
 }
 
 // begin breaks the server. Calls that end from the first moment on count.
-func (r *drill) begin(faults *transport.Faults, kind transport.Breakage, d Drill) (*transport.Injection, error) {
+func (r *drill) begin(faults *transport.Injector, kind transport.Breakage, d Drill) (*transport.Injection, error) {
 	r.mu.Lock()
 	r.began = time.Now()
 	r.mu.Unlock()

@@ -88,7 +88,7 @@ func (g *generation) explain(f *fault.Fault) *fault.Fault {
 	return g.redact.fault(f)
 }
 
-func (g *generation) hooks(faults *transport.Faults) Hooks {
+func (g *generation) hooks(faults *transport.Injector) Hooks {
 	return Hooks{
 		Changed: func(k catalog.Kind) {
 			g.changed.Or(1 << k)

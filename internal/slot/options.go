@@ -33,7 +33,7 @@ type Hooks struct {
 	Changed func(catalog.Kind)
 	Stderr  func(line string)
 	Linked  func(info func() transport.Info) // a link is open; info describes it as it is when it is called
-	Faults  *transport.Faults                // breaks the server on purpose; the slot's
+	Faults  *transport.Injector              // breaks the server on purpose; the slot's
 }
 
 // Dial starts one generation: it returns after the handshake, or with a

@@ -47,7 +47,7 @@ type Slot struct {
 	resent     atomic.Uint64
 	failed     atomic.Uint64
 	meter      meter
-	faults     transport.Faults              // breaks the server on purpose; off
+	faults     transport.Injector            // breaks the server on purpose; off
 	drill      atomic.Pointer[drill]         // the drill that runs; nil if none does
 	alive      atomic.Pointer[[]*generation] // the generations that are not gone yet; replaced by the loop
 

@@ -41,7 +41,7 @@ type starter struct {
 	dial   Dial
 	after  <-chan struct{} // see Options.After
 	places chan struct{}   // Options.Starting
-	faults *transport.Faults
+	faults *transport.Injector
 	closer closer
 }
 

@@ -15,10 +15,10 @@ import (
 // A Mux matches the answers that come in on one stream to the calls that
 // wait for them, and ends all of them at once. stdio and memory share it.
 type Mux struct {
-	inbound func(Inbound)
-	faults  *Faults
-	done    chan struct{} // closed by End
-	pool    sync.Pool     // of *Waiter
+	inbound  func(Inbound)
+	injector *Injector
+	done     chan struct{} // closed by End
+	pool     sync.Pool     // of *Waiter
 
 	// mu guards the fields below. Memory only: what is sent under it goes into
 	// a channel that has room.
@@ -58,7 +58,7 @@ func newWaiter() any { return &Waiter{reply: make(chan muxReply, 1)} }
 // NewMux returns the table of one link.
 func NewMux(opt Options) *Mux {
 	return &Mux{
-		inbound: opt.Inbound, faults: opt.Faults, done: make(chan struct{}), waiters: map[int64]*Waiter{},
+		inbound: opt.Inbound, injector: opt.Injector, done: make(chan struct{}), waiters: map[int64]*Waiter{},
 		pool: sync.Pool{New: newWaiter},
 	}
 }
@@ -419,11 +419,11 @@ func TooLargeAnswer(op string, size, limit int64) *fault.Fault {
 	}
 }
 
-// answer is match behind the fault layer: a slow server's answer comes later,
+// answer is match behind the injector: a slow server's answer comes later,
 // whatever else the server says. An answer that comes after the end of the
 // link finds nobody who waits.
 func (m *Mux) answer(msg wire.Message) {
-	if t := m.faults.Lasting(BreakSlow); t != nil {
+	if t := m.injector.Lasting(BreakSlow); t != nil {
 		time.AfterFunc(t.Delay, func() { m.match(msg) })
 		return
 	}

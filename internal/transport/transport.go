@@ -64,8 +64,8 @@ type Options struct {
 	Spawned func(pid int)
 	// MaxMessage bounds one message in bytes, in both directions. 0: 64 MiB.
 	MaxMessage int64
-	// Faults can break the link on purpose; nil: nobody can.
-	Faults *Faults
+	// Injector can break the link on purpose; nil: nobody can.
+	Injector *Injector
 }
 
 // A Conn is one link to one generation of a server. All methods may be called by

@@ -33,7 +33,7 @@ type Options struct {
 	Capabilities []byte
 
 	// Faults can break the server's links on purpose; may be nil.
-	Faults *transport.Faults
+	Faults *transport.Injector
 
 	// Open opens a transport to Server. Required.
 	Open func(context.Context, transport.Kind, transport.Options) (transport.Conn, error)

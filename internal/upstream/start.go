@@ -278,7 +278,7 @@ func (h *handshake) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 		Stderr:     h.opts.Stderr,
 		Spawned:    h.opts.Spawned,
 		MaxMessage: h.opts.Server.MaxMessage,
-		Faults:     h.opts.Faults,
+		Injector:   h.opts.Faults,
 	})
 	if err != nil {
 		return h.blame("start", err)

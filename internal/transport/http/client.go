@@ -148,7 +148,7 @@ func (t *target) tripper(spec *Spec) (http.RoundTripper, *http.Transport, *conns
 // conns are the connections of one link. net/http closes those that are
 // idle; one of HTTP/2 is not while a stream on it is still being taken down.
 type conns struct {
-	faults *transport.Faults
+	injector *transport.Injector
 
 	mu     sync.Mutex // guards the rest; nothing that waits is done under it
 	open   map[*netConn]struct{}
@@ -159,7 +159,7 @@ type conns struct {
 type netConn struct {
 	net.Conn
 	set  *conns
-	cut  atomic.Bool // by the fault layer
+	cut  atomic.Bool // by the injector
 	once sync.Once
 	gone chan struct{} // closed by Close
 }

@@ -43,9 +43,9 @@ type core struct {
 	noise    atomic.Uint64
 	relisten chan struct{}
 
-	link         transport.Breakable // what the fault layer reaches; the owner
+	link         transport.Breakable // what the injector reaches; the owner
 	sessionInURL bool                // HTTP+SSE
-	forgotten    atomic.Bool         // the fault layer has made the server forget the session
+	forgotten    atomic.Bool         // the injector has made the server forget the session
 	standing     atomic.Pointer[eventBody]
 
 	linkCtx context.Context // ends with the link
@@ -98,7 +98,7 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 		k.rt = spec.Wrap(k.rt)
 	}
 	if k.conns != nil {
-		k.conns.faults = opts.Faults
+		k.conns.injector = opts.Injector
 	}
 	k.linkCtx, k.stop = context.WithCancel(context.Background())
 	return k, nil
@@ -113,7 +113,7 @@ func (k *core) finish(err *fault.Fault) {
 	}
 	k.mu.Unlock()
 	if first {
-		k.opts.Faults.Leave(k.link)
+		k.opts.Injector.Leave(k.link)
 		close(k.done)
 		k.stop()
 	}

@@ -56,7 +56,7 @@ func Open(_ context.Context, spec Spec, opts transport.Options) (transport.Conn,
 	c := &conn{core: core, bare: postHeader(core.header)}
 	c.state.Store(&state{post: c.bare})
 	c.link = c
-	opts.Faults.Join(c)
+	opts.Injector.Join(c)
 	return c, nil
 }
 

@@ -98,7 +98,7 @@ func (c *sseConn) open(ctx context.Context, spec *Spec) *fault.Fault {
 		c.end(ex)
 		return f
 	}
-	c.opts.Faults.Join(c)
+	c.opts.Injector.Join(c)
 	c.wg.Add(1)
 	go c.read(ex, rd, resp, unwatch) // ended by linkCtx, waited for by close
 	return nil
@@ -182,7 +182,7 @@ func (c *sseConn) read(ex *exchange, rd *mcp.EventReader, resp *http.Response, u
 			c.endOfStream(err)
 			return
 		case ev.IsMessage():
-			if c.opts.Faults.Lasting(transport.BreakGarbage) != nil {
+			if c.opts.Injector.Lasting(transport.BreakGarbage) != nil {
 				c.hear([]byte(transport.Garbage))
 			}
 			c.hear(ev.Data)
@@ -254,7 +254,7 @@ func (c *sseConn) hearOne(frame []byte, msg wire.Message) {
 		}
 		return
 	}
-	if t := c.opts.Faults.Lasting(transport.BreakSlow); t != nil {
+	if t := c.opts.Injector.Lasting(transport.BreakSlow); t != nil {
 		time.AfterFunc(t.Delay, func() { c.answered(msg) }) // one that comes after the end finds nobody who waits
 		return
 	}

@@ -73,18 +73,18 @@ func (s Spec) withDefaults() Spec {
 // if there is one, waits for the process, and supervises. They end with the
 // process or with Close, and stopped closes after them.
 type conn struct {
-	spec    Spec
-	path    string // of the program that was started
-	max     int64
-	started time.Time
-	mux     *transport.Mux
-	faults  *transport.Faults
-	proc    *procChild
-	group   *cgroup.Group // nil without limits
-	writer  *lineWriter
-	out     io.Reader  // stdout, behind faulty if there is a fault layer
-	faulty  *faultyOut // nil without one
-	stderr  *stderrDrain
+	spec     Spec
+	path     string // of the program that was started
+	max      int64
+	started  time.Time
+	mux      *transport.Mux
+	injector *transport.Injector
+	proc     *procChild
+	group    *cgroup.Group // nil without limits
+	writer   *lineWriter
+	out      io.Reader    // stdout, behind injected if there is an injector
+	injected *injectedOut // nil without one
+	stderr   *stderrDrain
 
 	stdin, stdout, errout *os.File // our ends
 	notices               []string // what could not be had; set by start
@@ -111,7 +111,7 @@ func Open(ctx context.Context, spec Spec, opt transport.Options) (transport.Conn
 	}
 	spec = spec.withDefaults()
 	c := &conn{
-		spec: spec, max: opt.MaxMessage, mux: transport.NewMux(opt), faults: opt.Faults, stderr: newStderrDrain(opt.Stderr),
+		spec: spec, max: opt.MaxMessage, mux: transport.NewMux(opt), injector: opt.Injector, stderr: newStderrDrain(opt.Stderr),
 		read: make(chan struct{}), failed: make(chan *fault.Fault, 1),
 		closing: make(chan struct{}), forced: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -126,7 +126,7 @@ func Open(ctx context.Context, spec Spec, opt transport.Options) (transport.Conn
 	}
 	c.stderr.start(c.errout)
 	c.output()
-	c.faults.Join(c)
+	c.injector.Join(c)
 	go c.readAll()   // ends when stdout does, or supervise closes it
 	go c.supervise() // ends after the process or Close; closes stopped
 	return c, nil
@@ -189,7 +189,7 @@ func (c *conn) readAll() {
 func (c *conn) supervise() {
 	defer close(c.stopped)
 	c.mux.End(c.watch())
-	c.faults.Leave(c)
+	c.injector.Leave(c)
 	_ = c.stdin.Close() // also frees whoever writes; its end is the message
 	if closed(c.read) { // nobody drains stdout: the child must not hang in a write
 		_ = c.stdout.Close()

@@ -10,20 +10,20 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// A faultyOut is a child's stdout behind the fault layer. Reads are the
+// A injectedOut is a child's stdout behind the injector. Reads are the
 // reader's alone.
-type faultyOut struct {
-	src    *os.File
-	faults *transport.Faults
-	gone   <-chan struct{} // the link has ended
+type injectedOut struct {
+	src      *os.File
+	injector *transport.Injector
+	gone     <-chan struct{} // the link has ended
 
-	closed  atomic.Bool // the layer has ended the stream
+	closed  atomic.Bool // the injector has ended the stream
 	midLine bool        // what was read last did not end a line
 	left    []byte      // read, and not handed on
 }
 
 // Read implements io.Reader.
-func (r *faultyOut) Read(p []byte) (int, error) {
+func (r *injectedOut) Read(p []byte) (int, error) {
 	if len(r.left) > 0 {
 		n := copy(p, r.left)
 		r.left = r.left[n:]
@@ -37,7 +37,7 @@ func (r *faultyOut) Read(p []byte) (int, error) {
 	if n > 0 {
 		r.midLine = p[n-1] != '\n'
 	}
-	t := r.faults.Now()
+	t := r.injector.Now()
 	switch {
 	case t == nil || n == 0:
 	case t.Kind == transport.BreakHang:
@@ -54,19 +54,19 @@ func (r *faultyOut) Read(p []byte) (int, error) {
 }
 
 // end ends the stream: a read that waits returns at once.
-func (r *faultyOut) end() {
+func (r *injectedOut) end() {
 	r.closed.Store(true)
 	if r.src.SetReadDeadline(time.Unix(1, 0)) != nil {
 		_ = r.src.Close() // there are no deadlines here
 	}
 }
 
-// output puts stdout behind the fault layer, if there is one.
+// output puts stdout behind the injector, if there is one.
 func (c *conn) output() {
 	c.out = c.stdout
-	if c.faults != nil {
-		c.faulty = &faultyOut{src: c.stdout, faults: c.faults, gone: c.mux.Done()}
-		c.out = c.faulty
+	if c.injector != nil {
+		c.injected = &injectedOut{src: c.stdout, injector: c.injector, gone: c.mux.Done()}
+		c.out = c.injected
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *conn) Inject(b transport.Breakage) (observed <-chan struct{}, hit bool)
 	case transport.BreakKill:
 		c.proc.group.kill()
 	case transport.BreakDrop:
-		c.faulty.end()
+		c.injected.end()
 	default:
 		return nil, false
 	}

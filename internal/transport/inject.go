@@ -50,21 +50,21 @@ func Breakages() []string { return breakages[:] }
 // Lasts tells a breakage that is there for a time from one that happens once.
 func (b Breakage) Lasts() bool { return b == BreakHang || b == BreakSlow || b == BreakGarbage }
 
-// Faults is the fault layer of one server: it breaks the server's links on
+// An Injector is there for one server: it breaks the server's links on
 // purpose, at the place where a real fault of the kind would be met, so that
 // everything behind that place does what it does then. It is off unless Begin
 // turned it on; it then costs a message one load of a nil pointer. It outlives
 // links: what lasts is met by the links to come as well. The zero value works,
-// a nil Faults is off for ever, and all methods may be called by many
+// a nil Injector is off for ever, and all methods may be called by many
 // goroutines at once.
-type Faults struct {
+type Injector struct {
 	on atomic.Pointer[Injection] // what lasts; nil: off
 
 	mu    sync.Mutex // guards links, and Injection.limit; nothing waits under it
 	links map[Breakable]struct{}
 }
 
-// A Breakable is a link that the layer can reach.
+// A Breakable is a link that the injector can reach.
 type Breakable interface {
 	// Fits says why a breakage cannot be made here; nil if it can.
 	Fits(Breakage) error
@@ -77,7 +77,7 @@ type Breakable interface {
 type Injection struct {
 	Kind     Breakage
 	Delay    time.Duration // BreakSlow
-	owner    *Faults
+	owner    *Injector
 	once     sync.Once
 	limit    *time.Timer   // ends it whatever who began it does
 	over     chan struct{} // closed when it is over
@@ -118,7 +118,7 @@ func (t *Injection) End() {
 // nothing was broken then: Invalid where the breakage does not fit the link,
 // with what does; Conflict where no link is alive, none of them has what is to
 // be broken, or another breakage is on.
-func (f *Faults) Begin(kind Breakage, delay, limit time.Duration) (*Injection, error) {
+func (f *Injector) Begin(kind Breakage, delay, limit time.Duration) (*Injection, error) {
 	links := f.alive()
 	if len(links) == 0 {
 		return nil, conflict("there is no connection to break")
@@ -174,10 +174,10 @@ func misfit(l Breakable, kind Breakage, err error) *fault.Fault {
 }
 
 // Active reports whether something lasts now.
-func (f *Faults) Active() bool { return f.Now() != nil }
+func (f *Injector) Active() bool { return f.Now() != nil }
 
 // Now is what lasts now; nil if nothing does.
-func (f *Faults) Now() *Injection {
+func (f *Injector) Now() *Injection {
 	if f == nil {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (f *Faults) Now() *Injection {
 }
 
 // Lasting is Now for one kind.
-func (f *Faults) Lasting(kind Breakage) *Injection {
+func (f *Injector) Lasting(kind Breakage) *Injection {
 	if t := f.Now(); t != nil && t.Kind == kind {
 		return t
 	}
@@ -193,7 +193,7 @@ func (f *Faults) Lasting(kind Breakage) *Injection {
 }
 
 // Join makes a link reachable until Leave.
-func (f *Faults) Join(l Breakable) {
+func (f *Injector) Join(l Breakable) {
 	if f == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (f *Faults) Join(l Breakable) {
 	f.links[l] = struct{}{}
 }
 
-func (f *Faults) Leave(l Breakable) {
+func (f *Injector) Leave(l Breakable) {
 	if f == nil {
 		return
 	}
@@ -214,7 +214,7 @@ func (f *Faults) Leave(l Breakable) {
 	delete(f.links, l)
 }
 
-func (f *Faults) alive() []Breakable {
+func (f *Injector) alive() []Breakable {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	links := make([]Breakable, 0, len(f.links))

@@ -14,8 +14,8 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// begin breaks, and checks that the layer is off at the end of the test.
-func begin(t *testing.T, f *transport.Faults, kind transport.Breakage) *transport.Injection {
+// begin breaks, and checks that the injector is off at the end of the test.
+func begin(t *testing.T, f *transport.Injector, kind transport.Breakage) *transport.Injection {
 	t.Helper()
 	trouble, err := f.Begin(kind, 60*time.Millisecond, 20*time.Second)
 	if err != nil {
@@ -25,7 +25,7 @@ func begin(t *testing.T, f *transport.Faults, kind transport.Breakage) *transpor
 		trouble.End()
 		await(t, trouble.Over(), "the end of the breakage")
 		if f.Active() {
-			t.Error("the layer is still on")
+			t.Error("the injector is still on")
 		}
 	})
 	if kind.Lasts() != f.Active() {
@@ -62,7 +62,7 @@ func sessionServer(t *testing.T, answer func(http.ResponseWriter, *http.Request,
 func plainAnswer(w http.ResponseWriter, _ *http.Request, s seen) { answerJSON(w, s) }
 
 func TestFaultsKill(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	asked := make(chan struct{}, 1)
 	_, spec, _ := sessionServer(t, func(w http.ResponseWriter, r *http.Request, s seen) {
 		if s.method == "hold" {
@@ -72,7 +72,7 @@ func TestFaultsKill(t *testing.T) {
 		}
 		answerJSON(w, s)
 	})
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	lost := make(chan error, 1)
 	go func() { // ends with its connection
@@ -88,9 +88,9 @@ func TestFaultsKill(t *testing.T) {
 }
 
 func TestFaultsHang(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	h, spec, _ := sessionServer(t, plainAnswer)
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	trouble := begin(t, f, transport.BreakHang)
 	_, err := c.Call(briefly(t), newRequest(2, "echo", `{}`))
@@ -103,9 +103,9 @@ func TestFaultsHang(t *testing.T) {
 }
 
 func TestFaultsForget(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	h, spec, _ := sessionServer(t, plainAnswer)
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	begin(t, f, transport.BreakForget)
 	_, err := call(t, c, 2, "echo")
@@ -117,27 +117,27 @@ func TestFaultsForget(t *testing.T) {
 	if n := h.count(http.MethodPost, "echo"); n != 0 {
 		t.Errorf("the server got %d requests", n)
 	}
-	next := dial(t, spec, transport.Options{Faults: f})
+	next := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, next)
 	mustCall(t, next, 2, "echo")
 }
 
 // TestFaultsForgetNeedsASession: where there is none, none can be lost.
 func TestFaultsForgetNeedsASession(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	_, srv := serve(t, func(w http.ResponseWriter, _ *http.Request, s seen) { answerJSON(w, s) })
-	c := dial(t, Spec{URL: srv.URL}, transport.Options{Faults: f})
+	c := dial(t, Spec{URL: srv.URL}, transport.Options{Injector: f})
 	c.Agree("2026-07-28", true)
 	_, err := f.Begin(transport.BreakForget, 0, time.Second)
 	wantFault(t, err, fault.Invalid, fault.NotSent)
 	_, err = f.Begin(transport.BreakDrop, 0, time.Second)
 	wantFault(t, err, fault.Conflict, fault.NotSent) // no stream is open
 	if f.Active() {
-		t.Error("the layer is on")
+		t.Error("the injector is on")
 	}
 
-	foreign := &transport.Faults{}
-	dial(t, Spec{URL: srv.URL, Client: &http.Client{Transport: http.DefaultTransport}}, transport.Options{Faults: foreign})
+	foreign := &transport.Injector{}
+	dial(t, Spec{URL: srv.URL, Client: &http.Client{Transport: http.DefaultTransport}}, transport.Options{Injector: foreign})
 	_, err = foreign.Begin(transport.BreakKill, 0, time.Second)
 	if wantFault(t, err, fault.Invalid, fault.NotSent); !errors.Is(err, errForeign) {
 		t.Error(err)
@@ -145,9 +145,9 @@ func TestFaultsForgetNeedsASession(t *testing.T) {
 }
 
 func TestFaultsSlow(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	_, spec, _ := sessionServer(t, plainAnswer)
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	begin(t, f, transport.BreakSlow)
 	began := time.Now()
@@ -162,7 +162,7 @@ func TestFaultsSlow(t *testing.T) {
 }
 
 func TestFaultsGarbage(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	_, spec, _ := sessionServer(t, func(w http.ResponseWriter, _ *http.Request, s seen) {
 		if s.method == "json" {
 			answerJSON(w, s)
@@ -171,7 +171,7 @@ func TestFaultsGarbage(t *testing.T) {
 		startEvents(w)
 		write(w, eventOf("", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, s.id)))
 	})
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	trouble := begin(t, f, transport.BreakGarbage)
 	_, err := call(t, c, 2, "json")
@@ -186,7 +186,7 @@ func TestFaultsGarbage(t *testing.T) {
 }
 
 func TestFaultsDrop(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	asked := make(chan struct{}, 1)
 	_, spec, standing := sessionServer(t, func(w http.ResponseWriter, r *http.Request, s seen) {
 		if s.method == "stream" {
@@ -197,7 +197,7 @@ func TestFaultsDrop(t *testing.T) {
 		}
 		answerJSON(w, s)
 	})
-	c := dial(t, spec, transport.Options{Faults: f})
+	c := dial(t, spec, transport.Options{Injector: f})
 	initialize(t, c)
 	await(t, standing, "the standing stream")
 	lost := make(chan error, 1)
@@ -234,8 +234,8 @@ func (k *core) streams(n int) bool {
 func TestFaultsSSE(t *testing.T) {
 	ends := func(kind transport.Breakage) {
 		t.Run(kind.String(), func(t *testing.T) {
-			f := &transport.Faults{}
-			c, _ := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Faults: f})
+			f := &transport.Injector{}
+			c, _ := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Injector: f})
 			mustCall(t, c, 1, "initialize")
 			begin(t, f, kind).Observed(t.Context())
 			await(t, c.Done(), "the end of the link")
@@ -245,8 +245,8 @@ func TestFaultsSSE(t *testing.T) {
 	ends(transport.BreakKill)
 	ends(transport.BreakDrop)
 	t.Run("404", func(t *testing.T) {
-		f := &transport.Faults{}
-		c, h := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Faults: f})
+		f := &transport.Injector{}
+		c, h := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Injector: f})
 		mustCall(t, c, 1, "initialize")
 		begin(t, f, transport.BreakForget)
 		_, err := call(t, c, 2, "echo")
@@ -256,8 +256,8 @@ func TestFaultsSSE(t *testing.T) {
 		}
 	})
 	t.Run("hang, slow and garbage", func(t *testing.T) {
-		f := &transport.Faults{}
-		c, _ := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Faults: f})
+		f := &transport.Injector{}
+		c, _ := sseDial(t, &sseScript{endpoint: "/m"}, transport.Options{Injector: f})
 		mustCall(t, c, 1, "initialize")
 		hang := begin(t, f, transport.BreakHang)
 		_, err := c.Call(briefly(t), newRequest(2, "echo", `{}`))

@@ -11,8 +11,8 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// begin breaks, and checks that the layer is off at the end of the test.
-func begin(t *testing.T, f *transport.Faults, kind transport.Breakage) *transport.Injection {
+// begin breaks, and checks that the injector is off at the end of the test.
+func begin(t *testing.T, f *transport.Injector, kind transport.Breakage) *transport.Injection {
 	t.Helper()
 	trouble, err := f.Begin(kind, 60*time.Millisecond, 20*time.Second)
 	if err != nil {
@@ -22,7 +22,7 @@ func begin(t *testing.T, f *transport.Faults, kind transport.Breakage) *transpor
 		trouble.End()
 		wait(t, "the end of the breakage", trouble.Over())
 		if f.Active() {
-			t.Error("the layer is still on")
+			t.Error("the injector is still on")
 		}
 	})
 	if kind.Lasts() != f.Active() {
@@ -38,11 +38,11 @@ func briefly(t *testing.T) context.Context {
 	return ctx
 }
 
-// BenchmarkFaultsCall has a whole call without a layer, and with one that is off.
+// BenchmarkFaultsCall has a whole call without an injector, and with one that is off.
 func BenchmarkFaultsCall(b *testing.B) {
-	for name, faults := range map[string]*transport.Faults{"none": nil, "off": {}} {
+	for name, faults := range map[string]*transport.Injector{"none": nil, "off": {}} {
 		b.Run(name, func(b *testing.B) {
-			c, err := Open(b.Context(), childSpec("fast"), transport.Options{Inbound: func(transport.Inbound) {}, Faults: faults})
+			c, err := Open(b.Context(), childSpec("fast"), transport.Options{Inbound: func(transport.Inbound) {}, Injector: faults})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -57,11 +57,11 @@ func BenchmarkFaultsCall(b *testing.B) {
 
 // TestFaultsRefuse: what cannot be broken is said, and nothing is.
 func TestFaultsRefuse(t *testing.T) {
-	f := &transport.Faults{}
+	f := &transport.Injector{}
 	_, err := f.Begin(transport.BreakKill, 0, time.Second)
 	wantFault(t, err, fault.Conflict, fault.NotSent)
 
-	p := openPeer(t, childSpec("serve"), transport.Options{Faults: f})
+	p := openPeer(t, childSpec("serve"), transport.Options{Injector: f})
 	_, err = f.Begin(transport.BreakForget, 0, time.Second)
 	if got := wantFault(t, err, fault.Invalid, fault.NotSent); got.Remedy != "--fault kill|hang|slow|garbage|drop" {
 		t.Errorf("what fits is said to be %q", got.Remedy)
@@ -80,8 +80,8 @@ func TestFaultsRefuse(t *testing.T) {
 
 // TestFaultsEndByThemselves needs nobody to turn them off.
 func TestFaultsEndByThemselves(t *testing.T) {
-	f := &transport.Faults{}
-	p := openPeer(t, childSpec("serve"), transport.Options{Faults: f})
+	f := &transport.Injector{}
+	p := openPeer(t, childSpec("serve"), transport.Options{Injector: f})
 	trouble, err := f.Begin(transport.BreakHang, 0, 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -89,17 +89,17 @@ func TestFaultsEndByThemselves(t *testing.T) {
 	p.want("echo", `{"text":"late"}`, `"late"`) // waits for the end
 	wait(t, "the end", trouble.Over())
 	if f.Active() {
-		t.Error("the layer is still on")
+		t.Error("the injector is still on")
 	}
 }
 
 func TestFaultsKill(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain=%v", plain), func(t *testing.T) {
-			f := &transport.Faults{}
+			f := &transport.Injector{}
 			spec := childSpec("serve")
 			spec.plain = plain
-			p := openPeer(t, spec, transport.Options{Faults: f})
+			p := openPeer(t, spec, transport.Options{Injector: f})
 			p.want("echo", `{"text":"a"}`, `"a"`)
 			lost := make(chan error, 1)
 			go func() { // ends with the link
@@ -131,8 +131,8 @@ func TestFaultsKill(t *testing.T) {
 }
 
 func TestFaultsDrop(t *testing.T) {
-	f := &transport.Faults{}
-	p := openPeer(t, childSpec("silent"), transport.Options{Faults: f})
+	f := &transport.Injector{}
+	p := openPeer(t, childSpec("silent"), transport.Options{Injector: f})
 	lost := make(chan error, 1)
 	go func() { // ends with the link
 		_, err := p.call("never", `{}`)
@@ -161,8 +161,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestFaultsHang(t *testing.T) {
-	f := &transport.Faults{}
-	p := openPeer(t, childSpec("serve"), transport.Options{Faults: f})
+	f := &transport.Injector{}
+	p := openPeer(t, childSpec("serve"), transport.Options{Injector: f})
 	trouble := begin(t, f, transport.BreakHang)
 	_, err := p.Call(briefly(t), p.request("echo", `{"text":"held"}`))
 	wantFault(t, err, fault.Deadline, fault.Unknown)
@@ -181,8 +181,8 @@ func TestFaultsHang(t *testing.T) {
 }
 
 func TestFaultsSlow(t *testing.T) {
-	f := &transport.Faults{}
-	p := openPeer(t, childSpec("serve"), transport.Options{Faults: f})
+	f := &transport.Injector{}
+	p := openPeer(t, childSpec("serve"), transport.Options{Injector: f})
 	trouble := begin(t, f, transport.BreakSlow)
 	began := time.Now()
 	p.want("echo", `{"text":"slow"}`, `"slow"`)
@@ -198,8 +198,8 @@ func TestFaultsSlow(t *testing.T) {
 }
 
 func TestFaultsGarbage(t *testing.T) {
-	f := &transport.Faults{}
-	p := openPeer(t, childSpec("serve"), transport.Options{Faults: f})
+	f := &transport.Injector{}
+	p := openPeer(t, childSpec("serve"), transport.Options{Injector: f})
 	p.want("echo", `{"text":"before"}`, `"before"`)
 	trouble := begin(t, f, transport.BreakGarbage)
 	for range 5 {

@@ -2,13 +2,13 @@ package transport
 
 import "testing"
 
-// TestFaultsOff is about the layer that nobody has turned on: nothing is
+// TestFaultsOff is about the injector that nobody has turned on: nothing is
 // allocated for it, and a nil one is off.
 func TestFaultsOff(t *testing.T) {
-	var none *Faults
-	off := &Faults{}
+	var none *Injector
+	off := &Injector{}
 	if none.Now() != nil || none.Lasting(BreakSlow) != nil || off.Active() {
-		t.Error("a layer that nobody turned on is on")
+		t.Error("an injector that nobody turned on is on")
 	}
 	if n := testing.AllocsPerRun(1000, func() {
 		if none.Now() != nil || off.Lasting(BreakHang) != nil {
@@ -22,7 +22,7 @@ func TestFaultsOff(t *testing.T) {
 }
 
 func BenchmarkFaultsOff(b *testing.B) {
-	off := &Faults{}
+	off := &Injector{}
 	b.ReportAllocs()
 	for b.Loop() {
 		if off.Lasting(BreakSlow) != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/everline/everline/internal/transport"
 )
 
-// roundTrip is the round tripper behind the fault layer.
+// roundTrip is the round tripper behind the injector.
 func (k *core) roundTrip(req *http.Request) (*http.Response, error) {
 	if k.forgotten.Load() && k.namesSession(req) {
 		return forgotten(req), nil
 	}
-	t := k.opts.Faults.Now()
+	t := k.opts.Injector.Now()
 	if t == nil || req.Method != http.MethodPost || k.sessionInURL { // HTTP+SSE answers elsewhere
 		return k.rt.RoundTrip(req)
 	}
@@ -82,7 +82,7 @@ func (c *netConn) Read(p []byte) (int, error) {
 	if err != nil {
 		return n, c.failed(err)
 	}
-	if t := c.set.faults.Lasting(transport.BreakHang); t != nil {
+	if t := c.set.injector.Lasting(transport.BreakHang); t != nil {
 		select {
 		case <-t.Over():
 		case <-c.gone:
@@ -124,7 +124,7 @@ func (s *conns) cutAll() bool {
 	return len(open) > 0
 }
 
-// A eventBody is the body of an event stream that the fault layer can cut.
+// An eventBody is the body of an event stream that the injector can cut.
 // The zero value is no stream.
 type eventBody struct {
 	body io.ReadCloser
@@ -190,7 +190,7 @@ func (k *core) Inject(b transport.Breakage) (observed <-chan struct{}, hit bool)
 	}
 }
 
-// errForeign: the fault layer reaches no connection here.
+// errForeign: the injector reaches no connection here.
 var errForeign = errors.New("the connections to this server are not everline's own")
 
 func (k *core) Fits(b transport.Breakage) error {

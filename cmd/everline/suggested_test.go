@@ -43,13 +43,13 @@ func literals(t *testing.T, path string) []string {
 	joined := false
 	for {
 		_, tok, lit := s.Scan()
-		switch {
-		case tok == token.EOF:
+		switch tok {
+		case token.EOF:
 			return all
-		case tok == token.ADD:
+		case token.ADD:
 			joined = true
 			continue
-		case tok == token.STRING:
+		case token.STRING:
 			text, err := strconv.Unquote(lit)
 			if err != nil {
 				t.Fatal(path, err)

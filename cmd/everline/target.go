@@ -180,10 +180,10 @@ func awayFault(s admin.Server) *fault.Fault {
 	if s.NextAttempt != nil {
 		f.RetryAfter = max(time.Until(*s.NextAttempt), 0)
 	}
-	switch s.State {
-	case event.StateDisabled, event.StateDisabling:
+	switch {
+	case s.State.Off():
 		f.Kind = fault.Disabled
-	case event.StateAuthRequired:
+	case s.State == event.StateAuthRequired:
 		f.Kind = fault.Unauthorized
 	}
 	return f

@@ -27,8 +27,13 @@ var typeWords = []struct {
 	word string
 	bits types
 }{
-	{"string", aString}, {"number", anInteger | aNumber}, {"integer", anInteger}, {"boolean", aBoolean},
-	{"array", anArray}, {"object", anObject}, {"null", aNull},
+	{"string", aString},
+	{"number", anInteger | aNumber},
+	{"integer", anInteger},
+	{"boolean", aBoolean},
+	{"array", anArray},
+	{"object", anObject},
+	{"null", aNull},
 }
 
 // String names the types: "string or null".

@@ -15,7 +15,7 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	c := x.caller(nil)
 	c.fill(out)
 	out.Client, out.Capabilities = c, c.serves.Declaration()
-	use := &sessionUse{sess: x.sess}
+	use := sessionUse{sess: x.sess}
 	if x.sess != nil {
 		use.own = &x.sess.Isolated
 	}
@@ -24,7 +24,7 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	for {
 		answer, err := svc.backend.Do(ctx, out)
 		if err != nil || !rounds.Wanted(answer.Result) {
-			return svc.noteTask(ctx, c, use, &answer), err
+			return svc.noteTask(ctx, c, &use, &answer), err
 		}
 		again := *out
 		if again.Params, err = round.Next(ctx, answer.Result, svc.guardedAsk(c)); err != nil {
@@ -59,17 +59,24 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 		return nil, err
 	}
 	out.Session = use.own
-	if x.name != nil {
+	if x.sess == nil && x.name != nil {
 		out.Params = wire.Delete(out.Params, "_meta", mcp.MetaSession) // whoever knows it can use the session
 	}
 	c.fill(out)
-	if c.serves == 0 {
-		defer use.over()
-		out.Client = c
-		answer, err := svc.backend.Do(ctx, out)
-		return lacked(c.missing.Load(), svc.noteTask(ctx, c, use, &answer), err)
+	if c.serves != 0 {
+		return svc.callAsking(ctx, c, out, use)
 	}
-	if p = svc.inputs.begin(ctx, c); p == nil {
+	defer use.over()
+	out.Client = c
+	answer, err := svc.backend.Do(ctx, out)
+	return lacked(c.missing.Load(), svc.noteTask(ctx, c, &use, &answer), err)
+}
+
+// callAsking is callModern for a client that can be asked for something. The call
+// outlives its request, so it is made on a goroutine of its own.
+func (svc *service) callAsking(ctx context.Context, c *caller, out *everline.Call, use sessionUse) ([]byte, error) {
+	p := svc.inputs.begin(ctx, c)
+	if p == nil {
 		use.over()
 		return nil, errClosing
 	}
@@ -77,16 +84,16 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 	if out.Progress != nil {
 		out.Progress = p.progress
 	}
-	x.held.keep() // the call is made from the body
-	go func() {   // ends as the type's comment says; inputs.close waits for it
-		defer x.held.release()
+	c.held.keep() // the call is made from the body
+	go func() {   // ends as the comment of pendingInput says; inputs.close waits for it
+		defer c.held.release()
 		defer use.over()
 		var result []byte
 		var err error
-		if died := svc.guarded(x.Method, func() {
+		if died := svc.guarded(c.Method, func() {
 			var answer everline.Answer
 			answer, err = svc.backend.Do(p.ctx, out)
-			result = svc.noteTask(p.ctx, c, use, &answer)
+			result = svc.noteTask(p.ctx, c, &use, &answer)
 		}); died != nil {
 			err = died
 		}

@@ -66,11 +66,13 @@ func (h *hub) publish(tools ...catalog.Item) {
 }
 
 func (h *hub) Do(ctx context.Context, c *everline.Call) (everline.Answer, error) {
-	answer, err := h.by, error(nil)
-	answer.Result = []byte(`{"content":[]}`)
-	if h.onCall != nil {
-		answer.Result, err = h.onCall(ctx, c)
+	answer := h.by
+	if h.onCall == nil {
+		answer.Result = []byte(`{"content":[]}`)
+		return answer, nil
 	}
+	var err error
+	answer.Result, err = h.onCall(ctx, c)
 	return answer, err
 }
 

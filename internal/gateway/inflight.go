@@ -18,7 +18,7 @@ import (
 type pending struct {
 	*exchange
 	cancel context.CancelCauseFunc
-	noted  *session.Request // as its session knows it; nil if it has none
+	noted  session.Request // as its session knows it; unused without one
 }
 
 // inflight are the requests of the whole gateway that are being served.
@@ -64,15 +64,15 @@ func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, 
 		return nil, nil, &c
 	}
 	if x.sess != nil {
-		p.noted = &session.Request{ID: x.ID, Modern: x.Modern, Out: x.out, Cancel: cancel}
-		x.sess.Begin(p.noted)
+		p.noted = session.Request{ID: x.ID, Modern: x.Modern, Out: x.out, Cancel: cancel}
+		x.sess.Begin(&p.noted)
 	}
 	return ctx, p, nil
 }
 
 func (f *inflight) end(p *pending) {
-	if p.noted != nil {
-		p.sess.Finish(p.noted)
+	if p.sess != nil {
+		p.sess.Finish(&p.noted)
 	}
 	p.cancel(nil)
 	f.mu.Lock()

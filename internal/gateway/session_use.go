@@ -26,20 +26,20 @@ func (u *sessionUse) over() {
 }
 
 // useSession says whose generations serve a modern call, and for whom it is made.
-func (svc *service) useSession(x *exchange) (*sessionUse, *caller, error) {
+func (svc *service) useSession(x *exchange) (sessionUse, *caller, error) {
 	if x.sess != nil {
-		return &sessionUse{x.sess, &x.sess.Isolated, func() {}, false}, x.caller(x.sess), nil
+		return sessionUse{x.sess, &x.sess.Isolated, func() {}, false}, x.caller(x.sess), nil
 	}
 	if x.name == nil {
 		c := x.caller(nil)
 		own := &everline.Session{Client: c, Capabilities: c.serves.Declaration}
-		return &sessionUse{nil, own, own.End, false}, c, nil
+		return sessionUse{nil, own, own.End, false}, c, nil
 	}
 	s, err := svc.named(x)
 	if err != nil {
-		return nil, nil, err
+		return sessionUse{}, nil, err
 	}
-	return &sessionUse{s, &s.Isolated, func() { svc.sessions.Unpin(s) }, false}, x.caller(s), nil
+	return sessionUse{s, &s.Isolated, func() { svc.sessions.Unpin(s) }, false}, x.caller(s), nil
 }
 
 // named returns the pinned session that a modern request names, a new one where

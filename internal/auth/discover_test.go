@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +219,9 @@ func TestDiscoverOldServers(t *testing.T) {
 		if err != nil || h.site.meta.Issuer != issuerURL || h.site.resource != siteURL {
 			t.Errorf("%v, %+v", err, h.site)
 		}
+		if _, err = r.found(Spec{URL: siteURL, MetadataURL: issuerURL + authorizationServer, Issuer: "https://pinned.test"}, ""); !errors.Is(err, ErrIssuerMismatch) {
+			t.Errorf("%v", err)
+		}
 		r.mcp.SetPRM(map[string]any{protectedResource + "/mcp": 500})
 		if _, err := r.found(Spec{URL: siteURL, OldEndpoints: true}, ""); err == nil || !forNow(err) {
 			t.Errorf("trouble was taken for absence: %v", err)
@@ -334,7 +338,8 @@ func TestFaultX17HostileAddresses(t *testing.T) {
 			http.Redirect(w, r, "http://as.test/x", http.StatusFound)
 			return true
 		}}, func(r *rig) {
-			if _, err := r.found(Spec{URL: siteURL}, ""); err == nil {
+			r.net.Serve("as.test:80", publicIP, r.as)
+			if _, err := r.found(Spec{URL: siteURL}, ""); err == nil || slices.Contains(r.net.Dialed(), "as.test:80") {
 				t.Error("it was followed")
 			}
 		})
@@ -369,7 +374,7 @@ func TestAllowedAddresses(t *testing.T) {
 		want   bool
 	}{
 		{"https://mcp.test/mcp", nil, publicIP, true}, {"https://mcp.test/mcp", nil, "10.0.0.1", false}, {"https://mcp.test/mcp", nil, "100.64.1.1", false},
-		{"https://mcp.test/mcp", nil, "fd00::1", false}, {"https://mcp.test/mcp", nil, "fe80::1", false}, {"https://mcp.test/mcp", nil, "224.0.0.1", false},
+		{"https://mcp.test/mcp", nil, "::ffff:100.64.1.1", false}, {"https://mcp.test/mcp", nil, "fd00::1", false}, {"https://mcp.test/mcp", nil, "fe80::1", false}, {"https://mcp.test/mcp", nil, "224.0.0.1", false},
 		{"https://mcp.test/mcp", nil, "0.0.0.0", false}, {"https://mcp.test/mcp", nil, "64:ff9b::a00:1", false}, {"https://mcp.test/mcp", nil, "2606:4700::1", true},
 		{"https://mcp.test/mcp", &yes, "10.0.0.1", true}, {"https://mcp.test/mcp", &no, "10.0.0.1", false},
 		{"http://10.0.0.5/mcp", nil, "10.0.0.1", true}, {"http://10.0.0.5/mcp", nil, "127.0.0.1", true}, {"http://10.0.0.5/mcp", nil, "169.254.169.254", false},

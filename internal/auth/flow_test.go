@@ -178,6 +178,29 @@ func body(t *testing.T, resp *http.Response) string {
 	return text
 }
 
+// Two answers at the same time are one.
+func TestAnswersAtOnce(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		r.as.Change(func(script *authserver.Script) {
+			script.Token = func(http.ResponseWriter, url.Values, int) bool { time.Sleep(time.Second); return false }
+		})
+		m := r.manager(nil)
+		r.serveCallback(m)
+		m.Source(r.spec())
+		l, err := m.Login(r.Context(), serverName, LoginOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, _ := url.Parse(l.URL())
+		all(3, func() {
+			_, _ = r.browse(r.Context(), "http://"+callbackAt+callbackPath+"?code=x&state="+u.Query().Get("state"))
+		})
+		if n := len(r.as.Requests("/token")); n != 1 {
+			t.Errorf("%d requests for one state", n)
+		}
+	})
+}
+
 // A code is redeemed once: a second try would burn it, and what it gave.
 func TestCodeIsRedeemedOnce(t *testing.T) {
 	inBubble(t, authserver.Script{Token: down(503, "")}, func(r *rig) {
@@ -300,7 +323,11 @@ func TestFaultX10StepUp(t *testing.T) {
 		})
 	}
 	inBubble(t, authserver.Script{}, func(r *rig) {
-		_, s := r.loggedIn(r.opens)
+		r.mcp.SetChallenge(`Bearer scope="base"`)
+		m := r.manager(r.opens)
+		r.serveCallback(m)
+		s := m.Source(r.spec())
+		r.mustCall(s)
 		for _, scope := range []string{"read", "write", "admin"} {
 			stepUp(r, scope)
 			r.mustCall(s)
@@ -310,7 +337,7 @@ func TestFaultX10StepUp(t *testing.T) {
 		for _, req := range r.as.Requests("/authorize") {
 			asked = append(asked, req.Form.Get("scope"))
 		}
-		if want := []string{"", "read", "write read", "admin write read"}; len(asked) != 4 || !slices.EqualFunc(asked, want, sameScopes) {
+		if want := []string{"base", "base read", "base write read", "base admin write read"}; len(asked) != 4 || !slices.EqualFunc(asked, want, sameScopes) {
 			t.Errorf("asked for %q", asked)
 		}
 		again := r.manager(r.opens) // after a restart the union is still known
@@ -319,7 +346,7 @@ func TestFaultX10StepUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u, _ := url.Parse(l.URL()); !sameScopes(u.Query().Get("scope"), "read write admin") {
+		if u, _ := url.Parse(l.URL()); !sameScopes(u.Query().Get("scope"), "base read write admin") {
 			t.Errorf("asked for %q", u.Query().Get("scope"))
 		}
 		l.Cancel()

@@ -38,6 +38,9 @@ func TestFaultL1SharedRefresh(t *testing.T) {
 			_, one := r.loggedIn(nil)
 			two := r.manager(nil).Source(r.spec())
 			r.mustCall(two)
+			r.as.Change(func(script *authserver.Script) { // long enough for both to be at it
+				script.Token = func(http.ResponseWriter, url.Values, int) bool { time.Sleep(100 * time.Millisecond); return false }
+			})
 			var n int
 			for range 5 {
 				time.Sleep(2 * time.Minute) // over for both
@@ -178,6 +181,9 @@ func TestFaultL2IssuerAway(t *testing.T) {
 				s.Token = func(_ http.ResponseWriter, _ url.Values, _ int) bool { time.Sleep(20 * time.Second); return true }
 			})
 		},
+		"500 in OAuth's words": func(r *rig) {
+			r.as.Change(func(s *authserver.Script) { s.Token = down(500, `{"error":"invalid_grant"}`) })
+		},
 		"no JSON": func(r *rig) { r.as.Change(func(s *authserver.Script) { s.Token = down(200, "<html>") }) },
 		"empty":   func(r *rig) { r.as.Change(func(s *authserver.Script) { s.Token = down(200, "{}") }) },
 		"server_error": func(r *rig) {
@@ -309,6 +315,11 @@ func TestFaultX2RefusedForGood(t *testing.T) {
 		r.wantRefreshes(1)
 		again := r.manager(nil).Source(r.spec())
 		r.wantFault(r.call(again), fault.Unauthorized, "invalid_grant", "run: everline auth login docs")
+		_, refused := r.mcp.Counts()
+		r.wantFault(r.call(again), fault.Unauthorized, "invalid_grant", "run: everline auth login docs")
+		if _, now := r.mcp.Counts(); now != refused {
+			t.Error("a token that is known to be refused is sent")
+		}
 		r.wantRefreshes(1)
 		r.logIn(m, LoginOptions{})
 		r.mustCall(s)
@@ -763,4 +774,17 @@ func BenchmarkHeader(b *testing.B) {
 	for b.Loop() {
 		_, _ = s.Header(bg)
 	}
+}
+
+// Some issuers give a refresh token once, and mean it for all time.
+func TestOldRefreshTokenIsKept(t *testing.T) {
+	inBubble(t, authserver.Script{Reuse: true}, func(r *rig) {
+		_, s := r.loggedIn(nil)
+		r.as.Change(func(script *authserver.Script) { script.NoRefresh = true })
+		for range 3 {
+			time.Sleep(2 * time.Hour)
+			r.mustCall(s)
+		}
+		r.wantPhase(s, OK)
+	})
 }

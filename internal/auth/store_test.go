@@ -254,7 +254,7 @@ func (k *fakeKeyring) Get(_, user string) (string, error) {
 	if k.hang {
 		time.Sleep(time.Hour)
 	}
-	if k.fail != nil {
+	if k.fail != nil || k.mute {
 		return "", k.fail
 	}
 	if text, ok := k.kept[user]; ok {

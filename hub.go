@@ -426,7 +426,7 @@ func unsettled(st Status, err error) *fault.Fault {
 	}
 	text := "the server is still " + string(st.State)
 	if c := st.Cause; c != nil {
-		text += ": " + c.Text()
+		text += ": " + c.Reason()
 		f.Exit, f.Stderr = c.Exit, c.Stderr
 	}
 	f.Err = errors.New(text)

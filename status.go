@@ -113,7 +113,7 @@ func (h *Hub) statusOf(v *slot.View) Status {
 	st.wire(v)
 	st.lists(v)
 	if c := v.ListCause; c != nil {
-		st.Warnings = append(st.Warnings, "its newest listing failed, and the last good one is kept: "+c.Op+": "+c.Text())
+		st.Warnings = append(st.Warnings, "its newest listing failed, and the last good one is kept: "+c.Op+": "+c.Reason())
 	}
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()

@@ -51,7 +51,7 @@ func TestInputsAreAsked(t *testing.T) {
 	if a.Err != nil || a.Env["K"] != "s3cret-key" || !slices.Equal(a.Args, []string{"us"}) || b.Headers["K"] != "s3cret-key" {
 		t.Errorf("%+v\n%+v", a, b)
 	}
-	if c.Err == nil || !strings.Contains(c.Err.Text(), "EVERLINE_INPUT_NOT_DECLARED") {
+	if c.Err == nil || !strings.Contains(c.Err.Reason(), "EVERLINE_INPUT_NOT_DECLARED") {
 		t.Errorf("an input that nothing declares: %v", c.Err)
 	}
 	for _, i := range asked {
@@ -81,7 +81,7 @@ func TestInputsWithoutAnAnswer(t *testing.T) {
 	if len(asked) != 3 {
 		t.Errorf("asked for %+v", asked)
 	}
-	if a := cfg.Servers[0]; a.Err == nil || !strings.Contains(a.Err.Text(), "EVERLINE_INPUT_API_KEY") {
+	if a := cfg.Servers[0]; a.Err == nil || !strings.Contains(a.Err.Reason(), "EVERLINE_INPUT_API_KEY") {
 		t.Errorf("%v", a.Err)
 	}
 	t.Setenv("EVERLINE_INPUT_API_KEY", "from the variable")

@@ -74,7 +74,7 @@ func (s Server) Identity() string {
 
 // Equal tells whether the two mean the same, wherever they are written.
 func (s Server) Equal(o Server) bool {
-	if (s.Err == nil) != (o.Err == nil) || s.Err != nil && s.Err.Text() != o.Err.Text() {
+	if (s.Err == nil) != (o.Err == nil) || s.Err != nil && s.Err.Reason() != o.Err.Reason() {
 		return false
 	}
 	return reflect.DeepEqual(s.normal(), o.normal())

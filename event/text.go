@@ -19,17 +19,17 @@ func (e Connected) String() string {
 }
 
 func (e StartFailed) String() string {
-	return fmt.Sprintf("start failed (generation %d): %s%s", e.Gen, e.Cause.Text(), e.next(e.Next))
+	return fmt.Sprintf("start failed (generation %d): %s%s", e.Gen, e.Cause.Reason(), e.next(e.Next))
 }
 
 func (e Lost) String() string {
-	return fmt.Sprintf("lost (generation %d): %s%s", e.Gen, e.Cause.Text(), e.next(e.Next))
+	return fmt.Sprintf("lost (generation %d): %s%s", e.Gen, e.Cause.Reason(), e.next(e.Next))
 }
 
 func (e Stopped) String() string {
 	text := "stopped: " + reasonWords[e.Reason]
 	if e.Cause != nil {
-		text += ": " + e.Cause.Text()
+		text += ": " + e.Cause.Reason()
 	}
 	text += e.next(e.Next)
 	if e.Remedy != "" {
@@ -55,7 +55,7 @@ func (e CatalogChanged) String() string {
 }
 
 func (e ListFailed) String() string {
-	return fmt.Sprintf("listing failed (generation %d), the last good catalog stays: %s", e.Gen, e.Cause.Text())
+	return fmt.Sprintf("listing failed (generation %d), the last good catalog stays: %s", e.Gen, e.Cause.Reason())
 }
 
 func (e Pinned) String() string {
@@ -80,7 +80,7 @@ func (e Unapproved) String() string {
 }
 
 func (e CloseFailed) String() string {
-	return fmt.Sprintf("generation %d would not end in order: %s", e.Gen, e.Cause.Text())
+	return fmt.Sprintf("generation %d would not end in order: %s", e.Gen, e.Cause.Reason())
 }
 
 func (e DrillBegan) String() string {
@@ -99,11 +99,11 @@ func (e DrillEnded) String() string {
 }
 
 func (e CallReplayed) String() string {
-	return fmt.Sprintf("%s is sent again (failed on generation %d: %s)", callWords(e.Method, e.Name), e.Gen, e.Cause.Text())
+	return fmt.Sprintf("%s is sent again (failed on generation %d: %s)", callWords(e.Method, e.Name), e.Gen, e.Cause.Reason())
 }
 
 func (e CallFailed) String() string {
-	return fmt.Sprintf("%s failed (generation %d, outcome %s): %s", callWords(e.Method, e.Name), e.Gen, outcomeWords(e.Cause), e.Cause.Text())
+	return fmt.Sprintf("%s failed (generation %d, outcome %s): %s", callWords(e.Method, e.Name), e.Gen, outcomeWords(e.Cause), e.Cause.Reason())
 }
 
 var reasonWords = map[Reason]string{

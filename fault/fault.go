@@ -180,12 +180,12 @@ func (f *Fault) Error() string {
 	if f.Op != "" {
 		b.WriteString(f.Op + ": ")
 	}
-	b.WriteString(f.Text())
+	b.WriteString(f.Reason())
 	return b.String()
 }
 
-// Text is the cause alone, without server and operation.
-func (f *Fault) Text() string {
+// Reason is the cause alone, without server and operation.
+func (f *Fault) Reason() string {
 	switch {
 	case f.Err != nil:
 		return f.Err.Error()
@@ -205,7 +205,7 @@ func (f *Fault) Cause() error { return cause{f} }
 
 type cause struct{ f *Fault }
 
-func (c cause) Error() string { return c.f.Text() }
+func (c cause) Error() string { return c.f.Reason() }
 func (c cause) Unwrap() error { return c.f }
 
 // Is makes errors.Is(err, &Fault{Kind: k}) match every fault of kind k.

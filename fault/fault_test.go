@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everline/everline/fault"
 )
@@ -76,6 +77,42 @@ func TestCauseIsNamedOnce(t *testing.T) {
 
 // Every kind has a name, and only failures that the link is to blame for are
 // strikes.
+// TestText has what people and models read of a failure.
+func TestText(t *testing.T) {
+	for want, f := range map[string]*fault.Fault{
+		`The server "a" is not available now: exit 1. The request was not sent, so nothing was executed. Send it again in 2s.`: {
+			Kind: fault.Unavailable, Op: "tools/call", Server: "a", Outcome: fault.NotSent, Err: errors.New("exit 1"), RetryAfter: 2 * time.Second,
+		},
+		`The connection to the server "a" was lost. The request was sent, and whether it was executed is unknown. Check what happened before sending it again: it may be executed twice.`: {
+			Kind: fault.Broken, Op: "tools/call", Server: "a",
+		},
+		`The connection to the server "a" was lost. The request was sent, and whether it was executed is unknown. It is safe to send it again.`: {
+			Kind: fault.Broken, Op: "resources/read", Server: "a",
+		},
+		`The process of the server "a" ended: exit 1. The last it wrote to stderr: "no key". What a person can do: everline logs a.`: {
+			Kind: fault.Exited, Op: "start", Server: "a", Exit: "exit 1", Stderr: []string{"no key"}, Remedy: "everline logs a",
+		},
+		`The server "a" is disabled. The request was not sent, so nothing was executed. Sending it again cannot help before someone has fixed this. What a person can do: everline enable a.`: {
+			Kind: fault.Disabled, Op: "tools/call", Server: "a", Outcome: fault.NotSent, Err: nil, Remedy: "everline enable a",
+		},
+		`Not found: nothing here is called x.`:                   {Kind: fault.NotFound, Op: "tools/call", Err: errors.New("nothing here is called x")},
+		`f.json:3:1: broken JSON. What a person can do: fix it.`: {Kind: fault.Invalid, Op: "read configuration", Err: errors.New("f.json:3:1: broken JSON"), Remedy: "fix it"},
+		`The server "a" answered with an error: no (-5).`:        {Kind: fault.RPC, Op: "tools/call", Server: "a", Outcome: fault.Answered, RPC: &fault.RPCError{Code: -5, Message: "no"}},
+		`Everline failed on this request. The request was not sent, so nothing was executed. It is safe to send it again.`: {
+			Kind: fault.Internal, Op: "tools/call", Outcome: fault.NotSent, Err: errors.New("a detail"),
+		},
+	} {
+		if got := f.Text(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	for k := fault.Internal; k <= fault.Closed; k++ {
+		if text := (&fault.Fault{Kind: k}).Text(); len(text) < 10 || strings.Contains(text, "%s") {
+			t.Errorf("%s is %q", k, text)
+		}
+	}
+}
+
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{}
 	var blamed []string

@@ -51,7 +51,7 @@ func (a *app) config(ctx context.Context, named []string, format string, all boo
 	}
 	for _, s := range cfg.Servers {
 		if s.Err != nil {
-			fmt.Fprintf(a.stderr, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Text()))
+			fmt.Fprintf(a.stderr, "unusable: %s: %s\n", shownName(s.Name), printable(s.Err.Reason()))
 		}
 	}
 	_, err = a.stdout.Write(visible.JSON(settings.Effective(cfg, all)))

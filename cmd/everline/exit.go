@@ -132,5 +132,5 @@ func asUsage(err error) error {
 		return nil
 	}
 	f := fault.From("", err)
-	return usage(f.Remedy, "%s", f.Text())
+	return usage(f.Remedy, "%s", f.Reason())
 }

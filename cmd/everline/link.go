@@ -107,7 +107,7 @@ func (a *app) linkedFiles(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if f := fault.From("", trust.Check(a.stateDir, nil, files, texts.Read, cfg)); f != nil {
-		fmt.Fprintf(a.stderr, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Text()), advice(f.Remedy))
+		fmt.Fprintf(a.stderr, "the link works only while everline serve runs: %s\n  %s, and link again\n", printable(f.Reason()), advice(f.Remedy))
 		return nil, nil
 	}
 	if trust.FromRepository(files[0]) {

@@ -141,7 +141,7 @@ func (a *app) greet(url string, found daemon.Loaded) {
 		case s.Disabled:
 			fmt.Fprintf(a.stderr, "  %s: disabled\n", name)
 		case s.Err != nil:
-			fmt.Fprintf(a.stderr, "  %s: misconfigured: %s\n", name, printable(s.Err.Text()))
+			fmt.Fprintf(a.stderr, "  %s: misconfigured: %s\n", name, printable(s.Err.Reason()))
 		default:
 			fmt.Fprintf(a.stderr, "  %s: %s\n", name, s.Transport)
 		}

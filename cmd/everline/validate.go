@@ -80,9 +80,9 @@ func (a *app) validate(ctx context.Context, named []string, format string, stric
 		one := validated{Name: s.Name, Origin: s.Origin.String()}
 		switch {
 		case s.Err != nil && s.Disabled: // nobody starts it; to enable it is to look at it again
-			v.Warnings = append(v.Warnings, fmt.Sprintf("%s: %s is disabled, and could not be enabled: %s", s.Origin, shownName(s.Name), s.Err.Text()))
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%s: %s is disabled, and could not be enabled: %s", s.Origin, shownName(s.Name), s.Err.Reason()))
 		case s.Err != nil:
-			text := s.Err.Text()
+			text := s.Err.Reason()
 			one.Error, one.Remedy, v.OK = &text, &s.Err.Remedy, false
 		}
 		v.Servers = append(v.Servers, one)

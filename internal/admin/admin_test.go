@@ -280,7 +280,7 @@ func TestOperations(t *testing.T) {
 	}
 	h.fail = &fault.Fault{Kind: fault.Disabled, Server: "up", Gen: 3, Remedy: "everline enable up", Outcome: fault.NotSent, Err: errors.New("it holds secret-value")}
 	_, err = c.Operate(t.Context(), "up", "reconnect", 0)
-	if f := fault.From("", err); f.Kind != fault.Disabled || f.Server != "up" || f.Gen != 3 || f.Remedy != "everline enable up" || f.Outcome != fault.NotSent || f.Text() != "it holds ***" {
+	if f := fault.From("", err); f.Kind != fault.Disabled || f.Server != "up" || f.Gen != 3 || f.Remedy != "everline enable up" || f.Outcome != fault.NotSent || f.Reason() != "it holds ***" {
 		t.Errorf("fault %+v", f)
 	}
 }
@@ -402,7 +402,7 @@ func TestOneOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Listen(dir)
-	if f := fault.From("", err); err == nil || f.Kind != fault.Conflict || !strings.Contains(f.Text(), "pid") {
+	if f := fault.From("", err); err == nil || f.Kind != fault.Conflict || !strings.Contains(f.Reason(), "pid") {
 		t.Errorf("second owner: %v", err)
 	}
 	if runtime.GOOS != "windows" {

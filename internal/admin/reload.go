@@ -39,7 +39,7 @@ func ShapeReload(old, next *config.Config) Reload {
 	}
 	for _, s := range next.Servers {
 		if s.Err != nil {
-			r.Warnings = append(r.Warnings, s.Name+" is misconfigured: "+s.Err.Text())
+			r.Warnings = append(r.Warnings, s.Name+" is misconfigured: "+s.Err.Reason())
 		}
 	}
 	return r

@@ -250,11 +250,11 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 	for i, o := range st.Sessions {
 		s.Sessions[i] = Session{Client: o.Client, State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), AwaySince: knownTime(o.AwaySince), Out: o.Out}
 		if o.Cause != nil {
-			s.Sessions[i].Cause = known(hide(o.Cause.Text()))
+			s.Sessions[i].Cause = known(hide(o.Cause.Reason()))
 		}
 	}
 	if c := st.Cause; c != nil {
-		s.Cause, s.CauseKind, s.Exit = known(hide(c.Text())), known(c.Kind.String()), known(c.Exit)
+		s.Cause, s.CauseKind, s.Exit = known(hide(c.Reason())), known(c.Kind.String()), known(c.Exit)
 		s.Stderr = hideAll(c.Stderr, hide)
 	}
 	return s
@@ -283,7 +283,7 @@ func hideAll(texts []string, hide func(string) string) []string {
 
 func shapeError(f *fault.Fault, hide func(string) string) Error {
 	e := ErrorBody{
-		Kind: f.Kind.String(), Message: hide(f.Text()), Op: f.Op, Server: f.Server, Generation: f.Gen,
+		Kind: f.Kind.String(), Message: hide(f.Reason()), Op: f.Op, Server: f.Server, Generation: f.Gen,
 		Outcome: f.Outcome.String(), RetryAfterMS: f.RetryAfter.Milliseconds(), Exit: f.Exit, Remedy: hide(f.Remedy),
 	}
 	for _, line := range f.Stderr {

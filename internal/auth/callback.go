@@ -126,7 +126,7 @@ func (m *Manager) callback(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case err != nil:
-		page(w, http.StatusBadRequest, "The login did not succeed", m.secrets.words(fault.From(opAuth, err).Text()))
+		page(w, http.StatusBadRequest, "The login did not succeed", m.secrets.words(fault.From(opAuth, err).Reason()))
 	default:
 		page(w, http.StatusOK, "You are logged in to "+fl.login.s.spec.Server, "This page can be closed.")
 	}

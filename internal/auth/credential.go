@@ -404,7 +404,7 @@ func (c *credential) describe(s *State) {
 		s.Phase, f = NeedsLogin, c.needsLoginLocked()
 	}
 	if f != nil {
-		s.Cause, s.Remedy = f.Text(), f.Remedy
+		s.Cause, s.Remedy = f.Reason(), f.Remedy
 	}
 	s.Dead = c.rec == nil && !c.renewable() || c.rec.dead()
 	if c.rec == nil {

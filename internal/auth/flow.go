@@ -353,7 +353,7 @@ func (l *Login) satisfied(rec, before *record) bool {
 func (l *Login) use(ctx context.Context, rec *record) error {
 	_, f := l.m.store.update(ctx, func(d *data) error { d.Bindings[l.s.spec.place()] = l.key; return nil })
 	if f != nil {
-		l.m.warn("the store cannot be written: " + f.Text())
+		l.m.warn("the store cannot be written: " + f.Reason())
 	}
 	l.adopt(rec)
 	return nil
@@ -429,7 +429,7 @@ func (l *Login) enroll(ctx context.Context, found *site, d *data, redirect strin
 	if fresh != nil {
 		_, f := l.m.store.update(ctx, func(d *data) error { d.Registrations[found.meta.Issuer] = *fresh; return nil })
 		if f != nil {
-			l.m.warn("the registration with the issuer could not be stored: " + f.Text())
+			l.m.warn("the registration with the issuer could not be stored: " + f.Reason())
 		}
 	}
 	return c, redirect, nil
@@ -514,7 +514,7 @@ func (m *Manager) bury(issuer string, c client) {
 		return nil
 	})
 	if f != nil {
-		m.warn("the store cannot be written: " + f.Text())
+		m.warn("the store cannot be written: " + f.Reason())
 	}
 }
 
@@ -564,7 +564,7 @@ func (l *Login) save(ctx context.Context, fl *flow, tok *token) error {
 		return nil
 	})
 	if f != nil {
-		l.m.warn("the login could not be stored, and is lost with this process: " + f.Text())
+		l.m.warn("the login could not be stored, and is lost with this process: " + f.Reason())
 		next.Serial = max(l.s.State().Serial, 1) + 1
 	}
 	l.adopt(next)

@@ -294,7 +294,7 @@ func (m *Manager) ask(ctx context.Context, k key, scopes []string) {
 		return nil
 	})
 	if f != nil {
-		m.warn("the store cannot be written: " + f.Text())
+		m.warn("the store cannot be written: " + f.Reason())
 	}
 }
 

@@ -82,7 +82,7 @@ func (m *Manager) keep(ctx context.Context, old, next *record, also func(*data))
 	case newer != nil:
 		return newer, nil
 	case f != nil:
-		m.warn("a new token could not be stored, and is lost with this process: " + f.Text())
+		m.warn("a new token could not be stored, and is lost with this process: " + f.Reason())
 		next.Serial = 1
 		if d := m.store.seen.Load(); d != nil {
 			next.Serial = d.Serial + 1
@@ -232,7 +232,7 @@ func (s *source) askWithResource(ctx context.Context, endpoint string, k key, c 
 func (m *Manager) leaveOutResource(ctx context.Context, issuer string) {
 	_, f := m.store.update(ctx, func(d *data) error { d.NoResource[issuer] = true; return nil })
 	if f != nil {
-		m.warn("the store cannot be written: " + f.Text())
+		m.warn("the store cannot be written: " + f.Reason())
 	}
 }
 
@@ -349,7 +349,7 @@ func (m *Manager) Sweep(ctx context.Context) {
 		return nil
 	})
 	if f != nil {
-		m.warn("the store cannot be written: " + f.Text())
+		m.warn("the store cannot be written: " + f.Reason())
 	}
 }
 

@@ -215,7 +215,7 @@ func (s *source) meet(ctx context.Context) (*credential, *fault.Fault) {
 	}
 	_, f = s.m.store.update(ctx, func(d *data) error { d.Bindings[s.spec.place()] = k; return nil })
 	if f != nil {
-		s.m.warn("the store cannot be written: " + f.Text())
+		s.m.warn("the store cannot be written: " + f.Reason())
 	}
 	return s.m.attach(s, k, d.record(k)), nil
 }
@@ -450,7 +450,7 @@ func (s *source) describe() *State {
 		}
 	}
 	if f != nil {
-		st.Cause, st.Remedy = f.Text(), f.Remedy
+		st.Cause, st.Remedy = f.Reason(), f.Remedy
 	}
 	return st
 }

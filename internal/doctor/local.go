@@ -28,7 +28,7 @@ func (e *examination) files() {
 	e.warnings("")
 	if err := everline.CheckPins(e.Config); err != nil && e.Running == nil { // one that runs says so itself
 		f := fault.From("read pins", err)
-		e.say("pins", "", Fail, f.Remedy, "the lock file cannot be used: %s", f.Text())
+		e.say("pins", "", Fail, f.Remedy, "the lock file cannot be used: %s", f.Reason())
 	}
 	if len(e.Config.Servers) == 0 {
 		e.say("config", "", Warn, "everline import, or everline add", "no server is configured")
@@ -116,7 +116,7 @@ func (e *examination) system() {
 	}
 	if err := owned.Folder(e.StateDir); probe == e.StateDir && err != nil {
 		f := fault.From("look", err)
-		e.say("state", "", Fail, f.Remedy, "%s", f.Text())
+		e.say("state", "", Fail, f.Remedy, "%s", f.Reason())
 		return
 	}
 	if n, err := e.tryWrite(probe); err != nil {

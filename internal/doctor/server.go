@@ -36,12 +36,12 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	}
 	switch {
 	case s.Err != nil && s.Disabled && !e.runs(s.Name):
-		e.say("config", s.Name, Warn, s.Err.Remedy, "disabled, and could not be enabled: %s", s.Err.Text())
+		e.say("config", s.Name, Warn, s.Err.Remedy, "disabled, and could not be enabled: %s", s.Err.Reason())
 		return
 	case s.Err != nil && e.runs(s.Name):
-		e.say("config", s.Name, Warn, s.Err.Remedy, "it runs, but as read here it could not: %s", s.Err.Text())
+		e.say("config", s.Name, Warn, s.Err.Remedy, "it runs, but as read here it could not: %s", s.Err.Reason())
 	case s.Err != nil:
-		e.say("config", s.Name, Fail, s.Err.Remedy, "%s", s.Err.Text())
+		e.say("config", s.Name, Fail, s.Err.Remedy, "%s", s.Err.Reason())
 		return
 	case s.Disabled:
 		e.say("server", s.Name, OK, "", "disabled; not looked at")
@@ -230,7 +230,7 @@ func handshake(s config.Server, st everline.Status, err error, limit time.Durati
 		}
 		f.Text += phasesText(f.Phases)
 	case st.Cause != nil:
-		f.Text = st.Cause.Text()
+		f.Text = st.Cause.Reason()
 		if st.Cause.Op != "" {
 			f.Text = "in the phase " + st.Cause.Op + ": " + f.Text
 		}

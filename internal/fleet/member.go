@@ -65,7 +65,7 @@ func (m *member) entry(v *slot.View) catalog.Entry {
 	if e.Published && v.Away() {
 		e.Away = &catalog.Away{State: string(v.Seen()), Since: v.AwaySince}
 		if v.Cause != nil {
-			e.Away.Cause = v.Cause.Text()
+			e.Away.Cause = v.Cause.Reason()
 		}
 	}
 	return e

@@ -331,7 +331,7 @@ func pinsProblem(file string, saved *catalog.Lock) *Problem {
 	switch {
 	case err != nil:
 		bad := fault.From("read pins", err)
-		return &Problem{About: "pins", Text: "the lock file cannot be used: " + bad.Text() + before, Remedy: bad.Remedy + ", then: everline reload"}
+		return &Problem{About: "pins", Text: "the lock file cannot be used: " + bad.Reason() + before, Remedy: bad.Remedy + ", then: everline reload"}
 	case lock.Same(saved):
 		return nil
 	case lock == nil:

@@ -219,7 +219,7 @@ func TestOwnLivesAreBounded(t *testing.T) {
 		defer late.End()
 		_, err := count(t, f, late)
 		got := fault.From("", err)
-		if got == nil || got.Kind != fault.Unavailable || got.Outcome != fault.NotSent || !strings.Contains(got.Text(), "maxSessions") {
+		if got == nil || got.Kind != fault.Unavailable || got.Outcome != fault.NotSent || !strings.Contains(got.Reason(), "maxSessions") {
 			t.Fatalf("one more than maxSessions: %v", err)
 		}
 		all[0].End()

@@ -98,7 +98,7 @@ func (p *stdioClient) initialize(ctx context.Context, x *exchange) *message.Answ
 	}
 	defer p.admission.Leave(x.Message)
 	if p.svc.closing() {
-		return x.Refusal(mcp.CodeShuttingDown, errClosing.Text(), nil)
+		return x.Refusal(mcp.CodeShuttingDown, errClosing.Reason(), nil)
 	}
 	a := p.svc.serve(ctx, x)
 	return &a

@@ -123,7 +123,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	case f == nil:
 		return x.Success(result)
 	case f.Kind == fault.NotFound:
-		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+f.Text(), nil)
+		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+f.Reason(), nil)
 	default:
 		return failed(ctx, x.Message, err)
 	}

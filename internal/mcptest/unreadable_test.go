@@ -16,7 +16,7 @@ func wantUnreadable(t *testing.T, name string, c transport.Conn, says string) {
 	t.Helper()
 	_, err := c.Call(t.Context(), memoryRequest(7, "work"))
 	f := fault.From("", err)
-	if f == nil || f.Kind != fault.Protocol || f.Outcome != fault.Unknown || f.Op != "work" || !strings.Contains(f.Text(), says) {
+	if f == nil || f.Kind != fault.Protocol || f.Outcome != fault.Unknown || f.Op != "work" || !strings.Contains(f.Reason(), says) {
 		t.Errorf("%s: %v", name, err)
 	}
 	if _, err := c.Call(t.Context(), memoryRequest(8, "echo")); err != nil || c.Err() != nil {

@@ -19,43 +19,43 @@ type verdict struct {
 	// can read. Otherwise the request itself was wrong, or nobody reads the
 	// answer, and it is a JSON-RPC error.
 	readable bool
-	words    string // what happened; %s is the server. See tell
+	words    string // what happened, if not what the kind says; see Fault.TextAs
 }
 
 // verdicts is the one table from faults to what clients see. RPC is not in
 // it: a server's own error goes through as it is.
 var verdicts = [...]verdict{
-	fault.Internal:       {mcp.CodeInternal, true, "everline failed on this request"},
-	fault.Canceled:       {mcp.CodeCancelled, false, "the request was canceled"},
-	fault.Deadline:       {mcp.CodeDeadline, true, "%s did not answer in time"},
-	fault.Unavailable:    {mcp.CodeUnavailable, true, "%s is not available now"},
-	fault.Disabled:       {mcp.CodeDisabled, true, "%s is disabled"},
-	fault.Overloaded:     {mcp.CodeOverloaded, true, "too many requests wait for %s already"},
-	fault.NotFound:       {mcp.CodeInvalidParams, false, "not found"},
-	fault.Invalid:        {mcp.CodeInvalidParams, false, "invalid params"},
-	fault.Missing:        {mcp.CodeUnavailable, true, "%s cannot be started, because its command was not found"},
-	fault.Spawn:          {mcp.CodeUnavailable, true, "%s could not be started"},
-	fault.Dial:           {mcp.CodeUnavailable, true, "%s could not be reached"},
-	fault.Broken:         {mcp.CodeLinkLost, true, "the connection to %s was lost"},
-	fault.Exited:         {mcp.CodeLinkLost, true, "the process of %s ended"},
-	fault.Wedged:         {mcp.CodeLinkLost, true, "%s stopped responding"},
-	fault.SessionLost:    {mcp.CodeLinkLost, true, "%s has forgotten everline's session"},
-	fault.SessionSuspect: {mcp.CodeLinkLost, true, "%s may have forgotten everline's session"},
-	fault.Unauthorized:   {mcp.CodeLogin, true, "%s needs a login"},
-	fault.Forbidden:      {mcp.CodeLogin, true, "%s does not allow this"},
-	fault.RateLimited:    {mcp.CodeRateLimited, true, "%s takes no more requests for now"},
-	fault.HTTPStatus:     {mcp.CodeBadPeer, true, "%s answered with an HTTP error"},
-	fault.Protocol:       {mcp.CodeBadPeer, true, "%s broke the protocol"},
-	fault.TooLarge:       {mcp.CodeTooLarge, true, "a message was larger than allowed for %s"},
-	fault.NoVersion:      {mcp.CodeBadPeer, true, "%s speaks no protocol version that everline knows"},
-	fault.Unsupported:    {mcp.CodeMethodNotFound, false, "the server does not offer this"},
-	fault.RPC:            {mcp.CodeInternal, false, "the server answered with an error"},
-	fault.Conflict:       {mcp.CodeConflict, true, "%s is not in a state for this"},
-	fault.Closed:         {mcp.CodeShuttingDown, true, "everline is shutting down"},
+	fault.Internal:       {code: mcp.CodeInternal, readable: true},
+	fault.Canceled:       {code: mcp.CodeCancelled},
+	fault.Deadline:       {code: mcp.CodeDeadline, readable: true},
+	fault.Unavailable:    {code: mcp.CodeUnavailable, readable: true},
+	fault.Disabled:       {code: mcp.CodeDisabled, readable: true},
+	fault.Overloaded:     {code: mcp.CodeOverloaded, readable: true},
+	fault.NotFound:       {code: mcp.CodeInvalidParams},
+	fault.Invalid:        {code: mcp.CodeInvalidParams},
+	fault.Missing:        {code: mcp.CodeUnavailable, readable: true},
+	fault.Spawn:          {code: mcp.CodeUnavailable, readable: true},
+	fault.Dial:           {code: mcp.CodeUnavailable, readable: true},
+	fault.Broken:         {code: mcp.CodeLinkLost, readable: true},
+	fault.Exited:         {code: mcp.CodeLinkLost, readable: true},
+	fault.Wedged:         {code: mcp.CodeLinkLost, readable: true},
+	fault.SessionLost:    {code: mcp.CodeLinkLost, readable: true},
+	fault.SessionSuspect: {code: mcp.CodeLinkLost, readable: true},
+	fault.Unauthorized:   {code: mcp.CodeLogin, readable: true},
+	fault.Forbidden:      {code: mcp.CodeLogin, readable: true},
+	fault.RateLimited:    {code: mcp.CodeRateLimited, readable: true},
+	fault.HTTPStatus:     {code: mcp.CodeBadPeer, readable: true},
+	fault.Protocol:       {code: mcp.CodeBadPeer, readable: true},
+	fault.TooLarge:       {code: mcp.CodeTooLarge, readable: true},
+	fault.NoVersion:      {code: mcp.CodeBadPeer, readable: true},
+	fault.Unsupported:    {code: mcp.CodeMethodNotFound},
+	fault.RPC:            {code: mcp.CodeInternal},
+	fault.Conflict:       {code: mcp.CodeConflict, readable: true},
+	fault.Closed:         {code: mcp.CodeShuttingDown, readable: true},
 }
 
 // closedLink is the verdict on Closed where a server is meant, not everline.
-var closedLink = verdict{mcp.CodeLinkLost, true, "the connection to %s was closed"}
+var closedLink = verdict{code: mcp.CodeLinkLost, readable: true}
 
 // inputLack is the verdict on a call whose server did not get the input that
 // it asked for.
@@ -91,7 +91,9 @@ func (m *Message) failureAs(f *fault.Fault, v verdict) Answer {
 func (m *Message) CutOff(f *fault.Fault) Answer {
 	c := *f
 	c.Kind = fault.Closed
-	return m.failureAs(&c, verdicts[fault.Closed])
+	v := verdicts[fault.Closed]
+	v.words = "everline is shutting down"
+	return m.failureAs(&c, v)
 }
 
 // codeOf is the verdict's code, but for a resource that does not exist: there
@@ -109,11 +111,11 @@ func (m *Message) message(f *fault.Fault, v verdict) string {
 	case fault.NotFound:
 		return m.unknown(f)
 	case fault.Invalid:
-		return "Invalid params: " + f.Text()
+		return "Invalid params: " + f.Reason()
 	case fault.Unsupported:
 		return "Method not found: the server does not offer " + m.Method
 	default:
-		return tell(f, v, m.Method)
+		return f.TextAs(v.words, Repeatable(m.Method))
 	}
 }
 
@@ -132,7 +134,7 @@ func (m *Message) unknown(f *fault.Fault) string {
 	case mcp.ResourcesRead, mcp.ResourcesSubscribe, mcp.ResourcesUnsubscribe:
 		return "Resource not found"
 	default: // an extension method, for a server that is not there
-		return "Invalid params: " + f.Text()
+		return "Invalid params: " + f.Reason()
 	}
 }
 
@@ -204,7 +206,7 @@ func Outcome(f *fault.Fault) []byte {
 		b = strconv.AppendUint(append(b, `,"generation":`...), f.Gen, 10)
 	}
 	b = wire.AppendString(append(b, `,"kind":`...), f.Kind.String())
-	cause := causeOf(f)
+	cause := f.Detail()
 	if cause == "" {
 		cause = strings.ReplaceAll(f.Kind.String(), "_", " ")
 	}

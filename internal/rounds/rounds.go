@@ -83,7 +83,7 @@ func Failed(method string, err error) *fault.Fault {
 	if f.Kind == fault.Canceled || f.Kind == fault.Deadline {
 		return f
 	}
-	text := f.Text()
+	text := f.Reason()
 	if f.RPC != nil {
 		text = f.RPC.Message
 	}

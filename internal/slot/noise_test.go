@@ -46,7 +46,7 @@ func causeAt(s *Slot, d time.Duration) string {
 	time.Sleep(d) // the bubble's clock
 	synctest.Wait()
 	if c := s.View().Cause; c != nil {
-		return c.Text()
+		return c.Reason()
 	}
 	return ""
 }
@@ -146,7 +146,7 @@ func TestFaultW12(t *testing.T) {
 		srv.list = func(context.Context, *fake, int) (*catalog.Catalog, error) { return nil, f }
 		play(t, Options{}, srv, 0.5, func(b *bench) {
 			b.at(5 * time.Second)
-			if c := b.View().Cause; c == nil || c.Text() != want || c.Kind != f.Kind {
+			if c := b.View().Cause; c == nil || c.Reason() != want || c.Kind != f.Kind {
 				t.Errorf("cause %v, want %s", c, want)
 			}
 		})

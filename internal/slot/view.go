@@ -149,7 +149,7 @@ func (v *View) away() error {
 	if v.Cause == nil {
 		return errors.New(text)
 	}
-	if v.Cause.Exit != "" && v.Cause.Exit != v.Cause.Text() {
+	if v.Cause.Exit != "" && v.Cause.Exit != v.Cause.Reason() {
 		text += " (" + v.Cause.Exit + ")"
 	}
 	return fmt.Errorf("%s: %w", text, v.Cause.Cause())

@@ -108,10 +108,8 @@ func embedFailed(err error) string {
 		return fmt.Sprintf("the server itself answered with an error: %s", f.RPC.Raw)
 	case f.Outcome == fault.NotSent && f.RetryAfter > 0:
 		return fmt.Sprintf("nothing was done; try again in %s", f.RetryAfter)
-	case f.Outcome == fault.NotSent:
-		return "nothing was done: " + f.Text()
 	default:
-		return "nobody knows whether it was done: " + f.Text()
+		return f.Text() // what happened, whether it was done, and what to do now
 	}
 	// end
 }
@@ -298,8 +296,8 @@ func TestEmbedFailures(t *testing.T) {
 	for want, f := range map[string]*fault.Fault{
 		"the server itself answered": {Kind: fault.RPC, RPC: &fault.RPCError{Raw: []byte(`{"code":1}`)}},
 		"try again in 3s":            {Kind: fault.Unavailable, Outcome: fault.NotSent, RetryAfter: 3 * time.Second},
-		"nothing was done: gone":     {Kind: fault.Disabled, Outcome: fault.NotSent, Err: errors.New("gone")},
-		"nobody knows":               {Kind: fault.Deadline, Err: errors.New("late")},
+		"nothing was executed":       {Kind: fault.Disabled, Op: "tools/call", Outcome: fault.NotSent, Err: errors.New("gone")},
+		"is unknown":                 {Kind: fault.Deadline, Op: "tools/call", Err: errors.New("late")},
 	} {
 		if got := embedFailed(f); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)

@@ -190,7 +190,7 @@ func readAs(t *testing.T, hub *everline.Hub, uri string) string {
 	t.Helper()
 	result, err := hub.Call(within(t), &everline.Call{Method: "resources/read", Name: uri, Params: []byte(`{"uri":"` + uri + `"}`)})
 	if err != nil {
-		return fault.From("", err).Text()
+		return fault.From("", err).Reason()
 	}
 	return string(result)
 }

@@ -191,8 +191,8 @@ func TestFaultW12(t *testing.T) {
 	for e := range hub.Watch(within(t)) { // begins with what has happened
 		if f, ok := e.(event.StartFailed); ok {
 			st, _ := hub.Server("a")
-			if !strings.Contains(f.Cause.Text(), "tools/list failed: fetch failed (-32603)") || strings.Contains(st.Remedy, "logs") {
-				t.Errorf("cause %q, remedy %q", f.Cause.Text(), st.Remedy)
+			if !strings.Contains(f.Cause.Reason(), "tools/list failed: fetch failed (-32603)") || strings.Contains(st.Remedy, "logs") {
+				t.Errorf("cause %q, remedy %q", f.Cause.Reason(), st.Remedy)
 			}
 			return
 		}
@@ -212,7 +212,7 @@ func TestFaultS3_LaterListings(t *testing.T) {
 	s.Notify("notifications/tools/list_changed", "{}")
 	for e := range events {
 		if f, ok := e.(event.ListFailed); ok {
-			if !strings.Contains(f.Cause.Text(), "the answer is not JSON: ") {
+			if !strings.Contains(f.Cause.Reason(), "the answer is not JSON: ") {
 				t.Error(f.Cause)
 			}
 			break

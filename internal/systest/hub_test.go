@@ -502,7 +502,7 @@ func TestFirstCallWaitsForTheFirstCatalog(t *testing.T) {
 		}
 	}
 	f := fault.From("", once(hub, "never__tool", `{}`))
-	if f == nil || f.Kind != fault.Unavailable || f.Outcome != fault.NotSent || !strings.Contains(f.Text(), "/nonexistent/command") {
+	if f == nil || f.Kind != fault.Unavailable || f.Outcome != fault.NotSent || !strings.Contains(f.Reason(), "/nonexistent/command") {
 		t.Errorf("a call to a server that never starts: %v", f)
 	}
 }

@@ -208,9 +208,9 @@ func (v *view) askStatus(ctx context.Context) {
 
 func whyLost(err error) string {
 	if f := fault.From("", err); !errors.Is(err, admin.ErrNotRunning) {
-		return "everline does not answer: " + f.Text()
+		return "everline does not answer: " + f.Reason()
 	}
-	return fault.From("", err).Text()
+	return fault.From("", err).Reason()
 }
 
 // followEvents reads the event stream, and opens it again when it is lost.

@@ -117,7 +117,7 @@ func Owned(files []string, cfg *config.Config) error {
 // unsafe says that a file is not read, for the reason that package owned gives.
 func unsafe(path string, err error) *fault.Fault {
 	f := *fault.From(tree.OpRead, err)
-	f.Op, f.Err = tree.OpRead, fmt.Errorf("%s is not safe: %s", path, f.Text())
+	f.Op, f.Err = tree.OpRead, fmt.Errorf("%s is not safe: %s", path, f.Reason())
 	return &f
 }
 

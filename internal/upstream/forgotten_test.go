@@ -70,10 +70,10 @@ func TestFaultS17_PingIsAnswered(t *testing.T) {
 		s.On(method, func(*mcptest.Request) *mcptest.Reply { return &denied })
 	}
 	_, err := u.Call(t.Context(), workCall())
-	if f := faultOf(t, err); f.Kind != fault.SessionLost || f.Outcome != fault.NotSent || !strings.Contains(f.Text(), "not initialized") {
+	if f := faultOf(t, err); f.Kind != fault.SessionLost || f.Outcome != fault.NotSent || !strings.Contains(f.Reason(), "not initialized") {
 		t.Errorf("%v (%v, %v)", f, f.Kind, f.Outcome)
 	}
-	if f := faultOf(t, u.Err()); f.Kind != fault.SessionLost || !strings.Contains(f.Text(), "before initialization was complete") {
+	if f := faultOf(t, u.Err()); f.Kind != fault.SessionLost || !strings.Contains(f.Reason(), "before initialization was complete") {
 		t.Error(f)
 	}
 }
@@ -157,7 +157,7 @@ func TestFaultS7(t *testing.T) {
 			return &mcptest.Reply{Error: `{"code":-32603,"message":"fetch failed"}`}
 		})
 		_, err := u.List(t.Context(), nil)
-		if text := faultOf(t, err).Text(); !strings.Contains(text, "notifications/initialized was answered: HTTP ") || !strings.Contains(text, "fetch failed") {
+		if text := faultOf(t, err).Reason(); !strings.Contains(text, "notifications/initialized was answered: HTTP ") || !strings.Contains(text, "fetch failed") {
 			t.Errorf("%d: %s", status, text)
 		}
 	}

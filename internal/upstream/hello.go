@@ -25,7 +25,7 @@ func (h *hello) beside(f *fault.Fault) *fault.Fault {
 		return f
 	}
 	c := *f
-	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), mcp.NotifyInitialized, h.unheard.Text())
+	c.Err = fmt.Errorf("%w (before it, %s was answered: %s)", f.Cause(), mcp.NotifyInitialized, h.unheard.Reason())
 	return &c
 }
 

@@ -104,7 +104,7 @@ func (u *Upstream) listUndeclared(ctx context.Context, old *catalog.Catalog) pag
 		p.warnings = append(p.warnings, "the server lists tools, but did not declare them")
 	case len(had) > 0 && (f.RPC == nil || f.RPC.Code != mcp.CodeMethodNotFound):
 		found, p.items = unasked, had
-		p.warnings = []string{"the server did not declare tools, and now does not list them: " + f.Text() + "; the last good list is kept"}
+		p.warnings = []string{"the server did not declare tools, and now does not list them: " + f.Reason() + "; the last good list is kept"}
 	}
 	u.listed.setSource(found)
 	return p

@@ -360,7 +360,7 @@ func TestEndedUpstreamIsNamedOnce(t *testing.T) {
 		<-u.Done()
 		_, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"x"}`)})
 		f := faultOf(t, err)
-		if got := f.Error(); got != "test (gen 7): tools/call: "+faultOf(t, u.Err()).Text() || f.Outcome != fault.NotSent {
+		if got := f.Error(); got != "test (gen 7): tools/call: "+faultOf(t, u.Err()).Reason() || f.Outcome != fault.NotSent {
 			t.Errorf("%s (%s)", got, f.Outcome)
 		}
 	})

@@ -157,11 +157,11 @@ func reply(ended bool, m *wire.Message, result []byte, err error) []byte {
 	case f.RPC != nil:
 		return wire.AppendRawError(nil, m.ID, f.RPC.Raw)
 	case f.Kind == fault.Unsupported:
-		return wire.AppendError(nil, m.ID, mcp.CodeMethodNotFound, f.Text(), nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeMethodNotFound, f.Reason(), nil)
 	case ended:
 		return wire.AppendError(nil, m.ID, mcp.CodeInternal, "the call that this request belongs to is over, or its client has gone", nil)
 	default:
-		return wire.AppendError(nil, m.ID, mcp.CodeInternal, f.Text(), nil)
+		return wire.AppendError(nil, m.ID, mcp.CodeInternal, f.Reason(), nil)
 	}
 }
 

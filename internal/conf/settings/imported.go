@@ -25,7 +25,7 @@ func Import(o config.Options, file string, data []byte) ([]Imported, []config.Wa
 	var all []Imported
 	for _, s := range cfg.Servers {
 		if s.Err != nil {
-			cfg.Warnings = append(cfg.Warnings, config.Warning{Origin: s.Origin, Server: s.Name, Text: "is left out: " + s.Err.Text()})
+			cfg.Warnings = append(cfg.Warnings, config.Warning{Origin: s.Origin, Server: s.Name, Text: "is left out: " + s.Err.Reason()})
 			continue
 		}
 		if w, plain := s.PlainWarning("import copies it as it is"); plain {

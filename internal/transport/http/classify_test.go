@@ -170,8 +170,8 @@ func TestClassifyText(t *testing.T) {
 		a.header.Set("Content-Type", tt.ctype)
 		a.header.Set("Location", tt.loc)
 		_, f := a.classify()
-		if f == nil || f.Text() != tt.want {
-			t.Errorf("got %q, want %q", f.Text(), tt.want)
+		if f == nil || f.Reason() != tt.want {
+			t.Errorf("got %q, want %q", f.Reason(), tt.want)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestFaultM4Endpoint(t *testing.T) {
 		if f == nil || f.Kind != fault.Protocol {
 			t.Fatalf("%s was accepted", announced)
 		}
-		if text := f.Text(); !strings.Contains(text, announced) || !strings.Contains(text, "https://h.example/gw/srv/sse") {
+		if text := f.Reason(); !strings.Contains(text, announced) || !strings.Contains(text, "https://h.example/gw/srv/sse") {
 			t.Errorf("the text shows not both URLs: %s", text)
 		} else if strings.Contains(text, "k=1") {
 			t.Errorf("the text shows a query: %s", text)

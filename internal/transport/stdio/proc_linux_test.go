@@ -104,8 +104,8 @@ func TestShimKilled(t *testing.T) {
 	}
 	wait(t, "the end", p.Done())
 	f := wantFault(t, p.Err(), fault.Exited, fault.Unknown)
-	if !strings.HasPrefix(f.Text(), "the process that guards the server ended: killed by SIGKILL after ") {
-		t.Errorf("the cause is %q", f.Text())
+	if !strings.HasPrefix(f.Reason(), "the process that guards the server ended: killed by SIGKILL after ") {
+		t.Errorf("the cause is %q", f.Reason())
 	}
 	wantGone(t, p.Info().PID)
 	wantGone(t, pid)
@@ -125,8 +125,8 @@ func TestShimKilledAmongNewborns(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the end", p.Done())
-	if f := wantFault(t, p.Err(), fault.Exited, fault.Unknown); !strings.Contains(f.Text(), "SIGKILL") {
-		t.Errorf("the cause is %q", f.Text())
+	if f := wantFault(t, p.Err(), fault.Exited, fault.Unknown); !strings.Contains(f.Reason(), "SIGKILL") {
+		t.Errorf("the cause is %q", f.Reason())
 	}
 }
 
@@ -162,7 +162,7 @@ func TestShimIgnoresSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the end", p.Done())
-	if f := wantFault(t, p.Err(), fault.Exited, fault.Unknown); f.Exit != "signal: terminated" || !strings.HasPrefix(f.Text(), "killed by SIGTERM after ") {
+	if f := wantFault(t, p.Err(), fault.Exited, fault.Unknown); f.Exit != "signal: terminated" || !strings.HasPrefix(f.Reason(), "killed by SIGTERM after ") {
 		t.Errorf("%v, %v", f.Exit, f)
 	}
 }

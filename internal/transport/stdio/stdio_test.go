@@ -221,7 +221,7 @@ func TestFaultE7CommandNotFound(t *testing.T) {
 	spec := Spec{Command: "everline-no-such-command", Env: []string{"PATH=/usr/bin" + string(os.PathListSeparator) + "/bin"}}
 	_, err := Open(testContext(t), spec, transport.Options{})
 	f := wantFault(t, err, fault.Missing, fault.NotSent)
-	if !strings.Contains(f.Text(), spec.Command) || !strings.Contains(f.Text(), "/usr/bin") || f.Remedy == "" {
+	if !strings.Contains(f.Reason(), spec.Command) || !strings.Contains(f.Reason(), "/usr/bin") || f.Remedy == "" {
 		t.Errorf("does not say what was searched: %v, %q", f, f.Remedy)
 	}
 
@@ -364,7 +364,7 @@ func TestFaultJ7IDInAnotherForm(t *testing.T) {
 	p.want("string-id", `{}`, `"by string"`)
 	for _, id := range []string{"0", "null", `"zero"`, "4711"} {
 		_, err := p.call("wrong-id", `{"text":`+string(wire.AppendString(nil, id))+`}`)
-		if f := wantFault(t, err, fault.Protocol, fault.Unknown); !strings.Contains(f.Text(), "wrong id") {
+		if f := wantFault(t, err, fault.Protocol, fault.Unknown); !strings.Contains(f.Reason(), "wrong id") {
 			t.Errorf("%v", f)
 		}
 	}

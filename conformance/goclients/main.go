@@ -39,10 +39,11 @@ func main() {
 }
 
 type line struct {
-	ID    string `json:"id"`
-	Tries int    `json:"tries"`
-	MS    int64  `json:"ms"`
-	Error string `json:"error,omitempty"`
+	ID       string `json:"id"`
+	Tries    int    `json:"tries"`
+	MS       int64  `json:"ms"`
+	Sessions int    `json:"sessions,omitempty"` // opened because the library had given one up by itself
+	Error    string `json:"error,omitempty"`
 }
 
 func run(kind, url, name string) error {
@@ -70,6 +71,11 @@ func run(kind, url, name string) error {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
+			if strings.Contains(err.Error(), "client is closing") { // go-sdk 1.0 does not survive a request that cannot be sent
+				if again, err := kinds[kind](ctx, url, name); err == nil {
+					one, l.Sessions = again, l.Sessions+1
+				}
+			}
 		}
 		if ctx.Err() != nil {
 			break // of this end, nothing is said

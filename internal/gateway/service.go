@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
@@ -31,12 +32,13 @@ type service struct {
 	tasks    task.Table
 	offered  atomic.Pointer[offered]
 
+	began    time.Time
 	stop     chan struct{} // closed by Leave and Close: streams end in order
 	refusing atomic.Bool   // set by Close: requests are refused
 }
 
 func (svc *service) init(endpoint string, b Backend, opts Options) {
-	svc.backend, svc.opts, svc.stop = b, opts, make(chan struct{})
+	svc.backend, svc.opts, svc.stop, svc.began = b, opts, make(chan struct{}), time.Now()
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
@@ -46,6 +48,16 @@ func (svc *service) init(endpoint string, b Backend, opts Options) {
 	})
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
+}
+
+// leaving tells whether streams have been ended.
+func (svc *service) leaving() bool {
+	select {
+	case <-svc.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 func (svc *service) closing() bool { return svc.refusing.Load() }

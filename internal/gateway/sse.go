@@ -66,15 +66,19 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	streamWait = 10 * time.Second // for the stream of a client that comes back
-	streamLook = 20 * time.Millisecond
+	streamWait  = time.Second // for the stream of a client that comes back
+	streamLook  = 20 * time.Millisecond
+	returnsTill = 30 * time.Second // from the start of an everline, in which clients of the one before come back
 )
 
 // standingSession returns the pinned session of a message. After a restart the
-// message may come before the stream that its answer goes out on.
+// message may come before the stream that its answer goes out on; and the stream
+// of a client that does not say who it is comes under another id. Such a message
+// is not refused: its connection breaks, which tells the client that it may send
+// the message again, and by then it knows the id.
 func (g *Gateway) standingSession(ctx context.Context, id string) *session.Session {
 	s := g.sessions.Pin(id)
-	if s != nil {
+	if s != nil || g.closing() {
 		return s
 	}
 	if !g.sessions.IsKept(id) {
@@ -84,12 +88,15 @@ func (g *Gateway) standingSession(ctx context.Context, id string) *session.Sessi
 	defer cancel()
 	tick := time.NewTicker(streamLook)
 	defer tick.Stop()
-	for s == nil && ctx.Err() == nil && !g.closing() {
+	for s == nil && ctx.Err() == nil && !g.leaving() {
 		select {
 		case <-tick.C:
 			s = g.sessions.Pin(id)
 		case <-ctx.Done():
 		}
+	}
+	if s == nil && (g.leaving() || time.Since(g.began) < returnsTill) {
+		panic(http.ErrAbortHandler)
 	}
 	return s
 }

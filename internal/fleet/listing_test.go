@@ -128,7 +128,7 @@ func TestWarningsAndFreshnessBelongToTheirList(t *testing.T) {
 		s.Notify("notifications/tools/list_changed", "")
 		time.Sleep(time.Second)
 		if got := warnings(f, "a"); got != "" {
-			t.Errorf("the tool was mended, and the warning is still there: %s", got)
+			t.Errorf("the tool was repaired, and the warning is still there: %s", got)
 		}
 		before := s.Count("resources/list")
 		time.Sleep(10 * time.Minute)

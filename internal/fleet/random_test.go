@@ -201,7 +201,7 @@ func TestRandomListFaultsNeverPublishAPart(t *testing.T) {
 			for range steps {
 				c.step()
 			}
-			for i := range chaosServers { // all is mended
+			for i := range chaosServers { // all is repaired
 				c.p.fail(c.name(i), false, c.config(i))
 			}
 			time.Sleep(15 * time.Minute)

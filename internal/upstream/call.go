@@ -14,7 +14,7 @@ import (
 )
 
 // Call sends one request and returns its result, as the server sent it
-// but for one mending: a tools/call result without content gets an empty
+// but for one repair: a tools/call result without content gets an empty
 // array. Every error is a *fault.Fault; a server's own error is of kind RPC.
 // When ctx ends, the caller is free at once, and the server is told in the
 // background. Where ctx has no deadline the server's CallTimeout bounds it.
@@ -36,7 +36,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	if msg.Error != nil {
 		return Result{}, u.doubts.refusal(ctx, c.Method, msg.Error)
 	}
-	raw, f := mend(c.Method, msg.Result)
+	raw, f := repaired(c.Method, msg.Result)
 	if f != nil {
 		return Result{}, f.At(u.opts.Server.Name, u.opts.Gen)
 	}
@@ -189,9 +189,9 @@ func (u *Upstream) tellCancelled(id int64, kind fault.Kind) {
 	u.sendCancelled(id, reason, func() { u.callers.proveCancel(id) })
 }
 
-// mend checks a result. It must be an object; the result of a tool must have
+// repaired checks a result. It must be an object; the result of a tool must have
 // content, which old servers leave out.
-func mend(method string, result []byte) ([]byte, *fault.Fault) {
+func repaired(method string, result []byte) ([]byte, *fault.Fault) {
 	if !wire.IsObject(result) {
 		f := fault.New(fault.Protocol, method, "the server's result is no object")
 		f.Outcome = fault.Answered

@@ -195,7 +195,7 @@ func (p *pinger) pingUntilHeard() {
 // connection is one miss, not three. Whatever else the server says meanwhile
 // counts as an answer, the late answer to a call that was given up included.
 func (p *pinger) pingOnce(every time.Duration) (heard bool) {
-	begun, strays := p.now(), p.link.conn.Info().LateAnswers
+	begun, late := p.now(), p.link.conn.Info().LateAnswers
 	ctx, cancel := context.WithTimeout(p.ctx, every)
 	defer cancel()
 	err := p.ping(ctx)
@@ -211,5 +211,5 @@ func (p *pinger) pingOnce(every time.Duration) (heard bool) {
 	case <-ctx.Done():
 	case <-p.done:
 	}
-	return time.Duration(p.heard.Load()) >= begun || p.link.conn.Info().LateAnswers > strays
+	return time.Duration(p.heard.Load()) >= begun || p.link.conn.Info().LateAnswers > late
 }

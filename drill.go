@@ -36,7 +36,7 @@ func DrillFaults() []string { return slot.DrillFaults() }
 // Drill breaks a server on purpose, as a crash or a bad network would, counts
 // what calls see of it, and returns once the server is well again, or twice
 // the drill's Recovery has passed. The fault is over when Drill returns, and
-// at once when ctx ends. Errors: NotFound; Conflict if the server is not
+// immediately when ctx ends. Errors: NotFound; Conflict if the server is not
 // connected or is drilled already; Invalid if it cannot be broken so.
 //
 // Where a server's isolation gives some clients a slot of their own, the shared

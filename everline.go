@@ -61,8 +61,8 @@ type Call struct {
 	// come as it returns, and those of a task go on with the task. nil: not
 	// wanted.
 	Progress func(params []byte)
-	// LogLevel is the client's wish for notifications/message during this
-	// call (modern era); "".
+	// LogLevel is the level from which the client wants notifications/message
+	// during this call (modern era); "": none.
 	LogLevel string
 	// Client is who the call is made for: what the server asks and logs during
 	// the call goes there, and to no other. nil: its requests are refused, and no
@@ -216,7 +216,7 @@ type Status struct {
 	P50, P95     time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
 	Noise        uint64           // lines or events that were no messages, skipped: of the serving generation; while the server is away, of the newest start
 	LastNoise    string           // the newest of them, cut
-	Ignored      uint64           // messages, likewise, that meant nothing: notifications that no revision defines, progress of what is over
+	Ignored      uint64           // messages, of the same generation, that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate   float64          // bytes a second that the process writes to stderr, of late
 	Warnings     []string
 	Origin       config.Origin

@@ -21,7 +21,7 @@ import (
 )
 
 // A Hub keeps one supervised connection to every configured server. All its
-// methods may be called by many goroutines at once.
+// methods may be called by many goroutines at a time.
 type Hub struct {
 	fleet    *fleet.Fleet
 	lock     *statelock.Lock // of the state folder; nil if there is none
@@ -30,7 +30,7 @@ type Hub struct {
 	links    links
 }
 
-// Open starts a hub for the servers of cfg. It returns at once: servers come
+// Open starts a hub for the servers of cfg. It returns immediately: servers come
 // up behind it, and their last good catalogs are listed from the start. The
 // caller must Close the hub. ctx bounds nothing but Open itself. A state folder
 // that another hub uses, of this process or another, is refused with kind
@@ -129,7 +129,7 @@ func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
 	return a.Result, err
 }
 
-// Do is Call that also tells who has answered.
+// Do is Call that also says which server has answered.
 func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := h.check(c); f != nil {
 		return Answer{}, f
@@ -140,7 +140,7 @@ func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 	return h.find(ctx, h, c)
 }
 
-// check is what is wrong with a call, whoever it is for; nil if it is well.
+// check is what is wrong with a call, whatever client it is for; nil if it is well.
 func (h *Hub) check(c *Call) *fault.Fault {
 	if f := h.closed(c.Method); f != nil {
 		return f
@@ -375,7 +375,7 @@ func (h *Hub) Enable(ctx context.Context, server string) error {
 	return h.fleet.Do(ctx, server, func(ctx context.Context, s *slot.Slot) error { return s.Enable(ctx) })
 }
 
-// Disable unpublishes a server and refuses its calls at once, and ends it
+// Disable unpublishes a server and refuses its calls immediately, and ends it
 // behind that, whatever closing it does. Disabling a disabled one changes
 // nothing.
 func (h *Hub) Disable(ctx context.Context, server string) error {

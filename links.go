@@ -51,7 +51,7 @@ func (l *links) putLocked(key link, server string) {
 	l.size += len(key.uri) + 64
 }
 
-// server returns who has handed out the URI last, to the client and to
+// server returns which server has handed out the URI last, to the client and to
 // anybody; "" if that is not known.
 func (l *links) server(client uint64, uri string) (to, last string) {
 	l.mu.Lock()

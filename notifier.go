@@ -7,7 +7,7 @@ import (
 	"github.com/everline/everline/event"
 )
 
-// A notifier hands what happens to everybody who listens. Nothing in it blocks:
+// A notifier hands what happens to everybody that listens. Nothing in it blocks:
 // func listeners must not, and a channel that is full is closed.
 type notifier struct {
 	emit func(event.Event)

@@ -11,7 +11,7 @@ import (
 type ResourceResult struct {
 	Contents   []Content       // several where the URI stands for several
 	Raw        json.RawMessage // the whole result as the server sent it
-	Server     string          // who has answered
+	Server     string          // which has answered
 	Generation uint64          // which generation of it
 }
 
@@ -41,7 +41,7 @@ type PromptResult struct {
 	Description string
 	Messages    []PromptMessage
 	Raw         json.RawMessage // the whole result as the server sent it
-	Server      string          // who has answered
+	Server      string          // which has answered
 	Generation  uint64          // which generation of it
 }
 

@@ -144,7 +144,7 @@ type ToolResult struct {
 	Structured json.RawMessage // structuredContent; nil if there is none
 	IsError    bool            // the tool failed; Text says why
 	Raw        json.RawMessage // the whole result as the server sent it
-	Server     string          // who has answered
+	Server     string          // which has answered
 	Generation uint64          // which generation of it
 }
 

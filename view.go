@@ -175,7 +175,7 @@ func (v *view) SubscribeFor(ctx context.Context, session *Session, uri string, f
 	return v.hub.subscribeIn(ctx, v.Catalog(), session, uri, fn)
 }
 
-// WatchTask asks a server for the news of a task until cancel is called, over
+// WatchTask asks a server for the updates of a task until cancel is called, over
 // all generations of the server; id is the server's own. fn gets the params of each
 // notification and must not block. A server of 2025-11-25 tells of all its
 // tasks unasked; one of the tasks extension need not tell of any.

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // An Endpoint answers MCP clients of every era from one hub. All its methods
-// may be called by many goroutines at once.
+// may be called by many goroutines at a time.
 type Endpoint struct{ gateway *gateway.Gateway }
 
 // New returns an endpoint for a hub, which must outlive it. The caller must

@@ -23,12 +23,12 @@ type Tool struct {
 	// Call answers a call: what it returns becomes the text of the result if it
 	// is a string, else its structured content; an error becomes a result with
 	// isError. nil answers with the arguments. It is called by many goroutines
-	// at once.
+	// at a time.
 	Call func(args json.RawMessage) (any, error)
 }
 
 // A Server is a legacy MCP server (2025-11-25) on a loopback address. All its
-// methods may be called by many goroutines at once.
+// methods may be called by many goroutines at a time.
 type Server struct {
 	script *mcptest.Server
 	addr   string

@@ -1,6 +1,6 @@
 // Package fault is everline's one error type: what failed, where, of which
 // generation of which server, and what is known about the request. It does not
-// decide what to do about it: policy belongs to whoever reads the Kind.
+// decide what to do about it: policy belongs to the reader of the Kind.
 package fault
 
 import (
@@ -93,7 +93,7 @@ func (k Kind) String() string {
 // BlamesLink tells whether the connection may be why a request failed in this
 // way. Whether it counts against the connection is found out by a probe. A
 // client's cancel, a server's own JSON-RPC error and a missing capability do
-// not; nor does a lost session, which ends its generation at once while other
+// not; nor does a lost session, which ends its generation immediately while other
 // calls on it may still be answered; nor a deadline: the client chose it, and
 // busy is not wedged.
 func (k Kind) BlamesLink() bool {
@@ -110,7 +110,7 @@ type Outcome uint8
 
 const (
 	// Unknown: it was sent, and whether it was executed cannot be told. The
-	// zero value: whoever cannot prove more says this.
+	// zero value: a caller that cannot prove more says this.
 	Unknown Outcome = iota
 	// NotSent: proof that the server did not execute it.
 	NotSent

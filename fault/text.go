@@ -115,7 +115,7 @@ func sentence(happened, cause string) string {
 
 // Detail is the cause alone, with what the system said of the process or the
 // HTTP status; "" if it would only repeat the kind. What went wrong inside
-// everline is not told.
+// everline is left out.
 func (f *Fault) Detail() string {
 	if f.Kind == Internal {
 		return ""
@@ -146,7 +146,7 @@ func bare(err error) bool {
 	return err == context.DeadlineExceeded || err == context.Canceled //nolint:errorlint // nothing around it
 }
 
-// What of stderr is told.
+// What of stderr is shown.
 const (
 	stderrLines = 3
 	stderrWidth = 200

@@ -114,6 +114,8 @@ for (let n = 0; open; n++) {
     try {
       const result = await call(names[n % 2], { id: id + "-" + tries });
       error = result?.isError ? JSON.stringify(result) : undefined;
+      // What everline itself does not know, a call that may be repeated need not know.
+      if (result?._meta?.["everline/outcome"]?.outcome === "unknown") error = Object.assign(new Error(error), { code: "ECONNRESET" });
     } catch (e) {
       error = e;
     }

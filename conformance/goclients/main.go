@@ -67,11 +67,11 @@ func run(kind, url, name string) error {
 		for {
 			l.Tries++
 			err = one(ctx, tools[n%2], map[string]any{"id": fmt.Sprintf("%s-%d", l.ID, l.Tries)})
-			if !broke(err) || ctx.Err() != nil || time.Since(begun) > 30*time.Second {
+			if !broke(err) && !givenUp(err) || ctx.Err() != nil || time.Since(begun) > 30*time.Second {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
-			if strings.Contains(err.Error(), "client is closing") { // go-sdk 1.0 does not survive a request that cannot be sent
+			if givenUp(err) {
 				if again, err := kinds[kind](ctx, url, name); err == nil {
 					one, l.Sessions = again, l.Sessions+1
 				}
@@ -91,6 +91,10 @@ func run(kind, url, name string) error {
 	}
 	return nil
 }
+
+// givenUp tells that go-sdk 1.0 has ended its session by itself, as it does when a
+// request cannot be sent.
+func givenUp(err error) bool { return err != nil && strings.Contains(err.Error(), "client is closing") }
 
 // broke tells a connection that was lost or refused from an answer. Some of
 // these libraries hand the text alone on.

@@ -53,6 +53,8 @@ type Manager struct {
 	closed  bool
 	running sync.WaitGroup
 
+	watched atomic.Bool // what is stored is known without a look at the file
+
 	// mu guards the rest, and is held for moments. It comes before
 	// credential.mu.
 	mu          sync.Mutex
@@ -328,6 +330,8 @@ func (m *Manager) watchFolder() error {
 		return err
 	}
 	m.Reload(m.ctx)
+	m.watched.Store(true)
+	defer m.watched.Store(false)
 	for {
 		select {
 		case e, ok := <-w.Events:

@@ -788,3 +788,26 @@ func TestOldRefreshTokenIsKept(t *testing.T) {
 		r.wantPhase(s, OK)
 	})
 }
+
+// A keyring that is locked is no matter of a server that wants nothing, and
+// said of one that does.
+func TestFaultX21LockedIsNotLoggedOut(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		ring := &fakeKeyring{kept: map[string]string{}}
+		with := func(o *Options) { o.keyring = func() secretService { return ring } }
+		r.loggedIn(with)
+		ring.fail = errors.New("locked")
+		s := r.manager(with).Source(r.spec())
+		r.mcp.SetOpen(func(*http.Request) bool { return true })
+		r.mustCall(s)
+		r.mcp.SetOpen(nil)
+		r.wantFault(r.call(s), fault.Unavailable, "locked", "unlock the keyring")
+		if st := r.wantPhase(s, Retrying); st.Dead {
+			t.Error("it is taken for logged out")
+		}
+		ring.fail = nil
+		time.Sleep(lockedFor)
+		r.mustCall(s)
+		r.wantPhase(s, OK)
+	})
+}

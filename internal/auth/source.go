@@ -55,6 +55,7 @@ type source struct {
 	lookups   int // failed in a row
 	lookAt    time.Time
 	lookFault *fault.Fault
+	locked    *fault.Fault // why the store cannot be read; nil if it can
 	away      *fault.Fault // the server has moved to another issuer; nil once it is logged in to there
 	steps     []Step
 	logins    map[string][]time.Time // that the server caused, by set of scopes
@@ -80,9 +81,9 @@ func (s *source) header(ctx context.Context) (Ticket, *fault.Fault) {
 	case s.broken != nil:
 		return Ticket{}, s.broken
 	}
-	c, f := s.bind(ctx)
-	if f != nil {
-		return Ticket{}, s.name(f)
+	c := s.cred.Load()
+	if c == nil && !s.m.watched.Load() {
+		c, _ = s.bind(ctx) // what is locked is no matter of a server that wants nothing
 	}
 	if c == nil || !c.known() && !s.kind.machine() { // the server will say what it wants
 		return Ticket{}, nil
@@ -184,6 +185,13 @@ func (s *source) bind(ctx context.Context) (*credential, *fault.Fault) {
 		return c, nil
 	}
 	d, f := s.m.store.read(ctx)
+	s.mu.Lock()
+	news := (s.locked == nil) != (f == nil)
+	s.locked = f
+	s.mu.Unlock()
+	if news {
+		s.m.publishSource(s)
+	}
 	if f != nil {
 		return nil, f
 	}
@@ -433,7 +441,7 @@ func (s *source) describe() *State {
 	default:
 		st.Dead = !s.kind.machine()
 		s.mu.Lock()
-		f = s.lookFault
+		f = cmp.Or(s.locked, s.lookFault)
 		asked := s.site != nil || s.lookup != nil
 		st.RetryAt = s.lookAt
 		s.mu.Unlock()

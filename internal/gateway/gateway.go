@@ -41,7 +41,8 @@ func New(b Backend, opts Options) *Gateway {
 
 func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
 	g := &Gateway{shared: sh}
-	g.service.init(endpoint, b, opts)
+	svc := &g.service
+	svc.init(endpoint, b, opts)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded}
 	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.sessions.ForwardLog)}
@@ -57,8 +58,9 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.endStreams()
 	parts := make(chan error, 1)
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
-	err := g.service.drain(ctx)
-	g.service.close()
+	svc := &g.service
+	err := svc.drain(ctx)
+	svc.close()
 	return errors.Join(err, <-parts)
 }
 

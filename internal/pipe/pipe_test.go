@@ -53,23 +53,28 @@ func TestServe(t *testing.T) {
 			if stuck {
 				out = held{until}
 			}
-			var calls context.Context
+			calls := make(chan context.Context, 1)
+			var cause error
 			outbox := stream.NewOutbox()
 			began := time.Now()
 			err := Serve(t.Context(), strings.NewReader("a\n\nb"), out, Options{
 				Limit: 10, WriteTimeout: 10 * time.Second, Stream: stream.Options{Outbox: outbox},
-				Start: func(ctx context.Context) { calls = ctx },
+				Start: func(ctx context.Context) { calls <- ctx },
 				Take: func(_ context.Context, line []byte) {
 					taken.Write(append(line, ' '))
 					outbox.Send(line)
 				},
 				Ended: func(context.Context) {},
-				Drain: func() { <-calls.Done() },
+				Drain: func() {
+					ctx := <-calls
+					<-ctx.Done()
+					cause = context.Cause(ctx)
+				},
 			})
 			if taken.String() != "a b " {
 				t.Errorf("taken: %q", taken.String())
 			}
-			if cause := context.Cause(calls); !errors.Is(cause, ErrLeft) {
+			if !errors.Is(cause, ErrLeft) {
 				t.Errorf("the calls ended with %v", cause)
 			}
 			took := time.Since(began)

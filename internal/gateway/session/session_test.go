@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-
 	"testing/synctest"
 	"time"
 

@@ -23,9 +23,9 @@ type caller struct {
 	missing atomic.Pointer[string] // of a modern client: what was asked for first and is not declared
 }
 
-// caller says who a request is made for. own is the session whose generations of
+// caller says who a request is made for. uses is the session whose generations of
 // servers may serve it; nil for none.
-func (x *exchange) caller(own *session.Session) *caller {
+func (x *exchange) caller(uses *session.Session) *caller {
 	c := &caller{exchange: x}
 	if !x.Modern && x.sess != nil {
 		c.id = x.sess.ID()
@@ -37,9 +37,9 @@ func (x *exchange) caller(own *session.Session) *caller {
 		c.level = mcp.LevelRank(x.Fields.Meta.LogLevel)
 	}
 	switch {
-	case own != nil:
-		c.id = own.ID()
-		own.Offer(c.serves)
+	case uses != nil:
+		c.id = uses.ID()
+		uses.Offer(c.serves)
 	case x.client != 0:
 		c.id = x.client
 	default: // its connection does not tell

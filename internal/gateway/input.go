@@ -70,28 +70,28 @@ type question struct {
 
 // begin registers a call that c attends first; nil if the gateway is closing.
 // Whoever makes the call must finish it.
-func (in *inputs) begin(ctx context.Context, c *caller) *pendingInput {
+func (reg *inputs) begin(ctx context.Context, c *caller) *pendingInput {
 	p := &pendingInput{first: c, now: c, done: make(chan struct{}), asking: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.closed {
 		p.cancel(errClosing)
 		return nil
 	}
-	if in.all == nil {
-		in.all = map[uint64]*pendingInput{}
+	if reg.all == nil {
+		reg.all = map[uint64]*pendingInput{}
 	}
-	in.next++
-	p.id = in.next
-	in.all[p.id] = p
-	in.work.Add(1)
+	reg.next++
+	p.id = reg.next
+	reg.all[p.id] = p
+	reg.work.Add(1)
 	return p
 }
 
 // finish ends a call with its outcome.
-func (in *inputs) finish(p *pendingInput, result []byte, err error) {
-	defer in.work.Done()
+func (reg *inputs) finish(p *pendingInput, result []byte, err error) {
+	defer reg.work.Done()
 	defer close(p.done)
 	p.result, p.err = lacked(p.first.missing.Load(), result, err)
 	if f := (*fault.Fault)(nil); p.err != nil && errors.As(context.Cause(p.ctx), &f) {
@@ -101,21 +101,21 @@ func (in *inputs) finish(p *pendingInput, result []byte, err error) {
 
 // attend waits for what is next: the call's outcome, or questions, which are
 // an interim result. When ctx ends the call does.
-func (in *inputs) attend(ctx context.Context, p *pendingInput) ([]byte, error) {
+func (reg *inputs) attend(ctx context.Context, p *pendingInput) ([]byte, error) {
 	for {
 		select {
 		case <-p.done:
-			in.drop(p)
+			reg.drop(p)
 			return p.result, p.err
 		case <-p.asking:
 			p.gather(ctx)
-			if interim := in.pause(p); interim != nil {
+			if interim := reg.pause(p); interim != nil {
 				return interim, nil
 			}
 		case <-ctx.Done():
 			p.cancel(context.Cause(ctx))
 			<-p.done
-			in.drop(p)
+			reg.drop(p)
 			return p.result, p.err
 		}
 	}
@@ -151,7 +151,7 @@ func (p *pendingInput) gather(ctx context.Context) {
 
 // pause hands the open questions to the client: the interim result; nil if
 // there are none any more, or the call cannot wait and is given up.
-func (in *inputs) pause(p *pendingInput) []byte {
+func (reg *inputs) pause(p *pendingInput) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) == 0 || p.ctx.Err() != nil {
@@ -162,15 +162,15 @@ func (in *inputs) pause(p *pendingInput) []byte {
 		p.cancel(rounds.Failed(method, fmt.Errorf("it has asked for more %d times already", rounds.Max)))
 		return nil
 	}
-	if !in.wait() {
+	if !reg.wait() {
 		p.cancel(fault.New(fault.Overloaded, method, "too many calls wait for their clients"))
 		return nil
 	}
 	p.round++
 	round, until := p.round, time.Now().Add(inputTime)
-	state := in.sealer.seal(ticket{p.id, round, until, p.now.bind()})
+	state := reg.sealer.seal(ticket{p.id, round, until, p.now.bind()})
 	p.now = nil
-	p.expiry = time.AfterFunc(inputTime, func() { in.expire(p, round) })
+	p.expiry = time.AfterFunc(inputTime, func() { reg.expire(p, round) })
 	return interim(method, p.open, state)
 }
 
@@ -201,10 +201,10 @@ var itemless = map[string]string{mcp.ToolsCall: `"content":[],`, mcp.PromptsGet:
 // expire gives up a call whose client did not come back with the answers of
 // this round. It runs on the timer's goroutine. A retry comes before it or
 // after it, and not between.
-func (in *inputs) expire(p *pendingInput, round uint32) {
+func (reg *inputs) expire(p *pendingInput, round uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.now == nil && p.round == round && in.leave(p) {
+	if p.now == nil && p.round == round && reg.leave(p) {
 		p.cancel(fault.New(fault.Canceled, "", "the client did not come back with the input"))
 	}
 }
@@ -219,23 +219,23 @@ func errState(x *exchange, text string) *fault.Fault {
 // resume finds the call that a retry belongs to, and hands it the answers. It
 // is nil for a request that is no retry, or one of a call that does not wait
 // here: the server decides about that.
-func (in *inputs) resume(x *exchange) (*pendingInput, error) {
+func (reg *inputs) resume(x *exchange) (*pendingInput, error) {
 	state, _ := wire.Text(x.Fields.RequestState)
 	if !strings.HasPrefix(state, statePrefix) {
 		return nil, nil
 	}
-	t, ok := in.sealer.open(state)
+	t, ok := reg.sealer.open(state)
 	switch {
 	case !ok:
 		return nil, nil
 	case t.bind != x.bind():
 		return nil, errState(x, "this requestState is that of another request")
 	}
-	p := in.find(t.call)
+	p := reg.find(t.call)
 	if p == nil || !time.Now().Before(t.until) {
 		return nil, errState(x, "the time for the input is over")
 	}
-	if !in.take(p, x.caller(nil), t.round) {
+	if !reg.take(p, x.caller(nil), t.round) {
 		return nil, errState(x, "this requestState was used already")
 	}
 	return p, nil
@@ -243,10 +243,10 @@ func (in *inputs) resume(x *exchange) (*pendingInput, error) {
 
 // take makes c attend, and delivers what its request brings. What it does not
 // bring is asked for again.
-func (in *inputs) take(p *pendingInput, c *caller, round uint32) bool {
+func (reg *inputs) take(p *pendingInput, c *caller, round uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.now != nil || p.round != round || !in.unwait(p) {
+	if p.now != nil || p.round != round || !reg.unwait(p) {
 		return false
 	}
 	p.expiry.Stop()
@@ -331,57 +331,57 @@ func (p *pendingInput) progress(params []byte) {
 }
 
 // wait counts one call more that nobody attends; false if there are too many.
-func (in *inputs) wait() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.waiting >= maxPendingInput || in.closed {
+func (reg *inputs) wait() bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.waiting >= maxPendingInput || reg.closed {
 		return false
 	}
-	in.waiting++
+	reg.waiting++
 	return true
 }
 
 // unwait is the end of that; false if the call was given up meanwhile.
-func (in *inputs) unwait(p *pendingInput) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.all[p.id] != p {
+func (reg *inputs) unwait(p *pendingInput) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.all[p.id] != p {
 		return false
 	}
-	in.waiting--
+	reg.waiting--
 	return true
 }
 
 // leave drops a call that nobody attends; false if it was dropped before.
-func (in *inputs) leave(p *pendingInput) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.all[p.id] != p {
+func (reg *inputs) leave(p *pendingInput) bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	if reg.all[p.id] != p {
 		return false
 	}
-	delete(in.all, p.id)
-	in.waiting--
+	delete(reg.all, p.id)
+	reg.waiting--
 	return true
 }
 
 // drop drops a call that has ended.
-func (in *inputs) drop(p *pendingInput) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	delete(in.all, p.id)
+func (reg *inputs) drop(p *pendingInput) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	delete(reg.all, p.id)
 }
 
-func (in *inputs) find(id uint64) *pendingInput {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.all[id]
+func (reg *inputs) find(id uint64) *pendingInput {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return reg.all[id]
 }
 
 // forget gives up the calls of a client whose connection has ended.
-func (in *inputs) forget(client uint64) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, p := range in.all {
+func (reg *inputs) forget(client uint64) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, p := range reg.all {
 		if p.first.id == client {
 			p.cancel(session.ErrCanceled)
 		}
@@ -390,16 +390,16 @@ func (in *inputs) forget(client uint64) {
 
 // close gives up what is left, and waits for it as long as for any canceled
 // request.
-func (in *inputs) close() {
-	in.mu.Lock()
-	in.closed = true
-	for _, p := range in.all {
+func (reg *inputs) close() {
+	reg.mu.Lock()
+	reg.closed = true
+	for _, p := range reg.all {
 		p.cancel(errClosing)
 	}
-	in.mu.Unlock()
+	reg.mu.Unlock()
 	gone := make(chan struct{})
 	go func() { // ends with the last call, all of which are canceled
-		in.work.Wait()
+		reg.work.Wait()
 		close(gone)
 	}()
 	select {

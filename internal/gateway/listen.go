@@ -86,7 +86,7 @@ func (l *listener) subscribe(ctx context.Context) {
 	}
 	for i, t := range tasks {
 		ask(len(uris)+i, func() (func(), error) {
-			return l.svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+			return l.svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
 				if wire.Get(params, "taskId") != nil {
 					params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
 					l.outbox.Update("task "+t.ID, l.tagged(mcp.NotifyTasks, params))

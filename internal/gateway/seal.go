@@ -60,11 +60,11 @@ type binding [sha256.Size]byte
 func (x *exchange) bind() binding {
 	name, _ := x.ItemName()
 	session, _ := wire.Text(x.name)
-	who := uint64(0)
+	client := uint64(0)
 	if x.sess != nil {
-		who = x.sess.ID()
+		client = x.sess.ID()
 	}
-	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.Method, name, x.Fields.Ref, session, who)
+	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.Method, name, x.Fields.Ref, session, client)
 	return sha256.Sum256(append(b, ordered(x.Fields.Arguments)...))
 }
 

@@ -12,10 +12,10 @@ import (
 // A sessionUse is what one call uses of a session whose servers serve it: those
 // that isolate sessions have a generation for each.
 type sessionUse struct {
-	sess *session.Session  // nil: the call's alone
-	own  *everline.Session // that of sess, or the call's
-	end  func()
-	task bool // a task goes on, and ends it; valid where sess is nil
+	sess     *session.Session  // nil: the call's alone
+	isolated *everline.Session // that of sess, or the call's
+	end      func()
+	task     bool // a task goes on, and ends it; valid where sess is nil
 }
 
 // over is the end of the call.
@@ -32,8 +32,8 @@ func (svc *service) useSession(x *exchange) (sessionUse, *caller, error) {
 	}
 	if x.name == nil {
 		c := x.caller(nil)
-		own := &everline.Session{Client: c, Capabilities: c.serves.Declaration}
-		return sessionUse{nil, own, own.End, false}, c, nil
+		isolated := &everline.Session{Client: c, Capabilities: c.serves.Declaration}
+		return sessionUse{nil, isolated, isolated.End, false}, c, nil
 	}
 	s, err := svc.named(x)
 	if err != nil {

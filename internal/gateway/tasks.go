@@ -28,8 +28,8 @@ const (
 
 // noteTask returns the result of an answer. If it is a task, that is remembered,
 // and has our id in place of the server's.
-func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by *everline.Answer) []byte {
-	result := by.Result
+func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, answer *everline.Answer) []byte {
+	result := answer.Result
 	if result == nil || !c.MayBeTask() {
 		return result
 	}
@@ -41,12 +41,12 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by
 			return result
 		}
 	}
-	own, ok := wire.Text(wire.Get(state, "taskId"))
+	theirs, ok := wire.Text(wire.Get(state, "taskId"))
 	if !ok {
 		return result
 	}
-	t := &task.Task{Own: own, By: *by, Session: use.own}
-	t.By.Result = nil
+	t := &task.Task{ServerID: theirs, Holder: *answer, Session: use.isolated}
+	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
 	case use.sess != nil:
@@ -61,7 +61,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, by
 		c.late.Store(true)
 		svc.followTask(ctx, t, use.sess)
 	}
-	return task.Relate(wire.Set(result, id, path...), t.Own, t.ID)
+	return task.Relate(wire.Set(result, id, path...), t.ServerID, t.ID)
 }
 
 // followTask hands the news of a task to the client that it is for.
@@ -71,11 +71,11 @@ func (svc *service) followTask(ctx context.Context, t *task.Task, s *session.Ses
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
-	end, err := svc.backend.WatchTask(ctx, t.Session, t.By.Server, t.Own, func(params []byte) {
+	end, err := svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
 			return // a new generation of the server has been told that we listen
 		}
-		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.Own, t.ID)
+		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.ServerID, t.ID)
 		svc.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
 		if out := s.Outlet(); out != nil {
 			out.Log(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
@@ -145,14 +145,14 @@ func (svc *service) clientOf(x *exchange) uint64 {
 // server does not know any more is forgotten.
 func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
 	out := &everline.Call{
-		Method: method, Server: t.By.Server, Name: t.Own, Session: t.Session,
-		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.Own), "taskId"),
+		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: t.Session,
+		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.ServerID), "taskId"),
 		Client:       taskClient{c, t},
 		Capabilities: c.serves.Declaration(),
 	}
 	c.fill(out)
-	if t.By.Mortal {
-		out.Generation = t.By.Generation
+	if t.Holder.Mortal {
+		out.Generation = t.Holder.Generation
 	}
 	answer, err := svc.backend.Do(ctx, out)
 	if f := fault.From(method, err); f != nil {
@@ -161,8 +161,8 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 		}
 		return nil, err
 	}
-	result := task.Relate(answer.Result, t.Own, t.ID)
-	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.Own && method != mcp.TasksResult {
+	result := task.Relate(answer.Result, t.ServerID, t.ID)
+	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.ServerID && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
 		key, seen := "ttl", result
 		if c.Modern {
@@ -246,13 +246,13 @@ type taskClient struct {
 
 // Ask is caller.Ask.
 func (c taskClient) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	result, err := c.caller.Ask(ctx, method, task.Relate(params, c.t.Own, c.t.ID))
-	return task.Relate(result, c.t.ID, c.t.Own), err
+	result, err := c.caller.Ask(ctx, method, task.Relate(params, c.t.ServerID, c.t.ID))
+	return task.Relate(result, c.t.ID, c.t.ServerID), err
 }
 
 // Notify is caller.Notify.
 func (c taskClient) Notify(method string, params []byte) {
-	c.caller.Notify(method, task.Relate(params, c.t.Own, c.t.ID))
+	c.caller.Notify(method, task.Relate(params, c.t.ServerID, c.t.ID))
 }
 
 // listenedTasks are the tasks that a listen asks for and its client has.

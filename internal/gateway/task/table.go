@@ -37,11 +37,11 @@ type Table struct {
 // A Task is one that a server has begun. Its exported fields do not change once
 // it is in a Table.
 type Task struct {
-	ID      string            // ours; Add makes it
-	Own     string            // the server's
-	By      everline.Answer   // who has it; without the result
-	Owner   uint64            // the client with a session that it is for; 0: whoever knows the id
-	Session *everline.Session // whose generation of the server has it; nil: the shared one
+	ID       string            // ours; Add makes it
+	ServerID string            // the server's
+	Holder   everline.Answer   // who has it; without the result
+	Owner    uint64            // the client with a session that it is for; 0: whoever knows the id
+	Session  *everline.Session // whose generation of the server has it; nil: the shared one
 
 	serial uint64 // in the order of Add
 

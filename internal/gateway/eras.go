@@ -17,9 +17,9 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	out.Client, out.Capabilities = c, c.serves.Declaration()
 	use := sessionUse{sess: x.sess}
 	if x.sess != nil {
-		use.own = &x.sess.Isolated
+		use.isolated = &x.sess.Isolated
 	}
-	out.Session = use.own
+	out.Session = use.isolated
 	round := rounds.New(x.Method, x.Params)
 	for {
 		answer, err := svc.backend.Do(ctx, out)
@@ -58,7 +58,7 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 	if err != nil {
 		return nil, err
 	}
-	out.Session = use.own
+	out.Session = use.isolated
 	if x.sess == nil && x.name != nil {
 		out.Params = wire.Delete(out.Params, "_meta", mcp.MetaSession) // whoever knows it can use the session
 	}

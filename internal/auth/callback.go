@@ -20,6 +20,7 @@ import (
 const (
 	callbackPath = "/oauth/callback"
 	defaultPort  = 7433
+	browserSoon  = 2 * time.Second // in which a browser that cannot be opened fails
 )
 
 // redirectURI is where the issuer sends the browser. Where it is not the
@@ -285,5 +286,20 @@ func OpenBrowser(ctx context.Context, page string) error {
 	case "windows":
 		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", page}
 	}
-	return exec.CommandContext(ctx, name, args...).Run()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // the browser may be it
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the command, which may be the browser's end
+	soon := time.NewTimer(browserSoon)
+	defer soon.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-soon.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -57,7 +57,7 @@ func (s *source) output(ctx context.Context) (*token, error) {
 	case ctx.Err() != nil:
 		return nil, &passing{text: "the command that prints the token does not end"}
 	case errors.As(err, &exit):
-		return nil, &passing{text: "the command that prints the token fails: " + exit.ProcessState.String()}
+		return nil, &passing{text: "the command that prints the token fails: " + exit.String()}
 	case err != nil:
 		return nil, fmt.Errorf("the command that prints the token cannot be run: %w", err)
 	}

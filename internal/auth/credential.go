@@ -98,32 +98,28 @@ func (s *share[T]) wait(ctx context.Context) (T, *fault.Fault) {
 
 // ticket returns a token that is good, or the best that there is.
 func (c *credential) ticket(ctx context.Context) (Ticket, *fault.Fault) {
-	for range 3 {
-		tok, now := c.token.Load(), time.Now().UnixNano()
-		c.used.Store(true)
-		if tok != nil && now < tok.renew {
-			return tok.ticket, nil
-		}
-		flight, f := c.renewal()
-		if tok != nil && (now < tok.good || f != nil && f.Kind == fault.Unavailable && c.unrefused(tok)) {
-			return tok.ticket, nil // while the issuer is away the old one is used until it is refused
-		}
-		if f != nil {
-			return Ticket{}, f
-		}
-		_, f = flight.wait(ctx)
-		switch {
-		case f == nil: // there is another token now
-		case tok != nil && f.Kind == fault.Unavailable && c.unrefused(tok):
-			return tok.ticket, nil
-		default:
-			return Ticket{}, f
-		}
-	}
-	if tok := c.token.Load(); tok != nil { // whose lifetime is too short to wait for
+	tok, now := c.token.Load(), time.Now().UnixNano()
+	c.used.Store(true)
+	if tok != nil && now < tok.renew {
 		return tok.ticket, nil
 	}
-	return Ticket{}, c.needsLogin()
+	flight, f := c.renewal()
+	if tok != nil && now < tok.good {
+		return tok.ticket, nil
+	}
+	if f == nil {
+		_, f = flight.wait(ctx)
+	}
+	switch next := c.token.Load(); {
+	case f == nil && next != nil:
+		return next.ticket, nil
+	case f == nil:
+		return Ticket{}, c.needsLogin()
+	case tok != nil && f.Kind == fault.Unavailable && c.unrefused(tok):
+		return tok.ticket, nil // while the issuer is away the old one is used until it is refused
+	default:
+		return Ticket{}, f
+	}
 }
 
 // known tells whether somebody has logged in.
@@ -282,11 +278,13 @@ func (c *credential) setLocked(rec *record) {
 // schedule says until when a token is handed out at once, and from when on it is
 // renewed: at 80 % of its life or a minute before its end, whichever is earlier,
 // yet not in the first half. The jitter keeps servers that were started together
-// apart.
+// apart. What is over as soon as it is issued is tried nevertheless: to ask again
+// for each call would be a storm.
 func schedule(rec *record) (good, renew int64) {
 	life := rec.Expiry.Sub(rec.Issued)
-	if rec.Issued.IsZero() || life <= 0 {
-		return rec.Expiry.UnixNano(), rec.Expiry.UnixNano()
+	if life <= 0 {
+		good = rec.Issued.Add(margin).UnixNano()
+		return good, good
 	}
 	good = rec.Expiry.Add(-min(margin, life/2)).UnixNano()
 	early := max(life/2, min(time.Duration(renewedShare*float64(life)), life-time.Minute))

@@ -105,7 +105,7 @@ func TestDiscoverResource(t *testing.T) {
 					r.Errorf("%v", err)
 				case c.passing:
 				case c.err != nil:
-					if err == nil || c.err != errAny && !errors.Is(err, c.err) {
+					if err == nil || !errors.Is(c.err, errAny) && !errors.Is(err, c.err) {
 						r.Errorf("%v", err)
 					}
 				case err != nil:
@@ -373,13 +373,26 @@ func TestAllowedAddresses(t *testing.T) {
 		addr   string
 		want   bool
 	}{
-		{"https://mcp.test/mcp", nil, publicIP, true}, {"https://mcp.test/mcp", nil, "10.0.0.1", false}, {"https://mcp.test/mcp", nil, "100.64.1.1", false},
-		{"https://mcp.test/mcp", nil, "::ffff:100.64.1.1", false}, {"https://mcp.test/mcp", nil, "fd00::1", false}, {"https://mcp.test/mcp", nil, "fe80::1", false}, {"https://mcp.test/mcp", nil, "224.0.0.1", false},
-		{"https://mcp.test/mcp", nil, "0.0.0.0", false}, {"https://mcp.test/mcp", nil, "64:ff9b::a00:1", false}, {"https://mcp.test/mcp", nil, "2606:4700::1", true},
-		{"https://mcp.test/mcp", &yes, "10.0.0.1", true}, {"https://mcp.test/mcp", &no, "10.0.0.1", false},
-		{"http://10.0.0.5/mcp", nil, "10.0.0.1", true}, {"http://10.0.0.5/mcp", nil, "127.0.0.1", true}, {"http://10.0.0.5/mcp", nil, "169.254.169.254", false},
-		{"http://10.0.0.5/mcp", &no, "10.0.0.1", false}, {"http://localhost:1/mcp", nil, "127.0.0.1", true}, {"http://[::1]/mcp", nil, "100.100.100.200", false},
-		{"http://private.test/mcp", nil, "10.0.0.1", true}, {"http://mixed.test/mcp", nil, "10.0.0.1", false},
+		{"https://mcp.test/mcp", nil, publicIP, true},
+		{"https://mcp.test/mcp", nil, "10.0.0.1", false},
+		{"https://mcp.test/mcp", nil, "100.64.1.1", false},
+		{"https://mcp.test/mcp", nil, "::ffff:100.64.1.1", false},
+		{"https://mcp.test/mcp", nil, "fd00::1", false},
+		{"https://mcp.test/mcp", nil, "fe80::1", false},
+		{"https://mcp.test/mcp", nil, "224.0.0.1", false},
+		{"https://mcp.test/mcp", nil, "0.0.0.0", false},
+		{"https://mcp.test/mcp", nil, "64:ff9b::a00:1", false},
+		{"https://mcp.test/mcp", nil, "2606:4700::1", true},
+		{"https://mcp.test/mcp", &yes, "10.0.0.1", true},
+		{"https://mcp.test/mcp", &no, "10.0.0.1", false},
+		{"http://10.0.0.5/mcp", nil, "10.0.0.1", true},
+		{"http://10.0.0.5/mcp", nil, "127.0.0.1", true},
+		{"http://10.0.0.5/mcp", nil, "169.254.169.254", false},
+		{"http://10.0.0.5/mcp", &no, "10.0.0.1", false},
+		{"http://localhost:1/mcp", nil, "127.0.0.1", true},
+		{"http://[::1]/mcp", nil, "100.100.100.200", false},
+		{"http://private.test/mcp", nil, "10.0.0.1", true},
+		{"http://mixed.test/mcp", nil, "10.0.0.1", false},
 	} {
 		n := authserver.NewNet()
 		n.Rename("mcp.test", publicIP)

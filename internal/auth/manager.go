@@ -325,7 +325,7 @@ func (m *Manager) watchFolder() error {
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }() // nothing is to be written
 	if err := w.Add(m.o.StateDir); err != nil {
 		return err
 	}
@@ -414,7 +414,10 @@ func (m *Manager) Explain(ctx context.Context, server string) ([]Step, error) {
 	if f != nil {
 		return nil, f
 	}
-	if s.web == nil {
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	if s.web == nil { // there is nothing to find out
 		return nil, nil
 	}
 	s.afresh(0)

@@ -372,7 +372,7 @@ func TestFaultX4NoOAuthAnswer(t *testing.T) {
 				if n := len(r.as.Requests("/token")) - asked; n < 3 || n > 15 {
 					t.Errorf("%d requests in five minutes", n)
 				}
-				if name == "429" && st.RetryAt.Sub(time.Now()) > time.Minute {
+				if name == "429" && time.Until(st.RetryAt) > time.Minute {
 					t.Error("Retry-After is not honoured")
 				}
 				r.as.Change(func(s *authserver.Script) { s.Token = nil })
@@ -809,5 +809,21 @@ func TestFaultX21LockedIsNotLoggedOut(t *testing.T) {
 		time.Sleep(lockedFor)
 		r.mustCall(s)
 		r.wantPhase(s, OK)
+	})
+}
+
+// An issuer whose tokens are over as soon as they are issued is not asked for
+// each call.
+func TestExpiresAtOnce(t *testing.T) {
+	inBubble(t, authserver.Script{Lifetime: time.Nanosecond}, func(r *rig) {
+		r.mcp.SetOpen(func(*http.Request) bool { return true })
+		_, s := r.loggedIn(nil)
+		for range 600 {
+			r.mustCall(s)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(r.as.Grants("refresh_token")); n > 7 {
+			t.Errorf("%d refreshes in a minute", n)
+		}
 	})
 }

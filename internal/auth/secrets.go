@@ -14,7 +14,7 @@ import (
 const (
 	hidden         = "***"
 	shortestSecret = 6
-	maxSecrets     = 4096
+	maxSecrets     = 512 // the oldest are over
 	maxWords       = 300 // of what an issuer says, in bytes
 )
 

@@ -124,8 +124,8 @@ func (k Kind) machine() bool {
 // registered by hand has logins of its own: another entry for the same resource
 // must not use them.
 func (s *Spec) principal() string {
-	switch {
-	case s.Kind == Auto || s.Kind == OAuth:
+	switch s.Kind {
+	case Auto, OAuth:
 		if s.ClientID == "" {
 			return s.Principal
 		}

@@ -90,6 +90,16 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
+// KindNamed returns the kind of this name; Internal if there is none.
+func KindNamed(name string) Kind {
+	for k, other := range kindNames {
+		if other == name {
+			return Kind(k)
+		}
+	}
+	return Internal
+}
+
 // BlamesLink tells whether the connection may be why a request failed in this
 // way. Whether it counts against the connection is found out by a probe. A
 // client's cancel, a server's own JSON-RPC error and a missing capability do

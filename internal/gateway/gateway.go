@@ -60,8 +60,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
 	svc := &g.service
 	err := svc.drain(ctx)
-	svc.close()
-	return errors.Join(err, <-parts)
+	return errors.Join(err, svc.close(), <-parts)
 }
 
 // Leave prepares for Close where another everline takes the listener over: the

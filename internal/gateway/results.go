@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/rounds"
+	"github.com/everline/everline/internal/sessions"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -169,6 +170,37 @@ func (r *results) sweepLocked(now time.Time) {
 			delete(r.byKey, k.key)
 		}
 	}
+}
+
+// export is what is over and kept, the oldest first.
+func (r *results) export() []sessions.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweepLocked(time.Now())
+	var all []sessions.Result
+	for e := r.order.Front(); e != nil; e = e.Next() {
+		if k := e.Value.(*kept); r.byKey[k.key] == k {
+			all = append(all, sessions.Result{Key: k.key, Sum: k.sum, Until: k.until, Raw: k.raw, Fault: k.fault})
+		}
+	}
+	return all
+}
+
+// restore keeps what an everline before this one has exported.
+func (r *results) restore(all []sessions.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range all {
+		k := &kept{key: one.Key, sum: one.Sum, until: one.Until, raw: one.Raw, fault: one.Fault, done: make(chan struct{})}
+		close(k.done)
+		if r.byKey == nil {
+			r.byKey = map[string]*kept{}
+		}
+		r.byKey[k.key] = k
+		r.bytes += len(k.raw)
+		r.order.PushBack(k)
+	}
+	r.sweepLocked(time.Now())
 }
 
 // find returns what is kept or promised under a key; nil if nothing is.

@@ -162,3 +162,30 @@ func TestKeptResultOfACallThatAsks(t *testing.T) {
 	want(t, round(yes+state), 200, final) // a retry that is repeated
 	want(t, s.modern("3", "tools/call", "echo", `,"name":"echo","arguments":{}`+yes+state), 400, "start over")
 }
+
+// Outcomes that nobody has fetched yet are there after an orderly restart.
+func TestKeptResultsOutliveAnOrderlyRestart(t *testing.T) {
+	l := &lasting{t: t, dir: t.TempDir(), opts: Options{Keep: keepAll}}
+	h := newSlowHub()
+	s := l.start(h.hub)
+	id, other := s.initialize("2025-11-25"), s.initialize("2025-11-25")
+	s.lose(h, call("1", "echo", ""), id)
+	close(h.release)
+	want(t, s.post(fetchByRequest, id), 200, `"result":{`) // it has ended
+	h.onCall = func(context.Context, *everline.Call) ([]byte, error) {
+		return nil, &fault.Fault{Kind: fault.Broken, Op: "tools/call", Server: "only", Gen: 7, Outcome: fault.Unknown, RetryAfter: time.Second}
+	}
+	failed := s.post(call("2", "echo", ""), id)
+	l.stop(s)
+
+	s = l.start(newHub())
+	want(t, s.post(fetchByRequest, other), 200, `-32602`, "nothing is kept")
+	want(t, s.post(fetchByRequest, id), 200, `"id":9`, `"result":{`)
+	again := s.post(strings.Replace(fetchByRequest, `"requestId":1`, `"requestId":2`, 1), id)
+	if again.status != 200 || strings.Replace(again.body, `"id":9`, `"id":2`, 1) != failed.body {
+		t.Errorf("the failure was\n%s\nand is\n%s", failed.body, again.body)
+	}
+	l.store.Close()
+	s = l.start(newHub())
+	want(t, s.post(fetchByRequest, id), 200, `-32602`, "nothing is kept") // a killed one keeps nothing
+}

@@ -22,6 +22,7 @@ import (
 type service struct {
 	backend  Backend
 	opts     Options
+	endpoint string // the group's name; "" for all
 	info     []byte // serverInfo, encoded
 	envs     [len(listMembers)]listEnvelope
 	lists    *stream.ListVersions
@@ -46,6 +47,10 @@ func (svc *service) init(endpoint string, b Backend, opts Options) {
 		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: opts.MaxSessions, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
 	})
+	svc.endpoint = endpoint
+	if opts.Sessions != nil {
+		svc.results.restore(opts.Sessions.TakeResults(endpoint))
+	}
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
 }
@@ -69,9 +74,13 @@ func (svc *service) drain(ctx context.Context) error {
 	return err
 }
 
-func (svc *service) close() {
+func (svc *service) close() error {
 	svc.sessions.Close()
 	svc.tasks.Close()
+	if svc.opts.Sessions == nil {
+		return nil
+	}
+	return svc.opts.Sessions.SaveResults(svc.endpoint, svc.results.export())
 }
 
 // offer is what is declared to clients now.

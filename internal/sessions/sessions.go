@@ -1,6 +1,7 @@
 // Package sessions keeps in the state folder what lets a client's session
 // outlive everline: the key under which session ids are sealed, the ids that were
-// ended, and a note of what a session has asked for. It knows no client: the
+// ended, a note of what a session has asked for, and outcomes that nobody has
+// fetched yet. It knows no client: the
 // endpoint restores a session from what is here.
 package sessions
 
@@ -16,6 +17,9 @@ import (
 // writes there. Its methods are called by many goroutines at once. The zero
 // value keeps nothing, and Open of it knows no id.
 type Store struct {
+	dir  string
+	warn func(text string)
+
 	keys  *keys
 	ended *ended
 	notes *notes
@@ -38,7 +42,7 @@ func OpenStore(stateDir string, warn func(text string)) (*Store, error) {
 	if err != nil {
 		return nil, unable(err)
 	}
-	return &Store{keys: keys, ended: ended, notes: openNotes(filepath.Join(dir, "notes"), keys.oldest(), ended, warn)}, nil
+	return &Store{dir: dir, warn: warn, keys: keys, ended: ended, notes: openNotes(filepath.Join(dir, "notes"), keys.oldest(), ended, warn)}, nil
 }
 
 // Close closes the files. What is written later is not kept.

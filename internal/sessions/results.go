@@ -1,0 +1,132 @@
+package sessions
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/owned"
+)
+
+// maxResults bounds the file of one endpoint: what the endpoint keeps, and room
+// for what stands around it.
+const maxResults = 80 << 20
+
+// A Result is the outcome of a call that its client may still ask for.
+type Result struct {
+	Key   string            // under which the client asks
+	Sum   [sha256.Size]byte // tells the call from others under the same key
+	Until time.Time
+	Raw   []byte       // nil if the call failed
+	Fault *fault.Fault // nil if it did not
+}
+
+// kept is a Result as it lies on the disk; of a fault it has what clients see.
+type kept struct {
+	Key   string
+	Sum   [sha256.Size]byte
+	Until time.Time
+	Raw   []byte
+
+	Failed              bool
+	Kind, Outcome       string
+	Op, Server, State   string
+	Gen                 uint64
+	RetryAfter          time.Duration
+	Cause, Remedy, Exit string
+	RPC                 *fault.RPCError
+}
+
+// SaveResults keeps the outcomes of an endpoint for the next everline. It takes
+// the place of what was kept before.
+func (s *Store) SaveResults(endpoint string, all []Result) error {
+	if s.keys == nil || len(all) == 0 {
+		return nil
+	}
+	list := make([]kept, len(all))
+	for i, r := range all {
+		list[i] = kept{Key: r.Key, Sum: r.Sum, Until: r.Until.Round(0), Raw: r.Raw}
+		if f := r.Fault; f != nil {
+			k := &list[i]
+			k.Failed, k.Kind, k.Outcome, k.Op, k.Server, k.State, k.Gen = true, f.Kind.String(), f.Outcome.String(), f.Op, f.Server, f.State, f.Gen
+			k.RetryAfter, k.Remedy, k.Exit, k.RPC = f.RetryAfter, f.Remedy, f.Exit, f.RPC
+			if f.Err != nil {
+				k.Cause = f.Err.Error()
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(list); err != nil {
+		return unable(err)
+	}
+	if b.Len() > maxResults {
+		return unable(fmt.Errorf("outcomes of %d bytes are too many", b.Len()))
+	}
+	if err := owned.Replace(s.resultsOf(endpoint), b.Bytes(), 0o600); err != nil {
+		return unable(err)
+	}
+	return nil
+}
+
+// TakeResults returns what the everline before this one has kept for an endpoint,
+// and is not over by now. It is there once.
+func (s *Store) TakeResults(endpoint string) []Result {
+	if s.keys == nil {
+		return nil
+	}
+	path := s.resultsOf(endpoint)
+	b, err := readOwn(path, maxResults)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var list []kept
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(b)).Decode(&list)
+	}
+	if removed := os.Remove(path); err == nil {
+		err = removed
+	}
+	if err != nil {
+		s.warn("outcomes that were kept for clients cannot be read: " + err.Error())
+	}
+	var all []Result
+	for _, k := range list {
+		r := Result{Key: k.Key, Sum: k.Sum, Until: k.Until, Raw: k.Raw}
+		if k.Failed {
+			r.Fault = k.fault()
+		}
+		if time.Now().Before(r.Until) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (k *kept) fault() *fault.Fault {
+	f := &fault.Fault{
+		Kind: fault.KindNamed(k.Kind), Op: k.Op, Server: k.Server, State: k.State, Gen: k.Gen,
+		RetryAfter: k.RetryAfter, Remedy: k.Remedy, Exit: k.Exit, RPC: k.RPC,
+	}
+	for _, outcome := range []fault.Outcome{fault.NotSent, fault.Answered} {
+		if outcome.String() == k.Outcome {
+			f.Outcome = outcome
+		}
+	}
+	if k.Cause != "" {
+		f.Err = errors.New(k.Cause)
+	}
+	return f
+}
+
+func (s *Store) resultsOf(endpoint string) string {
+	sum := sha256.Sum256([]byte(endpoint))
+	return filepath.Join(s.dir, "results-"+hex.EncodeToString(sum[:8]))
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/everline/everline/internal/typed"
 )
 
+// serverMap reads a map of servers. A server that a file before it has is left
+// out: with several files the first is the one that a person put in front.
 func (r *reader) serverMap(n *tree.Node) *fault.Fault {
 	if n.Kind == tree.Null {
 		return nil
@@ -79,6 +81,8 @@ func (r *reader) readServer(f tree.Field) Server {
 	return d.Server
 }
 
+// members reads what a server has, in our own format or in a client's. A problem
+// of the translation counts before one of the reading, which follows from it.
 func (r *reader) members(d *draft, n *tree.Node) *fault.Fault {
 	if r.client == nil {
 		return r.standardMembers(d, n)
@@ -93,6 +97,8 @@ func (r *reader) members(d *draft, n *tree.Node) *fault.Fault {
 	return problem
 }
 
+// standardMembers reads a server in our own format. Keys that stand on the wrong
+// side of "everline" are named with their place: people move them back and forth.
 func (r *reader) standardMembers(d *draft, n *tree.Node) *fault.Fault {
 	own := ours(d)
 	var inner *fault.Fault
@@ -160,6 +166,8 @@ func (r *reader) decide(d *draft) *fault.Fault {
 	}
 }
 
+// decideStdio checks what only a command has. What cannot work makes the server
+// misconfigured now, because every start would fail in the same way.
 func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
 	if d.Command == "" {
 		return fail(`give it "command" (a program) or "url"`, `neither "command" nor "url"`)
@@ -213,6 +221,7 @@ func (r *reader) commandLine(d *draft, fail func(remedy, format string, args ...
 	return nil
 }
 
+// decideURL checks what only a URL has.
 func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
 	if d.URL == "" {
 		return fail(`give it "url"`, `type %q without "url"`, d.kind)

@@ -82,6 +82,9 @@ func (d *draft) interpolatedURL(to *string) setter {
 	}
 }
 
+// interpolatedAs takes a text with references. The text as it is written stands in
+// its place until all is well, so that status shows something of a server whose
+// variable is missing.
 func (d *draft) interpolatedAs(to *string, put func(string) string, finish func(*reader, string) (string, error)) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.String {
@@ -101,6 +104,7 @@ func (d *draft) interpolatedAs(to *string, put func(string) string, finish func(
 	}
 }
 
+// interpolatedList takes a list in which numbers and booleans are as good as texts.
 func (d *draft) interpolatedList(to *[]string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.List {

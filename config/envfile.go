@@ -74,6 +74,8 @@ func parseEnvFile(text string) (map[string]string, error) {
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
 
+// unquote reads a value; ok is false for a quote without an end, or a NUL, which no
+// environment can hold.
 func unquote(v string) (string, bool) {
 	if strings.ContainsRune(v, 0) {
 		return "", false

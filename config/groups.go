@@ -53,6 +53,8 @@ func groups(to *[]Group) setter {
 	}
 }
 
+// group reads one group. Its name becomes a part of a URL, so it is refused here
+// and not escaped there.
 func (r *reader) group(g *Group, f tree.Field) *fault.Fault {
 	if !groupName(f.Name) {
 		return tree.Invalid(r.file, f.Pos, "name it with letters, digits, '_' or '-'", "the group name %q cannot be part of a URL", f.Name)

@@ -78,6 +78,8 @@ func ours(d *draft) []key {
 	}
 }
 
+// retry are the keys of "retry". maxDelay is kept apart: what it is where it is left
+// out depends on how the server is reached.
 func retry(d *draft) []key {
 	to := &d.Retry
 	const instant = time.Millisecond

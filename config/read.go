@@ -76,6 +76,7 @@ func refused(err error, remedy string) error {
 	return &fault.Fault{Kind: fault.Invalid, Op: tree.OpRead, Outcome: fault.NotSent, Err: err, Remedy: remedy}
 }
 
+// builder makes the builder of a Config. Its Env and readSide are never nil.
 func (o Options) builder() (*builder, error) {
 	if o.Format != "" && !slices.Contains(clients.Formats(), o.Format) {
 		return nil, refused(fmt.Errorf("unknown format %q%s", o.Format, typed.Meant(o.Format, clients.Formats())), "write one of "+strings.Join(clients.Formats(), ", "))
@@ -147,6 +148,8 @@ func (s *Server) writeOut() {
 // roots are the keys under which clients keep their servers.
 var roots = []string{"mcpServers", "servers"}
 
+// add reads one file. What is wrong with a server stays in the server's Err; the
+// fault is what makes the whole file unusable.
 func (b *builder) add(file string, data []byte) *fault.Fault {
 	root, err := tree.Parse(file, data)
 	if err != nil {
@@ -171,6 +174,12 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 		}
 		return nil
 	}
+	return r.ourFile(root)
+}
+
+// ourFile reads a file of our own format. The other keys at its top are warned
+// of, because a setting that is written there has no effect.
+func (r *reader) ourFile(root *tree.Node) (err *fault.Fault) {
 	if clients.BareServers(root) {
 		r.warn(root.Pos, `the servers are not under "mcpServers"; they are read as if they were`)
 		return r.serverMap(root)
@@ -199,6 +208,8 @@ func (b *builder) add(file string, data []byte) *fault.Fault {
 	return nil
 }
 
+// topSettings reads "everline" at the top. A setting counts once over all files, as
+// a server does.
 func (r *reader) topSettings(n *tree.Node) *fault.Fault {
 	if n.Kind == tree.Null {
 		return nil

@@ -37,6 +37,8 @@ func (r *reader) env(name string) (string, bool) {
 	return expand.Cleaned(v), ok
 }
 
+// readFile reads a file that the configuration names, and takes note of it: a
+// change of it is a change of the configuration, and trust covers it, too.
 func (r *reader) readFile(path string) (string, error) {
 	path, err := r.atHome(path)
 	if err != nil {
@@ -49,6 +51,7 @@ func (r *reader) readFile(path string) (string, error) {
 	return expand.Cleaned(text), err
 }
 
+// warn adds a warning about a place of the file, and about the server that is read.
 func (r *reader) warn(at tree.Pos, format string, args ...any) {
 	r.cfg.Warnings = append(r.cfg.Warnings, Warning{
 		Origin: Origin{r.file, at.Line}, Server: r.server, Text: fmt.Sprintf(format, args...),
@@ -122,6 +125,8 @@ var replaced = map[string]string{
 	"fastTries": `"fastFor" in "retry", a time: it is tried fast for so long after a loss, whatever the number of tries`,
 }
 
+// unknown warns of a key that has no meaning where it stands. It is no error, so
+// that a file of a newer everline still works with an older one.
 func (r *reader) unknown(f tree.Field, where string, known []string, elsewhere map[string]string) {
 	if place := elsewhere[f.Name]; place != "" {
 		r.warn(f.Pos, "%q is not read %s; it belongs %s", f.Name, where, place)

@@ -118,6 +118,7 @@ func (s Server) ExposedArgs() []string {
 	return s.argSecrets(func(string) bool { return true })
 }
 
+// argSecrets names the arguments that hold a secret of which counts is true.
 func (s Server) argSecrets(counts func(string) bool) []string {
 	var all []string
 	for i, arg := range s.Args {

@@ -27,6 +27,8 @@ func (s Server) Revision() uint64 {
 	return h.Sum64()
 }
 
+// hashGeneration writes what a running generation depends on. A server that cannot
+// run is told from the same one that can, so that fixing a variable restarts it.
 func (s Server) hashGeneration(h hash.Hash) {
 	hashStrings(h, string(s.Transport), s.Command, s.Cwd, s.URL, s.MessageURL)
 	hashStrings(h, s.Args...)
@@ -54,6 +56,7 @@ func hashStrings(h hash.Hash, list ...string) {
 	}
 }
 
+// hashMap writes a map, in the order of its keys.
 func hashMap(h hash.Hash, m map[string]string) {
 	keys := slices.Sorted(maps.Keys(m))
 	hashStrings(h, keys...)

@@ -13,6 +13,8 @@ import (
 	"github.com/everline/everline/internal/typed"
 )
 
+// boolean takes true or false, and no text that means it: "no" is a string in JSON
+// and a boolean in some YAML.
 func boolean(to *bool) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.Bool {
@@ -23,6 +25,7 @@ func boolean(to *bool) setter {
 	}
 }
 
+// text takes a string as it is.
 func text(to *string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.String {
@@ -77,6 +80,7 @@ func asTexts[T ~string](words []T) []string {
 	return all
 }
 
+// texts takes a list of strings.
 func texts(to *[]string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.List {
@@ -94,6 +98,8 @@ func texts(to *[]string) setter {
 	}
 }
 
+// textMap takes an object of strings. Of duplicate keys the first counts, as
+// everywhere in a file.
 func textMap(to *map[string]string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.Object {
@@ -198,6 +204,7 @@ func duration(to *time.Duration, low time.Duration) setter {
 	}
 }
 
+// replay takes one of the words of Replay.
 func replay(to *Replay) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		var w string
@@ -213,6 +220,7 @@ func replay(to *Replay) setter {
 	}
 }
 
+// replayMap takes an object that has such a word for each tool.
 func replayMap(to *map[string]Replay) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.Object {

@@ -34,6 +34,8 @@ func (c *Config) Check() *fault.Fault {
 	return c.checkServers()
 }
 
+// checkServers looks at names and words. A server with an Err has been read from a
+// file, and is misconfigured already.
 func (c *Config) checkServers() *fault.Fault {
 	names := map[string]bool{}
 	for i, s := range c.Servers {

@@ -205,6 +205,8 @@ func codex() client {
 	}
 }
 
+// codexVariables resolves the members that name variables, once env and headers are
+// read: what is written out there goes first.
 func codexVariables(t *translation, n *tree.Node) {
 	if names := n.Given("env_vars"); names != nil {
 		for _, e := range t.list(names) {
@@ -304,6 +306,7 @@ func opencode() client {
 	}
 }
 
+// findOpencode knows {env:NAME}, which is empty where it is not set, and {file:path}.
 func findOpencode(r *File, ref string) (reference, error) {
 	if len(ref) > 4 && ref[:4] == "env:" {
 		v, ok := r.envOrEmpty(ref[4:])

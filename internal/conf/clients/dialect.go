@@ -113,6 +113,8 @@ func variable(r *File, name string) (reference, error) {
 	return reference{value: v, known: true}, nil
 }
 
+// findClaude knows ${NAME} and ${NAME:-default}. Claude Code leaves a reference to a
+// variable that is not set as it stands.
 func findClaude(r *File, ref string) (reference, error) {
 	name, standIn, hasDefault := strings.Cut(ref, ":-")
 	if !expand.IsVariable(name) {
@@ -151,6 +153,7 @@ func findGemini(r *File, name string) (reference, error) {
 	return reference{value: v, known: true}, nil
 }
 
+// findWindsurf knows ${env:NAME} and ${file:path}.
 func findWindsurf(r *File, ref string) (reference, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	switch kind {

@@ -206,6 +206,7 @@ func (r *File) unknown(f tree.Field, where string, known []string) {
 	r.Warn(f.Pos, "unknown key %q %s%s", f.Name, where, typed.Meant(f.Name, known))
 }
 
+// withoutSkipped leaves out entries that are no MCP servers.
 func (r *File) withoutSkipped(m *tree.Node) *tree.Node {
 	c := r.client
 	if c.skip == nil {

@@ -46,6 +46,8 @@ func vscodeServers(r *File, root *tree.Node) []*tree.Node {
 	return underKeys("servers")(r, root)
 }
 
+// declared reads one question. What is not as it should be is left out of it: the
+// place that refers to it says then what is missing.
 func (r *File) declared(n *tree.Node) Question {
 	in := Question{Pos: n.Pos}
 	text := func(name string) *string {

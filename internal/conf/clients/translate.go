@@ -135,6 +135,7 @@ func milliseconds(name string) rule { return scaled(name, 1000) }
 // seconds is a time that the client counts as we do.
 func seconds(name string) rule { return scaled(name, 1) }
 
+// scaled is a time of which so many parts are a second, to the microsecond.
 func scaled(name string, parts int64) rule {
 	return func(t *translation, f tree.Field) {
 		if f.Value.Kind != tree.Number {

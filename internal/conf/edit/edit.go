@@ -147,6 +147,8 @@ func without(n *tree.Node, name string) []tree.Field {
 
 type jsonEditor struct{ data []byte }
 
+// set replaces the value of the member, or inserts it in the innermost object of
+// the path that is there.
 func (w jsonEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	root, err := tree.ParseHuJSON(w.data)
 	if err != nil {

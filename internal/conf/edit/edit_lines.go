@@ -19,6 +19,8 @@ func tomlKey(name string) string {
 	return strings.ReplaceAll(tree.Quoted(name), "\x7f", `\u007f`) // JSON allows it, TOML does not
 }
 
+// set drops the server's tables and writes them anew at the end: the order of tables
+// means nothing in TOML.
 func (w tomlEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	if len(in) != 1 {
 		return nil, errors.New("the servers are not in a table of their own")
@@ -75,6 +77,7 @@ type sieve struct {
 	kept, held strings.Builder
 }
 
+// line passes a line on, or drops it.
 func (s *sieve) line(line string, drop bool) {
 	switch {
 	case drop && isBlank(line):
@@ -124,6 +127,8 @@ func isTableOf(header, name string) bool {
 // yamlEditor knows block mappings, which is how goose and people write them.
 type yamlEditor struct{ text string }
 
+// set drops the server's block and writes it anew, first under the key of the
+// servers, or with that key where it is not there.
 func (w yamlEditor) set(in []string, name string, e tree.Entry) ([]byte, error) {
 	if len(in) != 1 {
 		return nil, errors.New("the servers are not under a key of their own")
@@ -156,6 +161,8 @@ func (w yamlEditor) set(in []string, name string, e tree.Entry) ([]byte, error) 
 	}
 }
 
+// remove drops the block. A key that nothing is left under becomes an empty map:
+// without a value it is null, and no map.
 func (w yamlEditor) remove(in []string, name string) ([]byte, error) {
 	if len(in) != 1 {
 		return nil, errors.New("the servers are not under a key of their own")
@@ -193,6 +200,7 @@ func yamlKey(name string) string {
 	return tree.Quoted(name)
 }
 
+// yamlText writes values in the form that YAML shares with JSON.
 func yamlText(e tree.Entry, indent string) string {
 	var b strings.Builder
 	for _, m := range e {

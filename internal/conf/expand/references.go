@@ -35,6 +35,7 @@ type References struct {
 // reference failed and why; nothing is ever replaced by an empty text silently.
 func (r *References) Expand(text string) (string, error) { return r.expandAt(text, 0) }
 
+// expandAt is Expand at a depth of defaults inside defaults.
 func (r *References) expandAt(text string, depth int) (string, error) {
 	if depth > maxExpansion {
 		return "", errors.New("references are nested too deeply")

@@ -26,6 +26,8 @@ func InFile(file string, texts ...[]byte) func(part string) string {
 // secretMaps are the names, in all formats, of maps whose values are secret.
 var secretMaps = []string{"env", "environment", "envs", "headers", "http_headers"}
 
+// secretsOf collects the secrets below a node; secret tells that its place says that
+// it is one.
 func secretsOf(n *tree.Node, secret bool) []string {
 	var all []string
 	for _, f := range n.Fields {

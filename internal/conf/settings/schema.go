@@ -56,6 +56,7 @@ func groupsDoc() string {
 	return ""
 }
 
+// properties are the settings of a section; objects in it have a section of their own.
 func properties(section string) tree.Entry {
 	var e tree.Entry
 	for _, s := range Settings() {
@@ -69,6 +70,8 @@ func properties(section string) tree.Entry {
 	return e
 }
 
+// shapeOf is the schema of one value. Where the reader takes more than one form, so
+// does the schema: an editor must not mark what works.
 func shapeOf(s Setting) tree.Entry {
 	texts := tree.Pairs("type", "string")
 	switch s.Type {

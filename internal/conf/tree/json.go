@@ -79,6 +79,8 @@ type jsonReader struct {
 	lines *lines
 }
 
+// node turns a value into a node. Duplicate names stay: the reader of the tree
+// decides which one counts, and says so.
 func (r *jsonReader) node(v hujson.Value, depth int) (*Node, *fault.Fault) {
 	n := &Node{Pos: r.lines.at(v.StartOffset)}
 	if depth > maxDepth {

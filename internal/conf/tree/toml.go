@@ -78,6 +78,7 @@ func (r *tomlReader) descend(t *Node, keys unstable.Iterator) *Node {
 	return t
 }
 
+// appendTable adds a table to an array of tables, which it makes where it is new.
 func (r *tomlReader) appendTable(t *Node, keys unstable.Iterator) *Node {
 	for keys.Next() {
 		key := keys.Node()
@@ -97,6 +98,7 @@ func (r *tomlReader) appendTable(t *Node, keys unstable.Iterator) *Node {
 	return t
 }
 
+// keyValue adds a value under a key, which may be dotted.
 func (r *tomlReader) keyValue(t *Node, e *unstable.Node, depth int) *fault.Fault {
 	keys := e.Key()
 	for keys.Next() {

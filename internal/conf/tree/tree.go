@@ -164,6 +164,8 @@ func SyntaxOf(file string) Syntax {
 	}
 }
 
+// badUTF8 finds the first place that is no UTF-8, so that all three syntaxes refuse
+// it in the same words.
 func badUTF8(data []byte) (Pos, bool) {
 	if utf8.Valid(data) {
 		return Pos{}, false

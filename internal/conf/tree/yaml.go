@@ -11,6 +11,7 @@ import (
 	"github.com/everline/everline/fault"
 )
 
+// ParseYAML reads a text as YAML, whatever its file is called.
 func ParseYAML(file string, data []byte) (*Node, *fault.Fault) {
 	parsed, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -120,6 +121,7 @@ func (r *yamlReader) sequence(n *Node, v *ast.SequenceNode, depth int) (*Node, *
 	return n, nil
 }
 
+// mapping reads a block or flow mapping, with what is merged into it by "<<".
 func (r *yamlReader) mapping(n *Node, values []*ast.MappingValueNode, depth int) (*Node, *fault.Fault) {
 	n.Kind = Object
 	var merged []Field

@@ -9,8 +9,8 @@ const (
 	keepClose = "\ue001"
 )
 
-// Kept writes kept references out.
-var Kept = strings.NewReplacer(KeepOpen, "${", keepClose, "}")
+// kept writes kept references out.
+var kept = strings.NewReplacer(KeepOpen, "${", keepClose, "}")
 
 // Keep is the reference as it stands in a text until then.
 func Keep(ref string) string { return KeepOpen + ref + keepClose }
@@ -25,5 +25,5 @@ func EscapeReferences(s string) string {
 		}
 		b.WriteByte(s[i])
 	}
-	return Kept.Replace(b.String())
+	return kept.Replace(b.String())
 }

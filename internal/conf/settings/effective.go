@@ -31,15 +31,13 @@ func Effective(c *config.Config, all bool) []byte {
 	return []byte(file.Text("", "  ") + "\n")
 }
 
-// ServerEntry returns the server as it would be written into our own file, with
-// every setting that is not the default, and its secrets in plain.
-func ServerEntry(s config.Server) tree.Entry { return serverEntry(s, false, escaped) }
-
-// serverEntry writes texts in which there may be a reference by write.
+// serverEntry is the server as it would be written into our own file, with all
+// settings or those that are not the default, and its secrets in plain. write
+// gives texts in which there may be a reference the form of the file.
 func serverEntry(s config.Server, all bool, write func(any) any) tree.Entry {
 	v, plain := reflect.ValueOf(s), reflect.ValueOf(s.Defaults())
 	var e tree.Entry
-	if s.Transport != "auto" && (all || s.Transport != "stdio") {
+	if s.Transport != config.TransportAuto && (all || s.Transport != config.TransportStdio) {
 		e = append(e, tree.Member{Key: "type", Value: string(s.Transport)})
 	}
 	e = append(e, sectionEntry(SectionStandard, v, plain, false, write)...)

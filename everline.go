@@ -1,6 +1,6 @@
 // Package everline keeps one supervised connection to every MCP server and
 // offers all of them as one: a Hub. It does not listen on anything; the
-// endpoint for MCP clients is built on this API alone.
+// endpoint for MCP clients, package endpoint, is built on this API.
 package everline
 
 import (
@@ -34,7 +34,7 @@ type Options struct {
 	// for what no call has caused. As with any http.RoundTripper a request is
 	// cloned before it is changed, and streams have no end. An error that is a
 	// *fault.Fault is passed on as it is; any other is classified by what base has
-	// written. nil: base.
+	// written. nil, and where it returns nil: base.
 	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
 	// Emit receives every event, in order per server; it must not block. May be nil.
 	Emit func(event.Event)

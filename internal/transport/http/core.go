@@ -95,7 +95,9 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 	}
 	k.rt, k.own, k.conns = target.tripper(spec)
 	if spec.Wrap != nil {
-		k.rt = spec.Wrap(k.rt)
+		if rt := spec.Wrap(k.rt); rt != nil {
+			k.rt = rt
+		}
 	}
 	if k.conns != nil {
 		k.conns.injector = opts.Injector

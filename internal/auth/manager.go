@@ -243,7 +243,7 @@ func (m *Manager) source(server string) (*source, *fault.Fault) {
 	if s := m.sources[server]; s != nil {
 		return s, nil
 	}
-	f := notSent(fault.NotFound, errors.New("no server with that name is reached by a URL"), "run: everline ls")
+	f := notSent(fault.NotFound, errors.New("no server with that name is reached by a URL"), "run: everline auth status")
 	f.Server = server
 	return nil, f
 }

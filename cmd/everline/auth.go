@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/auth"
+	"github.com/everline/everline/internal/daemon"
+	"github.com/everline/everline/internal/fleet"
+)
+
+func newAuth(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "auth",
+		Short: "Log in to servers, and see how their credentials are",
+		Long: "Log in to servers that want OAuth, and see how their credentials are. A login is kept in the state folder,\n" +
+			"encrypted, and renewed by itself; everline never opens a browser unasked.",
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newAuthLogin(a), newAuthLogout(a), newAuthStatus(a), newAuthRekey(a))
+	return cmd
+}
+
+// credentials are those of every server with a URL, of the files that are named,
+// else of those of the everline that runs, else of the one that serve would read.
+// The caller must Close them.
+func (a *app) credentials(ctx context.Context, named []string) (m *auth.Manager, servers []string, err error) {
+	if len(named) == 0 {
+		named = a.runningFiles(ctx)
+	}
+	found, err := daemon.Source{StateDir: a.stateDir, Named: named, Ask: a.newAsker().Ask}.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	m = auth.New(auth.Options{StateDir: a.stateDir, Warn: func(text string) { fmt.Fprintf(a.stderr, "warning: %s\n", printable(text)) }})
+	for _, s := range found.Config.Servers {
+		if s.URL != "" && s.Err == nil {
+			m.Source(fleet.Credential(&s))
+			servers = append(servers, s.Name)
+		}
+	}
+	m.Reload(ctx)
+	return m, servers, nil
+}
+
+const configHelp = "configuration file; may be given more than once (default: those of the everline that runs, else the one that serve would read)"
+
+func newAuthStatus(a *app) *cobra.Command {
+	var configs []string
+	cmd := &cobra.Command{
+		Use:               "status [server]",
+		ValidArgsFunction: one(a.completeConfigured),
+		Short:             "How the credential of each server is",
+		Long: "How the credential of each server with a URL is: who issued it, for whom, until when, and where the key is\n" +
+			"that it is encrypted with. Exits with 4 if a login is needed.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			return a.authStatus(cmd.Context(), configs, strings.Join(args, ""))
+		}),
+	}
+	cmd.Flags().StringArrayVarP(&configs, "config", "c", nil, configHelp)
+	return cmd
+}
+
+// An authServer is one server in the JSON of everline auth status.
+type authServer struct {
+	Server string     `json:"server"`
+	Auth   admin.Auth `json:"auth"`
+}
+
+// An authReport is the JSON of everline auth status.
+type authReport struct {
+	Servers []authServer `json:"servers"`
+	Key     *string      `json:"key"`
+}
+
+func (a *app) authStatus(ctx context.Context, configs []string, name string) error {
+	m, servers, err := a.credentials(ctx, configs)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	report, states, code := authReport{Servers: []authServer{}}, m.Status(), exitOK
+	if place := m.KeyPlace(ctx); place != "" {
+		report.Key = &place
+	}
+	if name != "" {
+		if states[name] == nil {
+			return noCredential(name)
+		}
+		servers = []string{name}
+	}
+	for _, server := range servers {
+		st := states[server]
+		report.Servers = append(report.Servers, authServer{server, admin.ShapeAuth(st, m.Hide)})
+		if st.Phase == auth.NeedsLogin || st.Phase == auth.Misconfigured {
+			code = exitAuth
+		}
+	}
+	if err := a.printAuth(report); err != nil {
+		return err
+	}
+	if code != exitOK {
+		return exit(code)
+	}
+	return nil
+}
+
+func (a *app) printAuth(report authReport) error {
+	switch a.output {
+	case "json":
+		return writeJSON(a.stdout, report)
+	case "jsonl":
+		for _, s := range report.Servers {
+			if err := writeLine(a.stdout, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b strings.Builder
+	for _, s := range report.Servers {
+		authLines(&b, s, time.Now())
+	}
+	if len(report.Servers) == 0 {
+		b.WriteString("no server with a URL is configured\n")
+	}
+	if report.Key != nil {
+		fmt.Fprintf(&b, "key: %s\n", printable(*report.Key))
+	}
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return err
+}
+
+// authWords are the states of a credential, for people.
+var authWords = map[string]string{
+	"none": "no login so far", "ok": "logged in", "refreshing": "being renewed", "retrying": "cannot be renewed now",
+	"needs_login": "needs a login", "misconfigured": "misconfigured",
+}
+
+func authLines(b *strings.Builder, s authServer, now time.Time) {
+	state := authWords[s.Auth.State]
+	switch s.Auth.Kind {
+	case "static":
+		state = "headers of the configuration"
+	case "none":
+		state = "no credential"
+	}
+	fmt.Fprintf(b, "%s: %s", shownName(s.Server), state)
+	if s.Auth.Issuer != nil {
+		fmt.Fprintf(b, " at %s", printable(*s.Auth.Issuer))
+	}
+	if s.Auth.Subject != nil {
+		fmt.Fprintf(b, " as %s", printable(*s.Auth.Subject))
+	}
+	b.WriteString("\n")
+	if len(s.Auth.Scopes) > 0 {
+		fmt.Fprintf(b, "    scopes: %s\n", printable(strings.Join(s.Auth.Scopes, " ")))
+	}
+	if t := s.Auth.ExpiresAt; t != nil {
+		fmt.Fprintf(b, "    token until %s\n", clock(*t, now))
+	}
+	if t := s.Auth.RefreshedAt; t != nil {
+		fmt.Fprintf(b, "    issued %s\n", clock(*t, now))
+	}
+	if s.Auth.Cause != nil {
+		fmt.Fprintf(b, "    %s\n", printable(*s.Auth.Cause))
+	}
+	if s.Auth.Remedy != nil {
+		fmt.Fprintf(b, "    %s\n", advice(*s.Auth.Remedy))
+	}
+}
+
+func newAuthLogout(a *app) *cobra.Command {
+	var configs []string
+	var all bool
+	cmd := &cobra.Command{
+		Use:               "logout server",
+		ValidArgsFunction: one(a.completeConfigured),
+		Short:             "Forget the login to a server",
+		Long:              "Forget the login to a server, and tell its issuer, where that can be done within 5 seconds.",
+		Args:              cobra.ExactArgs(1),
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			m, _, err := a.credentials(cmd.Context(), configs)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			if err := m.Logout(cmd.Context(), args[0], all); err != nil {
+				return err
+			}
+			return a.printLogin(m, args[0], "logged out of")
+		}),
+	}
+	cmd.Flags().StringArrayVarP(&configs, "config", "c", nil, configHelp)
+	cmd.Flags().BoolVar(&all, "all", false, "forget the registration with the issuer, and which scopes were asked for, as well")
+	return cmd
+}
+
+func newAuthRekey(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rekey",
+		Short: "Encrypt the logins with a new key",
+		Long: "Encrypt what is kept of logins with a new key. What is locked by a key that is not to be had is moved\n" +
+			"aside, and must be logged in to again.",
+		Args: cobra.NoArgs,
+		RunE: runE(func(cmd *cobra.Command, _ []string) error {
+			m := auth.New(auth.Options{StateDir: a.stateDir, Warn: func(text string) { fmt.Fprintf(a.stderr, "warning: %s\n", printable(text)) }})
+			defer m.Close()
+			if err := m.Rekey(cmd.Context()); err != nil {
+				return err
+			}
+			place := m.KeyPlace(cmd.Context())
+			if a.forMachines() {
+				return writeLine(a.stdout, authReport{Servers: []authServer{}, Key: &place})
+			}
+			_, err := fmt.Fprintf(a.stdout, "the new key: %s\n", printable(place))
+			return err
+		}),
+	}
+}
+
+// printLogin prints what has become of one server's credential.
+func (a *app) printLogin(m *auth.Manager, server, done string) error {
+	s := authServer{server, admin.ShapeAuth(m.Status()[server], m.Hide)}
+	if a.forMachines() {
+		return writeLine(a.stdout, s)
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s\n", done, shownName(server))
+	return err
+}

@@ -176,8 +176,8 @@ func (c *credential) renew(flight *share[struct{}], old *record, src *source) {
 	c.flight = nil
 	flight.f = c.outcome(src, next, err)
 	c.mu.Unlock()
+	c.m.publish(c) // before anyone acts on it
 	close(flight.done)
-	c.m.publish(c)
 }
 
 // outcome applies the result of a refresh, and says what its callers are told.
@@ -313,26 +313,27 @@ func (c *credential) armLocked(wait time.Duration) {
 	})
 }
 
-// refuse is told of a server's 401 to a ticket. nil: there is another ticket, or
-// there will be none without this.
-func (c *credential) refuse(ctx context.Context, t Ticket) *fault.Fault {
-	flight, f := c.afterRefusal(t)
+// refuse is told of a server's 401 to a ticket, and sees to it that there is
+// another one. young tells that there is none, because the refused one is so new
+// that another would be no better: a server that refuses now and then is sent the
+// same again, and one that refuses all is no reason to ask the issuer all the time.
+func (c *credential) refuse(ctx context.Context, t Ticket) (young bool, f *fault.Fault) {
+	flight, young, f := c.afterRefusal(t)
 	if flight != nil {
 		_, f = flight.wait(ctx)
 	}
 	c.m.publish(c)
-	return f
+	return young, f
 }
 
-func (c *credential) afterRefusal(t Ticket) (*share[struct{}], *fault.Fault) {
+func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool, f *fault.Fault) {
 	c.mu.Lock()
 	tok, now := c.token.Load(), time.Now().Round(0)
 	if tok != nil && tok.ticket.Serial > t.Serial && now.UnixNano() < tok.good {
 		c.mu.Unlock()
-		return nil, nil
+		return nil, false, nil
 	}
 	c.refused = max(c.refused, t.Serial)
-	var f *fault.Fault
 	switch {
 	case c.flight != nil:
 	case !c.renewable():
@@ -340,9 +341,8 @@ func (c *credential) afterRefusal(t Ticket) (*share[struct{}], *fault.Fault) {
 			c.token.Store(nil)
 		}
 		f = c.needsLoginLocked()
-	case now.Sub(c.forcedAt) < c.forcedGap:
-		f = notSent(fault.Unauthorized, errors.New("the server refuses a token that it has just been given"), "run: everline doctor "+c.owner.spec.Server)
-		f.RetryAfter = c.forcedGap - now.Sub(c.forcedAt)
+	case c.youngLocked(now):
+		young = true
 	case now.Before(c.retryAt), t.Serial == 0: // nothing was asked for, or shown
 	case now.Sub(c.forcedAt) > calmFor:
 		c.forcedAt, c.forcedGap = now, firstGap
@@ -350,11 +350,15 @@ func (c *credential) afterRefusal(t Ticket) (*share[struct{}], *fault.Fault) {
 		c.forcedAt, c.forcedGap = now, min(2*c.forcedGap, lastGap)
 	}
 	c.mu.Unlock()
-	if f != nil {
-		return nil, f
+	if young || f != nil {
+		return nil, young, f
 	}
-	return c.renewal()
+	flight, f = c.renewal()
+	return flight, false, f
 }
+
+// youngLocked tells whether a refusal has caused a refresh a short while ago.
+func (c *credential) youngLocked(now time.Time) bool { return now.Sub(c.forcedAt) < c.forcedGap }
 
 func (c *credential) needsLogin() *fault.Fault {
 	c.mu.Lock()
@@ -410,7 +414,7 @@ func (c *credential) describe(s *State) {
 	}
 	s.Subject, s.Scopes, s.Serial = c.rec.Subject, c.rec.Granted, c.rec.Serial
 	s.ExpiresAt, s.RefreshedAt = c.rec.Expiry, c.rec.Issued
-	s.Suspect = c.refused >= c.rec.Serial && !c.renewable()
+	s.Suspect = c.refused >= c.rec.Serial && (!c.renewable() || c.youngLocked(now))
 }
 
 // close ends the timer; a refresh that is running ends with the manager.

@@ -263,7 +263,7 @@ func TestOneRefusalInAThousand(t *testing.T) {
 		_, s := r.loggedIn(nil)
 		n := 0
 		r.mcp.SetRefuse(func(*http.Request) (int, string) {
-			if n++; n == 500 {
+			if n++; n%500 == 0 {
 				return 401, "Bearer"
 			}
 			return 0, ""
@@ -272,6 +272,13 @@ func TestOneRefusalInAThousand(t *testing.T) {
 			r.mustCall(s)
 		}
 		r.wantRefreshes(1)
+		for range 1000 { // for hours
+			r.mustCall(s)
+			time.Sleep(10 * time.Second)
+		}
+		if n := len(r.as.Grants("refresh_token")); n > 8 {
+			t.Errorf("%d refreshes", n)
+		}
 	})
 }
 

@@ -30,8 +30,9 @@ type Source interface {
 	// refresh that is running. A fault means that nothing can be sent now.
 	Header(ctx context.Context) (Ticket, *fault.Fault)
 	// Refused is told of a 401 or 403, with its WWW-Authenticate fields. nil: get
-	// a new ticket and send the request once more. Otherwise the fault says why
-	// that cannot help now. A 401 proves that the request was not executed.
+	// a ticket again, and send the request once more; a second refusal is final
+	// for the request. Otherwise the fault says why that cannot help now. A 401
+	// proves that the request was not executed.
 	Refused(ctx context.Context, t Ticket, status int, challenge []string) *fault.Fault
 	// State is the credential as it is now. It never waits.
 	State() *State
@@ -153,8 +154,9 @@ func (s *source) unauthorized(ctx context.Context, t Ticket, ch challenge) *faul
 		f = notSent(fault.Unauthorized, errors.New("nobody has logged in to it"), loginRemedy(s.spec.Server))
 		s.m.publishSource(s)
 	} else {
-		f = c.refuse(ctx, t)
-		if f != nil && f.Kind == fault.Unauthorized && !s.opens() && s.kind == OAuth && t.Serial > 0 {
+		var young bool
+		young, f = c.refuse(ctx, t)
+		if s.kind == OAuth && t.Serial > 0 && (young || f != nil && f.Kind == fault.Unauthorized) {
 			f = cmp.Or(s.moved(ctx, c), f)
 		}
 	}
@@ -323,8 +325,8 @@ func (s *source) look(look *share[*site]) {
 	for _, text := range h.site.warnings {
 		s.m.warn(s.spec.Server + ": " + text)
 	}
+	s.m.publishSource(s) // before anyone acts on it
 	close(look.done)
-	s.m.publishSource(s)
 }
 
 func (s *source) hunt(ctx context.Context) *hunt {

@@ -44,8 +44,8 @@ type State struct {
 	Since           time.Time // of Phase
 	RetryAt         time.Time // valid for Retrying
 	Cause, Remedy   string    // valid for Retrying, NeedsLogin and Misconfigured
-	// Suspect: the server refused a token that should be good, and no refresh
-	// could help.
+	// Suspect: the server refused a token that should be good, and another one
+	// cannot be had, or would be no better.
 	Suspect bool
 	// Dead: a refresh was refused for good, or nothing is stored. No probe can
 	// help before a login.

@@ -160,8 +160,19 @@ func (s *store) enter(ctx context.Context) (release func(), f *fault.Fault) {
 			return nil, storeFault(opRead, err)
 		}
 		s.checked = true
+		s.tidy()
 	}
 	return func() { <-s.turn }, nil
+}
+
+// tidy removes what processes that were killed while they wrote have left.
+func (s *store) tidy() {
+	left, _ := filepath.Glob(filepath.Join(s.dir, "."+storeFile+"*-*")) // the pattern is good
+	for _, path := range left {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(path) // the next one tries again
+		}
+	}
 }
 
 // unchanged tells whether the file is the one that was last seen.

@@ -228,6 +228,44 @@ func TestStoreTwoProcesses(t *testing.T) {
 	}
 }
 
+// A process that is killed while it writes leaves a file that can be read, and
+// nothing behind for long.
+func TestStoreSurvivesKill(t *testing.T) {
+	dir := stateDir(t)
+	s, warned := testStore(t, dir)
+	last := uint64(0)
+	for range 20 {
+		cmd := child(t, "count", dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for seen := last; seen == last; {
+			d, f := s.read(t.Context())
+			if f != nil {
+				t.Fatal(f)
+			}
+			seen = d.Serial
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		d, f := s.read(t.Context())
+		if f != nil || d.Serial < last || len(d.Asked["n"]) != int(d.Serial) || len(*warned) > 0 {
+			t.Fatalf("serial %d after %d, %v, %q", d.Serial, last, f, *warned)
+		}
+		last = d.Serial
+	}
+	old := filepath.Join(dir, "."+storeFile+"-123")
+	if err := os.WriteFile(old, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour))
+	again, _ := testStore(t, dir)
+	getToken(t, again)
+	if exists(old) {
+		t.Error("what a killed process left is still there")
+	}
+}
+
 func countInStore(args []string) error {
 	s := newStore(args[0], &keys{dir: args[0]}, func(string) {})
 	for range 20 {

@@ -134,7 +134,7 @@ type hunt struct {
 	web       *web
 	spec      *Spec
 	challenge challenge
-	known     func(issuer string) bool // we are registered there
+	known     func(issuer string) bool // we are registered or logged in there
 	secrets   *secrets
 	steps     []Step
 	site      site
@@ -289,17 +289,11 @@ func (h *hunt) firstIssuer(ctx context.Context, all []string) error {
 	case h.spec.ClientID != "" && len(all) > 1:
 		return fmt.Errorf("%w: it names several issuers, so auth.clientId needs auth.issuer: one of %s", ErrIssuerMismatch, h.secrets.words(strings.Join(all, ", ")))
 	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b string) int {
-		switch known := h.known(a); {
-		case known == h.known(b):
-			return 0
-		case known:
-			return -1
-		default:
-			return 1
+	if i := slices.IndexFunc(all, h.known); i >= 0 {
+		if err := h.issuer(ctx, all[i]); err == nil || forNow(err) { // that it is away is no reason to log in elsewhere
+			return err
 		}
-	})
+	}
 	var first error
 	for _, one := range all[:min(len(all), 5)] {
 		err := h.issuer(ctx, one)

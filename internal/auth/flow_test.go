@@ -311,6 +311,30 @@ func TestIssuerMoves(t *testing.T) {
 	}
 }
 
+// One of several issuers that is away is still the one that was logged in to.
+func TestIssuerIsAwayAndHasNotMoved(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		other := authserver.New("https://next.test", authserver.Script{})
+		authserver.Start(r.net, publicIP, nil, other)
+		r.mcp.SetServers(r.as, other)
+		_, s := r.loggedIn(nil)
+		r.as.Revoke()
+		r.mustCall(s)
+		r.net.Down("as.test:443")
+		r.as.Revoke()
+		for range 20 {
+			_ = r.call(s)
+			time.Sleep(time.Minute)
+		}
+		if st := s.State(); st.Phase == NeedsLogin || len(other.Requests("/register")) > 0 {
+			t.Errorf("%+v", st)
+		}
+		r.net.Up("as.test:443")
+		time.Sleep(lastWait)
+		r.mustCall(s)
+	})
+}
+
 // TestFaultX10StepUp: a call that needs more is a login for all that was ever
 // wanted; no refresh is tried, and it does not go on for ever.
 func TestFaultX10StepUp(t *testing.T) {

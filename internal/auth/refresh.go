@@ -170,13 +170,28 @@ func (s *source) refresh(ctx context.Context, old *record) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	tok, err := s.askWithResource(ctx, old.TokenURL, old.Key, c, form)
+	next := *old
+	tok, err := s.askWithResource(ctx, next.TokenURL, next.Key, c, form)
+	var later *passing
+	if errors.As(err, &later) && later.gone && s.relocate(ctx, &next) {
+		tok, err = s.askWithResource(ctx, next.TokenURL, next.Key, c, form)
+	}
 	if err != nil {
 		return nil, err
 	}
-	next := *old
 	next.take(tok)
 	return &next, nil
+}
+
+// relocate finds out whether the same issuer has its endpoints elsewhere now.
+func (s *source) relocate(ctx context.Context, r *record) bool {
+	s.afresh(0)
+	found, f := s.discover(ctx)
+	if f != nil || found.meta.Issuer != r.Key.Issuer || found.meta.TokenEndpoint == r.TokenURL {
+		return false
+	}
+	r.TokenURL, r.RevokeURL = found.meta.TokenEndpoint, found.meta.RevocationEndpoint
+	return true
 }
 
 // withSecret adds what the configuration has, which is not stored: it may have

@@ -426,6 +426,35 @@ func TestFaultX6ConfidentialClient(t *testing.T) {
 	}
 }
 
+// An issuer that moves its endpoints is asked where they are.
+func TestEndpointMoves(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		_, s := r.loggedIn(nil)
+		r.as.Change(func(script *authserver.Script) {
+			script.Metadata = map[string]any{"token_endpoint": issuerURL + "/v2/token"}
+			script.Any = func(w http.ResponseWriter, q *http.Request) bool {
+				switch q.URL.Path {
+				case "/token":
+					http.NotFound(w, q)
+					return true
+				case "/v2/token":
+					q.URL.Path = "/token"
+					w.Header().Set("X-Moved", "yes")
+				}
+				return w.Header().Get("X-Moved") == "" && q.URL.Path == "/token"
+			}
+		})
+		r.as.Revoke()
+		r.mustCall(s)
+		r.as.Revoke()
+		time.Sleep(time.Minute)
+		r.mustCall(s)
+		if n := len(r.as.Requests("/token")); n != 2 { // of the login, and the one that was not found
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
 // TestFaultX7ResourceRefused: sent once, left out from then on.
 func TestFaultX7ResourceRefused(t *testing.T) {
 	inBubble(t, authserver.Script{}, func(r *rig) {

@@ -335,8 +335,15 @@ func (s *source) hunt(ctx context.Context) *hunt {
 		if f != nil {
 			return false
 		}
-		_, ok := d.Registrations[issuer]
-		return ok
+		if _, ok := d.Registrations[issuer]; ok {
+			return true
+		}
+		for _, rec := range d.Credentials {
+			if rec.Key.Issuer == issuer {
+				return true
+			}
+		}
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

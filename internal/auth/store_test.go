@@ -239,7 +239,7 @@ func TestStoreSurvivesKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for seen := last; seen == last; {
+		for seen, began := last, time.Now(); seen == last && time.Since(began) < 10*time.Second; {
 			d, f := s.read(t.Context())
 			if f != nil {
 				t.Fatal(f)

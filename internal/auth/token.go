@@ -52,6 +52,7 @@ func (r *refusal) Error() string {
 // stored, and may be better the next time.
 type passing struct {
 	text  string
+	gone  bool          // nothing is at that URL
 	after time.Duration // when the issuer asks to be asked again; 0 if it does not say
 }
 
@@ -147,7 +148,8 @@ func (t *tokens) judge(endpoint string, answer *reply) error {
 	case answer.status >= 200 && answer.status <= 299:
 		return nil
 	}
-	return &passing{text: fmt.Sprintf("%s answers %d", shownURL(endpoint), answer.status), after: answer.after}
+	gone := answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed || answer.status == http.StatusGone
+	return &passing{text: fmt.Sprintf("%s answers %d", shownURL(endpoint), answer.status), after: answer.after, gone: gone}
 }
 
 type tokenAnswer struct {

@@ -38,6 +38,9 @@ type Options struct {
 	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
 	// Emit receives every event, in order per server; it must not block. May be nil.
 	Emit func(event.Event)
+	// Observe gets the facts of each call once it has ended, on the goroutine that
+	// made it; it must not block. nil: they are counted, and not told.
+	Observe func(event.CallFacts)
 	// Warn hears of state files that could not be read or written; may be nil.
 	Warn func(server, text string)
 }
@@ -213,6 +216,12 @@ type Status struct {
 	Out          int              // calls in flight
 	Waiting      int              // calls that wait for the server
 	Calls        uint64           // calls that have ended since Open, however they did
+	Outcomes     Outcomes         // the same by how they ended
+	Saved        uint64           // calls that were answered, and had failed without everline: sent again, or parked while the server was away
+	Repeated     uint64           // sends beyond the first of a call
+	Parked       uint64           // waits of calls for a generation, however they ended
+	Starts       uint64           // generations started since Open
+	Outage       time.Duration    // for how long the server was away since Open, over all outages and as AwaySince counts one
 	P50, P95     time.Duration    // how long the newest 256 answers took, waiting included; 0 if there was none yet
 	Noise        uint64           // lines or events that were no messages, skipped: of the serving generation; while the server is away, of the newest start
 	LastNoise    string           // the newest of them, cut
@@ -231,6 +240,11 @@ const (
 	EraLegacy Era = "legacy" // 2025-11-25 and older: initialize and sessions
 	EraModern Era = "modern" // 2026-07-28: stateless
 )
+
+// Outcomes are how many calls have ended, by how they did: see event.CallResult.
+type Outcomes struct {
+	Answered, ToolError, RPCError, NotSent, Unknown, Refused, Canceled uint64
+}
 
 // ServerInfo is who a server says that it is (Implementation).
 type ServerInfo struct {

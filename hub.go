@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/statelock"
 	"github.com/everline/everline/internal/typed"
@@ -28,6 +30,8 @@ type Hub struct {
 	notifier notifier
 	levels   viewLevels
 	links    links
+	nowhere  *meter.Server // counts the calls that no server was meant by
+	observe  func(event.CallFacts)
 }
 
 // Open starts a hub for the servers of cfg. It returns immediately: servers come
@@ -56,7 +60,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{lock: lock}
+	h := &Hub{lock: lock, nowhere: meter.New(), observe: opts.Observe}
 	h.notifier.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
 		StateDir:     opts.StateDir,
@@ -65,6 +69,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		Version:      opts.Version,
 		RoundTripper: opts.RoundTripper,
 		Emit:         h.notifier.event,
+		Observe:      opts.Observe,
 		Changed:      h.notifier.changed,
 		Log:          h.notifier.logged,
 		Warn:         opts.Warn,
@@ -132,7 +137,7 @@ func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
 // Do is Call that also says which server has answered.
 func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := h.check(c); f != nil {
-		return Answer{}, f
+		return Answer{}, h.refused(c, f)
 	}
 	if c.Target != nil {
 		return h.send(ctx, *c.Target, c)
@@ -173,9 +178,25 @@ func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, 
 		}
 	}
 	if f != nil {
-		return Answer{}, f
+		return Answer{}, h.refused(c, f)
 	}
 	return h.send(ctx, t, c)
+}
+
+// refused counts a call that went to no server, and returns why.
+func (h *Hub) refused(c *Call, f *fault.Fault) error {
+	kept := *f
+	kept.Outcome = fault.NotSent
+	h.settle(event.CallFacts{Method: c.Method, Name: c.Name, Result: event.ResultOf(&kept), Kind: f.Kind, Began: time.Now(), ParamBytes: len(c.Params)})
+	return f
+}
+
+// settle counts a call that no server's slot has seen.
+func (h *Hub) settle(f event.CallFacts) {
+	h.nowhere.Call(&f)
+	if h.observe != nil {
+		h.observe(f)
+	}
 }
 
 // closed is the fault of whatever is asked of a hub that has been closed; nil
@@ -193,7 +214,7 @@ func (h *Hub) closed(op string) *fault.Fault {
 func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, error) {
 	s, release, err := h.fleet.At(t.Server, c.Session)
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, h.refused(c, fault.From(c.Method, err))
 	}
 	if release != nil {
 		defer release()

@@ -3,8 +3,10 @@ package everline
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/fleet"
@@ -117,7 +119,11 @@ func (h *Hub) statusOf(v *slot.View) Status {
 	}
 	if s := h.fleet.Slot(st.Name); s != nil {
 		n := s.Counts()
-		st.Out, st.Waiting, st.Calls = n.Out, n.Waiting, n.Ended
+		st.Out, st.Waiting, st.Calls, st.Outcomes = n.Out, n.Waiting, n.Ended(), outcomesOf(n.Results)
+		st.Saved, st.Repeated, st.Parked, st.Starts, st.Outage = n.Saved, n.Repeated, n.Parked, n.Starts, n.Outage
+		if !v.AwaySince.IsZero() {
+			st.Outage += time.Since(v.AwaySince)
+		}
 		st.P50, st.P95 = n.P50, n.P95
 		if what := s.Drilling(); what != "" {
 			st.Warnings = append(st.Warnings, "a drill breaks it on purpose: "+what)
@@ -160,6 +166,13 @@ func (st *Status) lists(v *slot.View) {
 	st.CatalogAt = c.At
 	if v.Checked.After(c.At) {
 		st.CatalogAt = v.Checked
+	}
+}
+
+func outcomesOf(n [event.CallResults]uint64) Outcomes {
+	return Outcomes{
+		n[event.CallAnswered], n[event.CallToolError], n[event.CallRPCError], n[event.CallNotSent],
+		n[event.CallUnknown], n[event.CallRefused], n[event.CallCanceled],
 	}
 }
 

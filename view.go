@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/door"
@@ -114,13 +115,16 @@ func (v *view) build(from *Catalog, cfg *config.Config, old *made) *made {
 // Do is Hub.Do for what the view has.
 func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := v.hub.check(c); f != nil {
-		return Answer{}, f
+		return Answer{}, v.hub.refused(c, f)
 	}
 	m := v.now()
 	if c.Method == mcp.ToolsCall && m.scope.search && c.Server == "" {
 		switch c.Name {
 		case catalog.SearchTool:
-			return Answer{Result: m.search(c.Params)}, nil
+			began := time.Now()
+			found := m.search(c.Params)
+			v.hub.settle(event.CallFacts{Method: c.Method, Name: c.Name, Began: began, Took: time.Since(began), ParamBytes: len(c.Params), Bytes: len(found)})
+			return Answer{Result: found}, nil
 		case catalog.CallTool:
 			return v.callFound(ctx, c)
 		}
@@ -129,7 +133,7 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 		return v.hub.send(ctx, *c.Target, c)
 	}
 	if c.Server != "" && !m.scope.has(c.Server) {
-		return Answer{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
+		return Answer{}, v.hub.refused(c, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server))
 	}
 	return v.hub.find(ctx, v, c)
 }

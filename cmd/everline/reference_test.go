@@ -26,7 +26,7 @@ import (
 // documented are the types of docs/reference/json.md, by the headings over
 // their tables.
 var documented = map[string]any{
-	"status": admin.Status{}, "A server": admin.Server{}, "A phase": admin.Phase{}, "A session": admin.Session{}, "What a server offers": admin.Offered{}, "An orphan": admin.Orphan{},
+	"status": admin.Status{}, "A server": admin.Server{}, "Outcomes of calls": admin.Outcomes{}, "A phase": admin.Phase{}, "A session": admin.Session{}, "What a server offers": admin.Offered{}, "An orphan": admin.Orphan{},
 	"events": admin.Event{}, "logs": admin.LogLine{},
 	"tools": admin.Tool{}, "tools diff": admin.Pins{}, "A change": admin.PinChange{}, "tools approve": admin.Approved{},
 	"drill": drill.Report{}, "Calls": admin.DrillCalls{}, "Lists": drill.Lists{},

@@ -108,10 +108,27 @@ type Server struct {
 	Ignored         uint64      `json:"ignored"`              // messages of the same generation that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate      float64     `json:"stderrBytesPerSecond"` // of late
 	Calls           uint64      `json:"calls"`                // that have ended since everline started, however they did
+	Outcomes        Outcomes    `json:"outcomes"`             // the same by how they ended
+	Saved           uint64      `json:"saved"`                // that were answered, and had failed without everline
+	Repeated        uint64      `json:"repeated"`             // sends beyond the first of a call
+	Parked          uint64      `json:"parked"`               // waits of calls for a generation
+	Starts          uint64      `json:"starts"`               // generations, since everline started
+	OutageMS        int64       `json:"outageMs"`             // for how long it was away since then
 	Handshake       []Phase     `json:"handshake"`            // how the serving generation came up
 	P50             *float64    `json:"latencyMsP50"`         // of the newest 256 answers, waiting included
 	P95             *float64    `json:"latencyMsP95"`
 	Memory          *int64      `json:"memoryBytes"` // resident, of its process and all below it; null where that is not known
+}
+
+// Outcomes are how many calls have ended, by how they did.
+type Outcomes struct {
+	Answered  uint64 `json:"answered"`
+	ToolError uint64 `json:"toolError"`
+	RPCError  uint64 `json:"rpcError"`
+	NotSent   uint64 `json:"notSent"`
+	Unknown   uint64 `json:"unknown"`
+	Refused   uint64 `json:"refused"`
+	Canceled  uint64 `json:"canceled"`
 }
 
 // Phase is one part of how a generation came up: spawn, first byte, era, initialize
@@ -234,7 +251,8 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		CatalogAt:  knownTime(st.CatalogAt), Since: knownTime(st.Since), AwaySince: knownTime(st.AwaySince), NextAttempt: knownTime(st.Next), Attempt: st.Attempt,
 		Stderr: []string{}, Out: st.Out, Waiting: st.Waiting, Required: required,
 		Origin: st.Origin.String(), Remedy: known(hide(st.Remedy)), Warnings: hideAll(st.Warnings, hide), ConfigWarnings: []string{},
-		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, P50: milliseconds(st.P50), P95: milliseconds(st.P95),
+		Noise: st.Noise, Ignored: st.Ignored, StderrRate: st.StderrRate, Calls: st.Calls, Outcomes: Outcomes(st.Outcomes),
+		Saved: st.Saved, Repeated: st.Repeated, Parked: st.Parked, Starts: st.Starts, OutageMS: st.Outage.Milliseconds(), P50: milliseconds(st.P50), P95: milliseconds(st.P95),
 	}
 	if more(st.Offered, st.Counts) {
 		s.Offered = &Offered{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -16,7 +17,8 @@ type member struct {
 	name    string
 	spec    config.Server
 	slot    *slot.Slot
-	session *Session // whose slot it is; nil for the one that is shared, and published
+	meter   *meter.Server // of the server, sessions' slots included
+	session *Session      // whose slot it is; nil for the one that is shared, and published
 	*memory
 }
 
@@ -40,7 +42,7 @@ func newMemory() *memory { return &memory{saying: newCtxLock()} }
 
 // with returns the member with a new spec and the same slot.
 func (m *member) with(s config.Server) *member {
-	return &member{name: m.name, spec: s, slot: m.slot, memory: m.memory}
+	return &member{name: m.name, spec: s, slot: m.slot, meter: m.meter, memory: m.memory}
 }
 
 func (m *member) slotKey() slotKey { return slotKey{m.name, m.session} }

@@ -22,6 +22,7 @@ type Options struct {
 	Pins *catalog.Lock // as ReadPins gives it
 
 	Emit    func(event.Event)                  // every event of every slot
+	Observe func(event.CallFacts)              // every call of every slot, when it has ended
 	Changed func([]catalog.Kind)               // after a new table is out: the kinds that differ
 	Log     func(server string, params []byte) // notifications/message of a server
 	Warn    func(server, text string)          // a state file that could not be read or written

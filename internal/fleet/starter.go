@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport/stdio"
 	"github.com/everline/everline/internal/upstream"
@@ -32,7 +33,7 @@ type starter struct {
 // run, or under an earlier slot, was gen. before, if not nil, is closed when that
 // slot is gone; the first generation waits for it.
 func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}) *member {
-	m := &member{name: s.Name, spec: s, memory: newMemory()}
+	m := &member{name: s.Name, spec: s, meter: meter.New(), memory: newMemory()}
 	saved := st.keeper.load(s)
 	var era upstream.Era
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
@@ -51,7 +52,7 @@ func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}
 // newSessionMember makes the slot of one session. It takes what the shared one
 // knows of the server, and publishes nothing.
 func (st *starter) newSessionMember(shared *member, session *Session) *member {
-	m := &member{name: shared.name, spec: sessionSpec(shared.spec), session: session, memory: newMemory()}
+	m := &member{name: shared.name, spec: sessionSpec(shared.spec), session: session, meter: shared.meter, memory: newMemory()}
 	if e := shared.learned(); e != (upstream.Era{}) {
 		m.era.Store(&e)
 	}
@@ -73,6 +74,8 @@ func (st *starter) slotOptions(m *member, before <-chan struct{}) slot.Options {
 		Admit:    func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return st.pins.admit(m, c, offers) },
 		Starting: st.starting,
 		Watch:    st.watch(m),
+		Meter:    m.meter,
+		Observe:  st.opts.Observe,
 		Emit:     st.opts.Emit,
 	}
 }

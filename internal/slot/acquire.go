@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/meter"
 )
 
 // Acquire takes a lease on the serving generation. If none serves it waits as
@@ -15,19 +16,25 @@ import (
 // serves; turns are given in order. Errors are faults with outcome NotSent:
 // Disabled, Unavailable with cause and RetryAfter, RateLimited, Overloaded,
 // Closed, and those of ctx.
-func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ctx, 0) }
+func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ctx, 0, &waitSum{}) }
+
+// A waitSum is what a call has waited, before all its sends.
+type waitSum struct {
+	waited time.Duration
+	parked bool // it has waited for a generation while none served that could be had
+}
 
 // acquire is Acquire for a generation newer than after.
-func (s *Slot) acquire(ctx context.Context, after uint64) (Lease, error) {
+func (s *Slot) acquire(ctx context.Context, after uint64, total *waitSum) (Lease, error) {
 	if s.pause.none() && s.gate.limit.Load() == 0 {
 		if g := s.view.Load().serving; g != nil && g.gen > after && g.lease() {
 			return Lease{slot: s, gen: g}, nil
 		}
 	}
-	return s.acquireSlow(ctx, after)
+	return s.acquireSlow(ctx, after, total)
 }
 
-func (s *Slot) acquireSlow(ctx context.Context, after uint64) (Lease, error) {
+func (s *Slot) acquireSlow(ctx context.Context, after uint64, total *waitSum) (Lease, error) {
 	v := s.view.Load()
 	defer s.waiting.Add(-1)
 	if s.waiting.Add(1) > int64(v.Server.MaxWaiting) {
@@ -36,12 +43,16 @@ func (s *Slot) acquireSlow(ctx context.Context, after uint64) (Lease, error) {
 			Err: fmt.Errorf("%d calls wait for the server already", v.Server.MaxWaiting),
 		}
 	}
-	w := &waiter{slot: s, after: after, limit: time.Now().Add(v.Server.ParkFor)}
+	began := time.Now()
+	w := &waiter{slot: s, after: after, limit: began.Add(v.Server.ParkFor)}
 	w.deadline, _ = ctx.Deadline()
 	lease, err := w.wait(ctx)
 	if err != nil && w.ticket != nil {
 		s.gate.leave(w.ticket)
 	}
+	now := time.Now()
+	total.waited += max(now.Sub(began), 1)
+	w.count(now, err, total)
 	return lease, err
 }
 
@@ -52,7 +63,25 @@ type waiter struct {
 	limit    time.Time // when parkFor ends
 	deadline time.Time // zero: none
 	ticket   *ticket
-	waited   bool // it has waited
+	waited   bool      // it has waited
+	lazy     bool      // it found the server idle: no outage is why it waits
+	parked   time.Time // since when it has waited for a generation; zero if it has not
+}
+
+// count counts a wait for a generation that is over.
+func (w *waiter) count(now time.Time, err error, total *waitSum) {
+	if w.parked.IsZero() {
+		return
+	}
+	total.parked = true
+	end := meter.Served
+	if err != nil {
+		end = meter.Failed
+		if kind := fault.KindOf(err); kind == fault.Canceled || kind == fault.Deadline {
+			end = meter.GaveUp
+		}
+	}
+	w.slot.meter.Parked(end, now.Sub(w.parked))
 }
 
 // A hold is what a waiter waits for next.
@@ -135,11 +164,14 @@ func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 	until, ok := mayWait(v.prospects(), now, w.limit, w.deadline)
 	if ok {
 		if v.State.Phase() == lifecycle.Idle {
+			w.lazy = true
 			w.slot.demand() // what comes of it is a new view
 		}
+		w.park(v, now)
 		return Lease{}, hold{until: until}, nil
 	}
 	if w.mayProbe(v, now) {
+		w.park(v, now)
 		return Lease{}, hold{answered: w.slot.demand()}, nil
 	}
 	if w.slot.view.Load() != v {
@@ -150,6 +182,14 @@ func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 		f.RetryAfter = max(probeAt.Sub(now), time.Millisecond)
 	}
 	return Lease{}, hold{}, f
+}
+
+// park notes that it waits for a generation, unless it is the first start of a
+// server that runs only when it is called.
+func (w *waiter) park(v *View, now time.Time) {
+	if w.parked.IsZero() && !(w.lazy && v.State.Attempt == 0) {
+		w.parked = now
+	}
 }
 
 // mayProbe tells whether this call may bring a slow retry forward.

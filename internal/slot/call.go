@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -36,23 +37,50 @@ func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay)
 // CallGen is Call for one generation alone: another is not asked, and the fault
 // is NotFound. 0: any.
 func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
-	began := time.Now()
-	out, err := s.call(ctx, gen, c, replay)
-	s.meter.note(time.Since(began), err)
-	s.drill.Load().note(ctx, began, err)
+	t := attempts{method: c.Method, name: c.Name, replay: replay, began: time.Now()}
+	out, err := s.call(ctx, gen, c, &t)
+	s.settle(c, &t, &out, err)
+	s.drill.Load().note(ctx, t.began, err)
 	return out, err
 }
 
-func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
+// settle counts a call that has ended, and tells of it.
+func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) {
+	f := event.CallFacts{
+		Server: s.name, Session: s.opts.Session, Gen: t.gen, Method: c.Method, Name: c.Name,
+		Began: t.began, Waited: t.waited, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
+	}
+	switch {
+	case err != nil:
+		cause := fault.From(c.Method, err)
+		f.Took, f.Result, f.Kind = time.Since(t.began), event.ResultOf(cause), cause.Kind
+	case c.Method == mcp.ToolsCall && out.IsError():
+		f.Took, f.Result = t.ended.Sub(t.began), event.CallToolError
+	default:
+		f.Took = t.ended.Sub(t.began)
+	}
+	switch {
+	case !f.Result.Answered():
+	case t.sent > 1:
+		f.Saved = event.ByReplay
+	case t.parked:
+		f.Saved = event.ByParking
+	}
+	s.meter.Call(&f)
+	if s.opts.Observe != nil {
+		s.opts.Observe(f)
+	}
+}
+
+func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, t *attempts) (Answer, error) {
 	limit := s.view.Load().Server.CallTimeout
 	if deadline, ok := ctx.Deadline(); limit > 0 && (!ok || time.Until(deadline) > limit) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	t := attempts{method: c.Method, name: c.Name, replay: replay}
 	for {
-		lease, err := s.acquire(ctx, t.after)
+		lease, err := s.acquire(ctx, t.after, &t.waitSum)
 		if err != nil {
 			return Answer{}, s.withState(t.total(err))
 		}
@@ -69,11 +97,11 @@ func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, replay co
 			lease.free()
 			return Answer{}, s.withState(t.total(f))
 		}
-		out, f := s.send(ctx, &lease, c)
+		out, f := s.send(ctx, &lease, c, t)
 		if f == nil {
 			return out, nil
 		}
-		if !s.again(ctx, lease.gen, &t, f, c) {
+		if !s.again(ctx, lease.gen, t, f, c) {
 			if f.Kind == fault.SessionLost && t.sends > maxSessions {
 				f = losesSessions(f, fmt.Sprintf("%d sessions in a row were lost under this call", t.sends))
 			}
@@ -116,7 +144,8 @@ func (s *Slot) withState(f *fault.Fault) *fault.Fault {
 }
 
 // send sends the call once and releases the lease.
-func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call) (out Answer, f *fault.Fault) {
+func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *attempts) (out Answer, f *fault.Fault) {
+	begun := s.sending(lease, t)
 	returned := false
 	defer func() {
 		if !returned { // a panic ends one request, and must not keep its lease
@@ -125,6 +154,10 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call) (out An
 	}()
 	result, err := lease.gen.up.Call(ctx, c)
 	returned = true
+	t.ended = time.Now()
+	took := t.ended.Sub(begun)
+	t.upstream += took
+	s.meter.Sent(took)
 	if err == nil {
 		lease.finish(c, nil)
 		return Answer{result, lease.Gen(), lease.gen.info.Mortal()}, nil
@@ -132,6 +165,20 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call) (out An
 	f = s.classify(lease.gen, err)
 	lease.finish(c, f)
 	return Answer{}, f
+}
+
+// sending notes that the call is about to be sent, and returns since when. Looking
+// at the clock is not for free: a call that did not wait is sent when it came.
+func (s *Slot) sending(lease *Lease, t *attempts) time.Time {
+	t.gen = lease.Gen()
+	t.sent++
+	if t.sent == 1 && t.waited == 0 {
+		return t.began
+	}
+	if t.sent > 1 {
+		s.meter.Repeated(t.failure)
+	}
+	return time.Now()
 }
 
 // classify completes what a call failed with, and has a generation ended that
@@ -160,7 +207,7 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		s.gaveUp(g, f, c)
 		return false
 	}
-	s.resent.Add(1)
+	t.failure = f.Kind
 	s.drill.Load().count(ctx, resends)
 	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextGeneration {
@@ -169,13 +216,12 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 	return true
 }
 
-// gaveUp counts a call that failed for good, and tells of it unless the server
-// itself or the client is why.
+// gaveUp tells of a call that failed for good, unless the server itself or the
+// client is why.
 func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
 	if f.Kind == fault.RPC || f.Kind == fault.Canceled {
 		return
 	}
-	s.failed.Add(1)
 	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
 		s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
 	}
@@ -185,7 +231,7 @@ func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
 // so long.
 func (s *Slot) obey(ctx context.Context, f *fault.Fault, n int) bool {
 	until := time.Now().Add(pauseOf(f, n))
-	s.pause.extend(until)
+	s.meter.Limited(s.pause.extend(until))
 	deadline, ok := ctx.Deadline()
 	return !ok || until.Before(deadline)
 }

@@ -175,7 +175,7 @@ func TestFaultJ1(t *testing.T) {
 				t.Errorf("it ran %d times: %s", ran, describe(f))
 			}
 			synctest.Wait()
-			if count[event.CallReplayed](b) != 1 || b.Counts().Replayed != 1 {
+			if count[event.CallReplayed](b) != 1 || b.Counts().Repeated != 1 {
 				t.Error("the replay was not told")
 			}
 		})

@@ -117,7 +117,6 @@ func (lp *loop) keep(g *generation) {
 	if len(lp.recent) > startsKept {
 		lp.recent = lp.recent[1:]
 	}
-	lp.slot.starts.Add(1)
 	lp.count()
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/lifecycle"
+	"github.com/everline/everline/internal/meter"
 )
 
 // startsKept bounds the memory of recent starts. It is far above any limit on
@@ -43,6 +44,8 @@ type loop struct {
 	awayAt     time.Time   // since when no generation serves that should; zero if one does, or none is wanted now
 	hadServed  bool        // a generation that served was lost at awayAt
 	newest     *generation // started last; nil if none was
+	ending     meter.Cause // why a generation was ended last
+	drilled    bool        // what is stepped is the end of a drill
 	recent     []time.Time
 	losses     lossClock
 	cutShort   time.Time // when the wait would have ended that what was back has cut short
@@ -175,7 +178,7 @@ func (lp *loop) step(ev lifecycle.Event) {
 	lp.state = next
 	lp.losses.follow(before, next, time.Now())
 	for _, e := range effects {
-		lp.execute(e)
+		lp.execute(e, lp.reason(ev, before))
 	}
 	if before.Serving != next.Serving {
 		lp.handOver()
@@ -185,11 +188,13 @@ func (lp *loop) step(ev lifecycle.Event) {
 }
 
 // execute runs one effect, or starts the worker that does.
-func (lp *loop) execute(e lifecycle.Effect) {
+func (lp *loop) execute(e lifecycle.Effect, why meter.Cause) {
 	switch e := e.(type) {
 	case lifecycle.Start:
+		lp.slot.meter.Started(why)
 		lp.startGeneration(e.Gen)
 	case lifecycle.Stop:
+		lp.ending = why
 		lp.endGeneration(e.Gen, e.Drain)
 	case lifecycle.Arm:
 		lp.arm(e)
@@ -203,6 +208,38 @@ func (lp *loop) execute(e lifecycle.Effect) {
 		lp.next = time.Time{}
 	case lifecycle.Publish:
 		lp.dirty = true
+	}
+}
+
+// reason is why what follows from an event happens; before is the state in which
+// the event came.
+func (lp *loop) reason(ev lifecycle.Event, before lifecycle.State) meter.Cause {
+	switch ev := ev.(type) {
+	case lifecycle.Want:
+		switch {
+		case lp.newest == nil:
+			return meter.First
+		case ev.Spec != before.RunSpec:
+			return meter.Config
+		}
+		return meter.Operator
+	case lifecycle.Wake:
+		switch {
+		case lp.drilled:
+			return meter.Drill
+		case ev.Operator:
+			return meter.Operator
+		}
+		return meter.Call
+	case lifecycle.Struck:
+		return meter.Strikes
+	case lifecycle.Closed, lifecycle.Started:
+		return lp.ending // what the next one had to wait for
+	default:
+		if lp.cause == nil {
+			return lp.ending
+		}
+		return meter.Cause(lp.cause.Kind)
 	}
 }
 

@@ -72,6 +72,9 @@ func (lp *loop) watch(gen uint64, heed time.Duration) {
 func (lp *loop) trackAway(before, after lifecycle.State) {
 	switch away := after.Want && after.Serving == 0 && after.Phase() != lifecycle.Idle; {
 	case !away:
+		if !lp.awayAt.IsZero() && lp.slot.opts.Session == 0 {
+			lp.slot.meter.Outage(time.Since(lp.awayAt))
+		}
 		lp.awayAt = time.Time{}
 	case lp.awayAt.IsZero():
 		lp.awayAt, lp.hadServed = time.Now(), before.Serving != 0

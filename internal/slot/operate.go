@@ -136,7 +136,9 @@ func (lp *loop) shut() error {
 // wakeAfterDrill ends the wait for the next attempt.
 func (lp *loop) wakeAfterDrill() error {
 	if p := lp.state.Phase(); p == lifecycle.Backoff || p == lifecycle.Stopped {
+		lp.drilled = true
 		lp.step(lifecycle.Wake{Operator: true})
+		lp.drilled = false
 	}
 	return nil
 }

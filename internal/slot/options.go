@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -65,6 +66,11 @@ type Options struct {
 	// Published is called by the loop after each new view is out; it must not
 	// block. May be nil.
 	Published func(*View)
+	// Meter counts for the server. nil: one of the slot's own.
+	Meter *meter.Server
+	// Observe gets the facts of each call that has ended, on the call's own
+	// goroutine; it must not block. May be nil.
+	Observe func(event.CallFacts)
 	// Emit receives events, from the loop; it must not block. May be nil.
 	Emit func(event.Event)
 	// Rand returns a number in [0,1) for jitter; nil: math/rand.

@@ -20,13 +20,17 @@ type pause struct {
 	until atomic.Int64 // counted from born; 0: there is none
 }
 
-// extend moves the end of the pause to until; it never shortens it.
-func (p *pause) extend(until time.Time) {
-	end := sinceBirth(p.born, until)
+// extend moves the end of the pause to until, and returns by how much; it never
+// shortens it.
+func (p *pause) extend(until time.Time) time.Duration {
+	end, now := sinceBirth(p.born, until), sinceBirth(p.born, time.Now())
 	for {
 		old := p.until.Load()
-		if old >= end || p.until.CompareAndSwap(old, end) {
-			return
+		if old >= end {
+			return 0
+		}
+		if p.until.CompareAndSwap(old, end) {
+			return time.Duration(max(end-max(old, now), 0))
 		}
 	}
 }

@@ -56,9 +56,12 @@ func (lp *loop) publish() {
 
 // emit tells of something once the view that shows it is out. It is called by
 // the loop alone, as is emitAt, which puts e before what followed from it.
-func (lp *loop) emit(e event.Event) { lp.events = append(lp.events, e) }
+func (lp *loop) emit(e event.Event) { lp.emitAt(len(lp.events), e) }
 
-func (lp *loop) emitAt(i int, e event.Event) { lp.events = slices.Insert(lp.events, i, e) }
+func (lp *loop) emitAt(i int, e event.Event) {
+	lp.slot.meter.Event(e)
+	lp.events = slices.Insert(lp.events, i, e)
+}
 
 // narrate tells of changes that follow from the state alone.
 func (lp *loop) narrate(before, after lifecycle.State) {

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"slices"
+	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
@@ -109,9 +110,15 @@ type attempts struct {
 	after        uint64           // only a newer generation helps
 	bound        *catalog.Catalog // of the generation that the call was last bound to
 	sends        int
-	used         [len(rules)]int // failures, by the row that decided about them
-	limited      int             // sends that met a rate limit
-	unknown      *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
+	sent         int        // sends that were begun
+	gen          uint64     // that it was sent to last; 0 if to none
+	failure      fault.Kind // of the last send, where another follows
+	began, ended time.Time  // when the call came, and when its last send was over
+	upstream     time.Duration
+	waitSum
+	used    [len(rules)]int // failures, by the row that decided about them
+	limited int             // sends that met a rate limit
+	unknown *fault.Fault    // the newest failure whose outcome is unknown; nil if there is none
 }
 
 // bind notes the generation that the call is to be sent to next. It is false if

@@ -212,8 +212,8 @@ func TestDeadlinesAreNoStrikes(t *testing.T) {
 		if st := b.View().State; st.Gen != 1 || st.CallStrikes != 0 {
 			t.Errorf("%+v", st)
 		}
-		if n := count[event.CallFailed](b); n != 10 || b.Counts().Failed != 10 {
-			t.Errorf("%d failures told, %d counted", n, b.Counts().Failed)
+		if n := count[event.CallFailed](b); n != 10 || b.Counts().Results[event.CallUnknown] != 10 {
+			t.Errorf("%d failures told, %d counted", n, b.Counts().Results[event.CallUnknown])
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -42,11 +43,8 @@ type Slot struct {
 	pause      pause            // while the server wants no calls
 	probeAt    atomic.Int64     // a call may bring a slow retry forward from then on
 	callEvents chan event.Event // what calls have to tell; events that find it full are dropped
-	starts     atomic.Uint64
 	waiting    atomic.Int64
-	resent     atomic.Uint64
-	failed     atomic.Uint64
-	meter      meter
+	meter      *meter.Server                 // the server's, whatever slots it has
 	faults     transport.Injector            // breaks the server on purpose; off
 	drill      atomic.Pointer[drill]         // the drill that runs; nil if none does
 	alive      atomic.Pointer[[]*generation] // the generations that are not gone yet; replaced by the loop
@@ -69,8 +67,12 @@ func New(o Options) *Slot {
 	if o.Rand == nil {
 		o.Rand = rand.Float64
 	}
+	if o.Meter == nil {
+		o.Meter = meter.New()
+	}
 	s := &Slot{
 		opts:       o,
+		meter:      o.Meter,
 		name:       o.Server.Name,
 		born:       time.Now(),
 		callEvents: make(chan event.Event, maxCallEvents),
@@ -88,14 +90,17 @@ func New(o Options) *Slot {
 // View is the picture that is out now.
 func (s *Slot) View() *View { return s.view.Load() }
 
-// Counts are totals of one slot.
+// Counts are the numbers of one slot; those that only rise, and the times, are of
+// all slots that have its meter.
 type Counts struct {
-	Out      int    // calls in flight
-	Waiting  int    // calls that wait for the server
-	Replayed uint64 // calls that were sent again
-	Failed   uint64 // calls that failed for another reason than the server's own answer
-	Starts   uint64 // generations started
-	Ended    uint64 // calls that have ended, however they did
+	Out      int                       // calls in flight
+	Waiting  int                       // calls that wait for the server
+	Results  [event.CallResults]uint64 // calls that have ended, by how they did
+	Saved    uint64                    // calls that were answered, and had failed without everline
+	Repeated uint64                    // sends beyond the first of a call
+	Parked   uint64                    // waits of calls for a generation that are over
+	Starts   uint64                    // generations started
+	Outage   time.Duration             // for how long the server was away, without an outage that lasts
 
 	// P50 and P95 are how long the newest answers took from when the call came,
 	// waiting and sending again included; 0 if there was none yet.
@@ -105,17 +110,23 @@ type Counts struct {
 // Counts are the totals as of now.
 func (s *Slot) Counts() Counts {
 	c := Counts{
-		Waiting:  int(s.waiting.Load()),
-		Replayed: s.resent.Load(),
-		Failed:   s.failed.Load(),
-		Starts:   s.starts.Load(),
-		Ended:    s.meter.ended.Load(),
+		Waiting: int(s.waiting.Load()),
 	}
-	c.P50, c.P95 = s.meter.percentiles()
+	c.P50, c.P95 = s.meter.Percentiles()
+	c.Results, c.Outage = s.meter.Results(), s.meter.Outages()
+	c.Saved, c.Repeated, c.Parked, c.Starts = s.meter.Totals()
 	for _, g := range *s.alive.Load() {
 		c.Out += g.leases()
 	}
 	return c
+}
+
+// Ended is how many calls have ended, however they did.
+func (c *Counts) Ended() (n uint64) {
+	for _, k := range c.Results {
+		n += k
+	}
+	return n
 }
 
 // Logs returns the last lines that the server wrote to stderr, over all its

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/everline/everline/fault"
@@ -63,4 +64,13 @@ func isObject(raw []byte) bool {
 type Result struct {
 	Raw  []byte // the result as the server sent it, but for what Upstream.Call says
 	URIs bool   // some member of it is called "uri"
+}
+
+// maxErrorLook is up to how many bytes of a result are looked through.
+const maxErrorLook = 256 << 10
+
+// IsError tells whether a result of tools/call says that the tool has failed. One
+// of more than 256 KiB counts as one that does not.
+func (r *Result) IsError() bool {
+	return len(r.Raw) <= maxErrorLook && bytes.Contains(r.Raw, []byte("isError")) && string(wire.Get(r.Raw, "isError")) == "true"
 }

@@ -129,6 +129,24 @@ func (c *credential) known() bool {
 	return c.rec != nil
 }
 
+func (c *credential) idToken() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rec == nil {
+		return ""
+	}
+	return c.rec.ID
+}
+
+// retry forgets that somebody had to log in somewhere first.
+func (c *credential) retry() {
+	c.mu.Lock()
+	if c.failure != nil && c.failure.Kind == fault.Unauthorized {
+		c.failure, c.retryAt, c.failures = nil, time.Time{}, 0
+	}
+	c.mu.Unlock()
+}
+
 func (c *credential) unrefused(tok *issued) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,6 +231,10 @@ func (c *credential) outcome(src *source, next *record, err error) *fault.Fault 
 		if f, ok := fault.As(err); ok { // of the store: it has a remedy of its own
 			c.failure.Remedy = f.Remedy
 		}
+	case fault.Is(err, fault.Unauthorized): // the identity provider wants a login
+		c.failed++
+		f, _ := fault.As(err)
+		c.failure, c.retryAt = notSent(fault.Unauthorized, f.Cause(), f.Remedy), now.Add(misconfWait)
 	default:
 		c.failed++
 		c.failure, c.retryAt = notSent(fault.Invalid, err, src.spec.atPlace("auth")), now.Add(misconfWait)
@@ -394,6 +416,8 @@ func (c *credential) describe(s *State) {
 	switch tok := c.token.Load(); {
 	case c.failure != nil && c.failure.Kind == fault.Invalid:
 		s.Phase, f = Misconfigured, c.failure
+	case c.failure != nil && c.failure.Kind == fault.Unauthorized:
+		s.Phase, f = NeedsLogin, c.failure
 	case c.failure != nil:
 		s.Phase, s.RetryAt, f = Retrying, c.retryAt, c.failure
 	case c.flight != nil && (tok == nil || now.UnixNano() >= tok.good || tok.ticket.Serial <= c.refused):

@@ -144,6 +144,10 @@ type hunt struct {
 // *passing says that it may succeed later; any other is for good.
 func (h *hunt) run(ctx context.Context) error {
 	h.site.found = time.Now().Round(0)
+	if h.spec.provider {
+		h.site.resource = h.spec.Issuer
+		return h.issuer(ctx, h.spec.Issuer)
+	}
 	if h.spec.MetadataURL != "" {
 		return h.given(ctx)
 	}

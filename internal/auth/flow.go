@@ -136,6 +136,9 @@ func (m *Manager) Login(ctx context.Context, server string, o LoginOptions) (*Lo
 	if f != nil {
 		return nil, f
 	}
+	if s.provider != nil {
+		s = s.provider
+	}
 	switch {
 	case s.broken != nil:
 		return nil, s.broken

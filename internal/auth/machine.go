@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/everline/everline/fault"
 )
 
 const (
@@ -87,6 +89,9 @@ func (s *source) grant(ctx context.Context, found *site) (url.Values, error) {
 
 // assertion is what the platform or the identity provider gave.
 func (s *source) assertion(ctx context.Context) (string, error) {
+	if s.provider != nil {
+		return s.provider.idToken(ctx)
+	}
 	if s.spec.AssertionFile == "" {
 		out, err := s.output(ctx)
 		if err != nil {
@@ -101,6 +106,37 @@ func (s *source) assertion(ctx context.Context) (string, error) {
 	jwt := strings.TrimSpace(string(text))
 	s.m.secrets.learn(jwt)
 	return jwt, nil
+}
+
+// idToken is that of the person who has logged in to the identity provider. The
+// provider's refresh token gets another, without a browser.
+func (s *source) idToken(ctx context.Context) (string, error) {
+	for try := 0; ; try++ {
+		c, f := s.bind(ctx)
+		if f != nil {
+			return "", f
+		}
+		if c == nil || !c.known() {
+			if _, f = s.discover(ctx); f == nil { // which says what is wrong, if not that
+				f = notSent(fault.Unauthorized, errors.New("nobody has logged in to the identity provider"), loginRemedy(s.spec.Server))
+			}
+			return "", f
+		}
+		ticket, f := c.ticket(ctx)
+		if f != nil {
+			return "", f
+		}
+		id := c.idToken()
+		if end := claimsOf(id).expiry(); id != "" && (end.IsZero() || time.Now().Round(0).Before(end)) {
+			return id, nil
+		}
+		if try > 0 {
+			return "", notSent(fault.Unauthorized, errors.New("the identity provider gives no ID token any more"), loginRemedy(s.spec.Server))
+		}
+		if _, f := c.refuse(ctx, ticket); f != nil {
+			return "", f
+		}
+	}
 }
 
 // exchange gets the ID-JAG for the server's issuer from the identity provider

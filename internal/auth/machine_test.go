@@ -195,6 +195,67 @@ func TestEnterprise(t *testing.T) {
 	})
 }
 
+// Where nothing prints an ID token a person logs in to the identity provider,
+// once: its refresh token gets the next ones.
+func TestEnterpriseLogin(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		exchanges := 0
+		idp := authserver.New("https://idp.test", authserver.Script{Subject: "alice", IDLifetime: 10 * time.Minute})
+		idp.Know("us", "http://"+callbackAt+callbackPath)
+		idp.Change(func(script *authserver.Script) {
+			script.Token = func(w http.ResponseWriter, form url.Values, _ int) bool {
+				if form.Get("grant_type") != grantExchange {
+					return false
+				}
+				exchanges++
+				if end := claimsOf(form.Get("subject_token")).expiry(); end.IsZero() || time.Now().After(end) {
+					t.Error("an ID token that is over was presented")
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"access_token":"the.id.jag","issued_token_type":"` + typeIDJAG + `","token_type":"N_A"}`))
+				return true
+			}
+		})
+		authserver.Start(r.net, publicIP, nil, idp)
+		m := r.manager(nil)
+		r.serveCallback(m)
+		spec := r.spec()
+		spec.Kind, spec.ClientID, spec.IDPIssuer, spec.IDPClientID = Enterprise, "svc", "https://idp.test", "us"
+		s := m.Source(spec)
+		r.wantFault(r.call(s), fault.Unauthorized, "nobody has logged in to the identity provider", "run: everline auth login docs")
+		st := r.wantPhase(s, NeedsLogin)
+		r.logIn(m, LoginOptions{})
+		select {
+		case <-st.Changed:
+		default:
+			t.Error("nobody is woken")
+		}
+		r.mustCall(s)
+		r.wantPhase(s, OK)
+		for range 5 {
+			time.Sleep(2 * time.Hour)
+			r.mustCall(s)
+		}
+		if n := len(idp.Requests("/authorize")); n != 1 || exchanges < 6 {
+			t.Errorf("%d logins, %d exchanges", n, exchanges)
+		}
+		if all := m.Status(); len(all) != 1 {
+			t.Errorf("%v", all)
+		}
+		r.mustCall(r.manager(nil).Source(spec)) // a restart
+		idp.Kill()
+		r.as.Revoke()
+		time.Sleep(2 * time.Hour)
+		r.wantFault(r.call(s), fault.Unauthorized, "invalid_grant", "run: everline auth login docs")
+		r.logIn(m, LoginOptions{})
+		r.mustCall(s)
+		if err := m.Logout(r.Context(), serverName, true); err != nil {
+			t.Fatal(err)
+		}
+		r.wantFault(r.call(s), fault.Unauthorized, "nobody has logged in", "run: everline auth login docs")
+	})
+}
+
 // printToken is the command of a user: it prints what its first argument has.
 func printToken(args []string) error {
 	switch args[0] {

@@ -60,9 +60,10 @@ type Manager struct {
 	mu          sync.Mutex
 	watching    bool
 	sources     map[string]*source
-	credentials map[string]*credential // by id of their key
-	logins      map[string]*Login      // running, by id of the key
-	pending     map[string]*flow       // by state
+	credentials map[string]*credential   // by id of their key
+	logins      map[string]*Login        // running, by id of the key
+	pending     map[string]*flow         // by state
+	held        map[string]chan struct{} // locks of hold where there is no folder
 
 	serial atomic.Uint64 // of tokens that are not stored
 }
@@ -71,7 +72,7 @@ type Manager struct {
 // the first credential is needed.
 func New(o Options) *Manager {
 	m := &Manager{
-		o: o, sources: map[string]*source{}, credentials: map[string]*credential{}, logins: map[string]*Login{}, pending: map[string]*flow{},
+		o: o, sources: map[string]*source{}, credentials: map[string]*credential{}, logins: map[string]*Login{}, pending: map[string]*flow{}, held: map[string]chan struct{}{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	ring := o.keyring
@@ -121,21 +122,15 @@ func (m *Manager) spawn(work func()) bool {
 // Source returns the credentials of a server, in place of those that its name
 // had before. A spec that cannot work is told by the source's state and faults.
 func (m *Manager) Source(spec Spec) Source {
-	s := &source{m: m, spec: spec, kind: spec.kind()}
-	s.spec.Scopes, s.spec.DropScopes = slices.Clone(spec.Scopes), slices.Clone(spec.DropScopes)
-	m.secrets.learn(spec.ClientSecret, spec.IDPClientSecret)
-	s.broken = s.name(s.check())
-	if s.broken == nil && s.kind != None && s.kind != Static {
-		web, err := newWeb(&s.spec, m.o.Dial, m.o.Resolve, m.warn)
-		if err != nil {
-			s.broken = s.name(notSent(fault.Invalid, err, s.spec.atPlace("url")))
-		}
-		s.web = web
-	}
-	s.current.Store(State{Kind: s.kind, Since: time.Now().Round(0)}.open())
+	s := m.make(spec)
 	m.mu.Lock()
 	old := m.sources[spec.Server]
 	m.sources[spec.Server] = s
+	if s.provider != nil {
+		m.sources[spec.Server+providerMark] = s.provider
+	} else {
+		delete(m.sources, spec.Server+providerMark)
+	}
 	m.mu.Unlock()
 	if old != nil {
 		m.drop(old)
@@ -147,6 +142,30 @@ func (m *Manager) Source(spec Spec) Source {
 		m.attach(s, key{Resource: spec.URL, Principal: "command:" + spec.Server}, nil)
 	}
 	m.publishSource(s)
+	return s
+}
+
+// providerMark ends the name under which a server's identity provider is kept:
+// no server can have it.
+const providerMark = "\x00provider"
+
+func (m *Manager) make(spec Spec) *source {
+	s := &source{m: m, spec: spec, kind: spec.kind()}
+	s.spec.Scopes, s.spec.DropScopes = slices.Clone(spec.Scopes), slices.Clone(spec.DropScopes)
+	m.secrets.learn(spec.ClientSecret, spec.IDPClientSecret)
+	s.broken = s.name(s.check())
+	if s.broken == nil && s.kind != None && s.kind != Static {
+		web, err := newWeb(&s.spec, m.o.Dial, m.o.Resolve, m.warn)
+		if err != nil {
+			s.broken = s.name(notSent(fault.Invalid, err, s.spec.atPlace("url")))
+		}
+		s.web = web
+	}
+	if idp, ok := s.spec.atProvider(); ok && s.broken == nil {
+		s.provider = m.make(idp)
+		s.provider.client = s
+	}
+	s.current.Store(State{Kind: s.kind, Since: time.Now().Round(0)}.open())
 	return s
 }
 
@@ -162,7 +181,9 @@ func (s *source) check() *fault.Fault {
 		text = `"auth" of the type command needs "command"`
 	case spec.Kind == ClientCredentials && (spec.ClientID == "" || spec.ClientSecret == "" && spec.ClientSecretFile == "" && spec.PrivateKeyFile == ""):
 		text = `"auth" of the type client_credentials needs "clientId", and "clientSecret" or "privateKeyFile"`
-	case (spec.Kind == Enterprise || spec.Kind == Workload) && spec.Command == "" && spec.AssertionFile == "":
+	case spec.Kind == Enterprise && spec.IDPIssuer == "" && spec.IDPTokenURL == "":
+		text = `"auth" of the type enterprise needs the identity provider`
+	case (spec.Kind == Enterprise && (spec.IDPIssuer == "" || spec.IDPClientID == "") || spec.Kind == Workload) && spec.Command == "" && spec.AssertionFile == "":
 		text = `"auth" of the type ` + spec.Kind.String() + ` needs a file or a command with the token to present`
 	case !slices.Contains([]string{"", "basic", "post", "none", "private_key_jwt"}, spec.TokenAuth):
 		text = "tokenAuth must be basic, post, none or private_key_jwt"
@@ -179,17 +200,21 @@ func (m *Manager) Remove(server string) {
 	m.mu.Lock()
 	s := m.sources[server]
 	delete(m.sources, server)
+	delete(m.sources, server+providerMark)
 	m.mu.Unlock()
 	if s != nil {
 		m.drop(s)
 	}
 }
 
-// drop lets go of a source's credential.
+// drop lets go of a source's credentials.
 func (m *Manager) drop(s *source) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.releaseLocked(s.cred.Swap(nil))
+	if s.provider != nil {
+		m.releaseLocked(s.provider.cred.Swap(nil))
+	}
 }
 
 // releaseLocked ends a credential that no server uses any more.
@@ -280,8 +305,14 @@ func (m *Manager) publishSource(s *source) {
 		}
 		if s.current.CompareAndSwap(old, next.open()) {
 			close(old.changed)
-			return
+			break
 		}
+	}
+	if s.client != nil { // whose state depends on this one
+		if c := s.client.cred.Load(); c != nil && s.State().Phase == OK {
+			c.retry()
+		}
+		m.publishSource(s.client)
 	}
 }
 
@@ -391,7 +422,9 @@ func (m *Manager) follow(c *credential, d *data) {
 func (m *Manager) Status() map[string]*State {
 	all := map[string]*State{}
 	for _, s := range m.all() {
-		all[s.spec.Server] = s.State()
+		if !s.spec.provider {
+			all[s.spec.Server] = s.State()
+		}
 	}
 	return all
 }

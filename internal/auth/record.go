@@ -32,6 +32,7 @@ type record struct {
 
 	Access    string    `json:"access,omitempty"`
 	Refresh   string    `json:"refresh,omitempty"`
+	ID        string    `json:"id,omitempty"` // an ID token; valid for an identity provider
 	Issued    time.Time `json:"issued,omitzero"`
 	Expiry    time.Time `json:"expiry,omitzero"` // zero: unknown, used until it is refused
 	Requested []string  `json:"scopesRequested,omitempty"`

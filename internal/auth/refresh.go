@@ -17,10 +17,23 @@ var errNewer = errors.New("there is a newer one")
 // hold waits for a lock on one credential, across processes. Each has its own:
 // one issuer that does not answer holds up nobody else's.
 func (m *Manager) hold(ctx context.Context, k key, what string) (release func(), err error) {
-	if m.o.StateDir == "" {
-		return func() {}, nil
+	name := storeFile + "-" + k.id() + "." + what
+	if m.o.StateDir != "" {
+		return lockFile(ctx, filepath.Join(m.o.StateDir, name))
 	}
-	return lockFile(ctx, filepath.Join(m.o.StateDir, storeFile+"-"+k.id()+"."+what))
+	m.mu.Lock()
+	lock := m.held[name]
+	if lock == nil {
+		lock = make(chan struct{}, 1)
+		m.held[name] = lock
+	}
+	m.mu.Unlock()
+	select {
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // renewShared gets the next record of a credential: what another process has
@@ -220,6 +233,9 @@ func (r *record) take(tok *token) {
 	if tok.subject != "" {
 		r.Subject = tok.subject
 	}
+	if tok.id != "" {
+		r.ID = tok.id
+	}
 }
 
 // askWithResource sends the resource parameter, and leaves it out for issuers
@@ -275,6 +291,16 @@ func (m *Manager) Logout(ctx context.Context, server string, all bool) error {
 	if f != nil {
 		return f
 	}
+	if s.provider != nil { // both: the tokens are of no use without the login, and outlive it
+		if err := s.provider.logout(ctx, all); err != nil {
+			return err
+		}
+	}
+	return s.logout(ctx, all)
+}
+
+func (s *source) logout(ctx context.Context, all bool) error {
+	m := s.m
 	c, f := s.bind(ctx)
 	if f != nil {
 		return s.name(f)

@@ -676,6 +676,29 @@ func TestRefreshesAreIsolated(t *testing.T) {
 	})
 }
 
+// A configuration that is replaced while a refresh runs does not cause another.
+func TestReplacedWhileRefreshing(t *testing.T) {
+	for _, dir := range []bool{true, false} {
+		inBubble(t, authserver.Script{}, func(r *rig) {
+			m, s := r.loggedIn(func(o *Options) {
+				if !dir {
+					o.StateDir = ""
+				}
+			})
+			r.as.Change(func(script *authserver.Script) {
+				script.Token = func(http.ResponseWriter, url.Values, int) bool { time.Sleep(time.Second); return false }
+			})
+			time.Sleep(2 * time.Hour)
+			go func() { _, _ = s.Header(r.Context()) }()
+			time.Sleep(time.Second / 2)
+			r.mustCall(m.Source(r.spec()))
+			if n := len(r.as.Grants("refresh_token")); n != 1 || r.as.Families() != 1 {
+				t.Errorf("%d refreshes, %d families", n, r.as.Families())
+			}
+		})
+	}
+}
+
 // A refresh that comes late does not replace a newer login.
 func TestOlderNeverReplacesNewer(t *testing.T) {
 	inBubble(t, authserver.Script{Subject: "alice"}, func(r *rig) {

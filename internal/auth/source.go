@@ -40,13 +40,16 @@ type Source interface {
 
 // A source is one server's. Its credential may be shared with others.
 type source struct {
-	m       *Manager
-	spec    Spec
-	kind    Kind
-	web     *web
-	broken  *fault.Fault // why nothing can be asked; nil if that is possible
-	cred    atomic.Pointer[credential]
-	current atomic.Pointer[State]
+	m    *Manager
+	spec Spec
+	kind Kind
+	web  *web
+	// provider is the login to the identity provider that this one's tokens come
+	// from, and client is the way back; both nil but for Enterprise.
+	provider, client *source
+	broken           *fault.Fault // why nothing can be asked; nil if that is possible
+	cred             atomic.Pointer[credential]
+	current          atomic.Pointer[State]
 
 	// mu guards the rest, as in credential.
 	mu        sync.Mutex
@@ -364,13 +367,18 @@ func (s *source) huntFault(err error, wait time.Duration) *fault.Fault {
 }
 
 // opens tells whether a login can begin without being asked for.
-func (s *source) opens() bool { return s.m.o.Browser != nil && s.kind == OAuth }
+func (s *source) opens() bool {
+	return s.m.o.Browser != nil && (s.kind == OAuth || s.provider != nil)
+}
 
 // open logs in through the browser, because the server wants another token than
 // the one with this serial, and waits for that within ctx.
 func (s *source) open(ctx context.Context, serial uint64, scopes []string) *fault.Fault {
 	if f := s.mayOpen(scopes); f != nil {
 		return f
+	}
+	if s.provider != nil {
+		serial = s.provider.State().Serial
 	}
 	login, err := s.m.Login(ctx, s.spec.Server, LoginOptions{Scopes: scopes, Open: true, after: serial})
 	if err == nil {
@@ -440,6 +448,9 @@ func (s *source) describe() *State {
 	case s.broken != nil:
 		st.Phase, f = Misconfigured, s.broken
 	case s.kind == None || s.kind == Static:
+	case s.provider != nil && s.provider.State().Phase != OK && (c == nil || c.token.Load() == nil):
+		from := s.provider.State()
+		st.Phase, st.Cause, st.Remedy, st.RetryAt, st.Dead = from.Phase, from.Cause, from.Remedy, from.RetryAt, from.Dead
 	case c != nil:
 		c.describe(st)
 		s.mu.Lock()

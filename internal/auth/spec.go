@@ -87,7 +87,8 @@ type Spec struct {
 	RefreshAfter time.Duration // of a printed token without a lifetime; 0: until it is refused
 
 	// AssertionFile has what Enterprise (an ID token) and Workload (a JWT)
-	// present; "": Command prints it.
+	// present; "": Command prints it, and without that a person logs in to the
+	// identity provider.
 	AssertionFile string
 	// The identity provider's side of Enterprise. IDPTokenURL may be discovered
 	// from IDPIssuer.
@@ -98,6 +99,21 @@ type Spec struct {
 	// OldEndpoints allows the endpoints that revisions until 2025-03-26 made up
 	// where a server publishes nothing. Valid if such a revision was negotiated.
 	OldEndpoints bool
+
+	provider bool // this is no server, but the identity provider of one
+}
+
+// atProvider is the login to the identity provider; false if what to present
+// comes from a file or a command.
+func (s *Spec) atProvider() (Spec, bool) {
+	if s.Kind != Enterprise || s.AssertionFile != "" || s.Command != "" || s.IDPIssuer == "" || s.IDPClientID == "" {
+		return Spec{}, false
+	}
+	return Spec{
+		Server: s.Server, URL: s.IDPIssuer, Place: s.Place, Kind: OAuth, Issuer: s.IDPIssuer, ClientID: s.IDPClientID, ClientSecret: s.IDPClientSecret,
+		Scopes: []string{"openid"}, ResourceParam: "never", RedirectURI: s.RedirectURI, CallbackPort: s.CallbackPort, Principal: s.Principal,
+		AllowPrivate: s.AllowPrivate, TLS: s.TLS, provider: true,
+	}, true
 }
 
 // kind is what Auto comes to.

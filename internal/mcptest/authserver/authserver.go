@@ -40,6 +40,7 @@ type Script struct {
 	Secret                   string // a client gets it, and has to show it
 	Basic                    bool   // by client_secret_basic
 	Subject                  string
+	IDLifetime               time.Duration // of ID tokens; 0: they do not say
 	// Token answers a request to the token endpoint; false leaves it to the server.
 	Token func(w http.ResponseWriter, form url.Values, n int) bool
 	// Authorize gives an error code in place of a code; "" none.
@@ -459,7 +460,11 @@ func (s *Server) issue(g *grant, script Script) map[string]any {
 		a["expires_in"] = int(life / time.Second)
 	}
 	if script.Subject != "" {
-		a["id_token"] = unsigned(map[string]any{"sub": script.Subject})
+		claims := map[string]any{"sub": script.Subject}
+		if script.IDLifetime > 0 {
+			claims["exp"] = time.Now().Add(script.IDLifetime).Unix()
+		}
+		a["id_token"] = unsigned(claims)
 	}
 	if !script.NoRefresh && g.client != "machine" {
 		again := s.next("refresh")

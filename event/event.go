@@ -82,7 +82,10 @@ type ListChange struct {
 
 type (
 	// Connecting: a generation is being started.
-	Connecting struct{ Head }
+	Connecting struct {
+		Head
+		Why string // a kind of fault, or first, call, operator, config, strikes, drill
+	}
 
 	// Connected: a generation serves.
 	Connected struct {

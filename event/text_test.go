@@ -19,7 +19,7 @@ func TestEventText(t *testing.T) {
 		e    Event
 		want string
 	}{
-		{Connecting{h}, "connecting (generation 3)"},
+		{Connecting{Head: h}, "connecting (generation 3)"},
 		{Connected{Head: h, Took: 412 * time.Millisecond, After: 61 * time.Second, Items: Counts{Tools: 7}}, "connected (generation 3) in 412ms, 7 tools, 1m1s after the link was lost"},
 		{StartFailed{Head: h, Cause: exit, Next: h.Time.Add(1500 * time.Millisecond)}, "start failed (generation 3): exit 1, next attempt in 1.5s"},
 		{Lost{Head: h, Cause: exit}, "lost (generation 3): exit 1"},

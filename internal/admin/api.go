@@ -43,7 +43,7 @@ type Hub interface {
 	Ping(ctx context.Context, server string) error
 }
 
-// Options make an API. Hub and Journal are required.
+// Options make an API. Hub is required; without a Journal there are no events.
 type Options struct {
 	Hub      Hub
 	Journal  *Journal
@@ -87,6 +87,9 @@ type hider struct {
 
 // New returns an API on the hub; the process counts as started now.
 func New(o Options) *API {
+	if o.Journal == nil {
+		o.Journal = NewJournal()
+	}
 	stop := make(chan struct{})
 	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
 }
@@ -161,7 +164,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	cfg := a.opts.Hub.Config()
 	hide := a.hide()
 	st := Status{
-		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, StateDir: a.opts.StateDir,
+		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, Run: a.opts.Journal.Run(), StateDir: a.opts.StateDir,
 		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
 		Problems: []Problem{}, Orphans: []Orphan{},
 	}

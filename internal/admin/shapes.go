@@ -23,6 +23,7 @@ type Status struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
+	Run       string    `json:"run"` // of this process; the numbers of another's events begin anew
 	StateDir  string    `json:"stateDir"`
 	Config    []string  `json:"config"` // the files
 	// ConfigError is why the files, as they are now, are not applied; null if they are.
@@ -159,6 +160,8 @@ type Event struct {
 	Session    uint64    `json:"session,omitempty"` // the client whose own connection it is about
 	Kind       string    `json:"kind"`              // connecting, connected, start_failed, lost, stopped, …
 	Text       string    `json:"text"`
+	// Data is what the text says, for programs; its members follow from the kind.
+	Data map[string]any `json:"data"`
 }
 
 // LogLine is one line of GET /v1/servers/{name}/logs.
@@ -166,6 +169,7 @@ type LogLine struct {
 	Time       time.Time `json:"time"`
 	Generation uint64    `json:"generation"`
 	Text       string    `json:"text"`
+	N          uint64    `json:"n"` // rises by one; a gap means that older lines were dropped
 }
 
 // Tool is one element of GET /v1/tools.

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sort"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/everline/everline"
@@ -52,15 +55,20 @@ func follows(r *http.Request) bool {
 	return v == "" && r.URL.Query().Has("follow") || v == "1" || v == "true"
 }
 
-// events writes the kept events, and with ?follow those to come.
+// events writes the kept events, and with ?follow those to come: all of them, or
+// those behind ?after=SEQ or the Last-Event-ID RUN-SEQ of this run.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
+	seen, f := a.cursor(r)
+	if f != nil {
+		a.fail(w, f)
+		return
+	}
 	out := newLineWriter(w)
-	var seen uint64
 	for {
 		events, more := a.opts.Journal.After(seen)
 		hide := a.hide()
 		for _, e := range events {
-			e.Text = hide(e.Text)
+			e.Text, e.Data = hide(e.Text), hideData(e.Data, hide)
 			if out.enc.Encode(e) != nil {
 				return
 			}
@@ -80,6 +88,30 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// cursor is behind which event a reader wants to go on. Of another run it has
+// seen none of these.
+func (a *API) cursor(r *http.Request) (uint64, *fault.Fault) {
+	at := r.URL.Query().Get("after")
+	if at == "" {
+		at = r.Header.Get("Last-Event-ID")
+	}
+	if at == "" {
+		return 0, nil
+	}
+	run, number, both := strings.Cut(at, "-")
+	if !both {
+		run, number = a.opts.Journal.Run(), at
+	}
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0, fault.New(fault.Invalid, "events", "after must be the number of an event, or RUN-NUMBER")
+	}
+	if run != a.opts.Journal.Run() {
+		return 0, nil
+	}
+	return seq, nil
+}
+
 // logs writes the kept stderr lines of a server, and with ?follow those to come.
 func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
@@ -95,14 +127,14 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	out := newLineWriter(w)
 	tick := time.NewTicker(logPoll)
 	defer tick.Stop()
-	var last everline.LogLine
+	var last uint64
 	for {
 		hide := a.hide()
 		for _, l := range newer(lines, last) {
-			if out.enc.Encode(LogLine{l.Time, l.Gen, hide(l.Text)}) != nil {
+			if out.enc.Encode(LogLine{l.Time, l.Gen, hide(l.Text), l.N}) != nil {
 				return
 			}
-			last = l
+			last = l.N
 		}
 		if out.ctl.Flush() != nil || !follows(r) {
 			return
@@ -122,14 +154,13 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newer returns the lines behind last, all of them where last has left the ring.
-func newer(lines []everline.LogLine, last everline.LogLine) []everline.LogLine {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if lines[i] == last {
-			return lines[i+1:]
-		}
+// newer returns the lines behind number last: all of them where the count began
+// anew.
+func newer(lines []everline.LogLine, last uint64) []everline.LogLine {
+	if n := len(lines); n > 0 && lines[n-1].N < last {
+		return lines
 	}
-	return lines
+	return lines[sort.Search(len(lines), func(i int) bool { return lines[i].N > last }):]
 }
 
 // Healthz says that everline itself works, whatever the servers do.

@@ -9,10 +9,11 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/meter"
 )
 
 // startGeneration begins generation gen in a worker.
-func (lp *loop) startGeneration(gen uint64) {
+func (lp *loop) startGeneration(gen uint64, why meter.Cause) {
 	g := newGeneration(lp.slot.forced, lp.slot.name, gen, lp.spec, &lp.slot.logs, lp.slot.inbox.wake)
 	lp.keep(g)
 	old := lp.catalog
@@ -20,7 +21,7 @@ func (lp *loop) startGeneration(gen uint64) {
 		old = nil // what another server has listed stays published, and says nothing of this one
 	}
 	lp.noise.set(noiseLook)
-	lp.emit(event.Connecting{Head: lp.slot.head(gen)})
+	lp.emit(event.Connecting{Head: lp.slot.head(gen), Why: why.String()})
 	lp.work(func() note { return lp.starter.start(g, old) }) // ends with its generation's context or in startupTimeout
 }
 

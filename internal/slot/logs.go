@@ -22,6 +22,7 @@ type Line struct {
 	Time time.Time
 	Gen  uint64 // the generation that wrote it
 	Text string // without the line end; long lines are cut
+	N    uint64 // counts the server's lines, from 1
 }
 
 // A ring keeps the last lines.
@@ -29,12 +30,15 @@ type ring struct {
 	mu   sync.Mutex // guards the rest; held for copying alone
 	kept []Line     // grows to logLines, then is overwritten from next on
 	next int
+	n    uint64 // number of the newest
 }
 
 func (r *ring) add(gen uint64, text string) {
 	line := Line{Time: time.Now(), Gen: gen, Text: cut(text)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.n++
+	line.N = r.n
 	if len(r.kept) < logLines {
 		r.kept = append(r.kept, line)
 		return

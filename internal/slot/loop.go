@@ -192,7 +192,7 @@ func (lp *loop) execute(e lifecycle.Effect, why meter.Cause) {
 	switch e := e.(type) {
 	case lifecycle.Start:
 		lp.slot.meter.Started(why)
-		lp.startGeneration(e.Gen)
+		lp.startGeneration(e.Gen, why)
 	case lifecycle.Stop:
 		lp.ending = why
 		lp.endGeneration(e.Gen, e.Drain)

@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	// What programs import beside the root: the endpoint within a program, the
 	// shim by an import alone, the official Go SDK's view of a hub, and a server
 	// for tests.
-	"endpoint":     {".", "internal/gateway"},
+	"endpoint":     {".", "internal/gateway", "internal/sessions"},
 	"shim":         {"internal/shim"},
 	"gosdk":        {".", "endpoint", "fault"},
 	"everlinetest": {"internal/mcptest", "config"},

@@ -315,3 +315,41 @@ func checkJournal(t *testing.T, journal string, web *mcptest.Server, clients []*
 		}
 	}
 }
+
+// A new key ends all sessions: clients hear 404, as 2025-11-25 basic/transports,
+// Session Management, has it.
+func TestANewKeyEndsSessions(t *testing.T) {
+	work := `{"name":"work","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}`
+	servers := map[string]any{}
+	for _, name := range []string{"one", "two"} {
+		command, args, env := mcptest.Child(mcptest.Config{Name: name, Tools: []string{work}})
+		servers[name] = map[string]any{"command": command, "args": args, "env": env}
+	}
+	h := hold(t, servers)
+	var clients []*restarted
+	for _, kind := range []string{"raw", "ts1-http", "ts2-http"} {
+		clients = append(clients, startRestarted(t, kind, "http://"+h.address+"/mcp"))
+	}
+	for _, c := range clients {
+		until(t, time.Minute, c.kind+" calls", func() bool { return c.calls.Load() > 3 })
+	}
+	h.end(syscall.SIGTERM)
+	if err := os.Remove(filepath.Join(h.state, "session.key")); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	for _, c := range clients {
+		var failed string
+		until(t, time.Minute, c.kind+" is told", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if len(c.failed) > 0 {
+				failed = c.failed[0]
+			}
+			return failed != ""
+		})
+		if !strings.Contains(failed, "404") && !strings.Contains(failed, "Session not found") {
+			t.Errorf("%s is told %s", c.kind, failed)
+		}
+	}
+}

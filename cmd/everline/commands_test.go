@@ -139,6 +139,13 @@ func TestPackaging(t *testing.T) {
 		if !strings.Contains(text, "\nType=notify\n") {
 			t.Errorf("%s does not wait for READY=1", unit)
 		}
+		if !strings.Contains(text, "\nRestart=always\nRestartSec=100ms\n") || !strings.Contains(text, "\nStartLimitIntervalSec=0\n") {
+			t.Errorf("%s does not start everline again, always and soon", unit)
+		}
+		socket := read(strings.TrimSuffix(unit, ".service") + ".socket")
+		if strings.Count(socket, "\nListenStream=127.0.0.1:7433\n") != 1 || !strings.Contains(socket, "\nWantedBy=sockets.target\n") {
+			t.Errorf("the socket unit beside %s holds no port of ours open", unit)
+		}
 		if !strings.Contains(text, "\nDelegate=yes\n") {
 			t.Errorf("%s gives servers no limits", unit)
 		}

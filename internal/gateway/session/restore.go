@@ -86,7 +86,7 @@ func (st *Store) Restore(id string) (s *Session, full bool) {
 // again where one is away. What has changed meanwhile is not known, so each
 // resource is announced once.
 func (st *Store) resubscribe(s *Session) {
-	if len(s.returning) == 0 || !st.background.add() {
+	if len(s.stillReturning()) == 0 || !st.background.add() {
 		return
 	}
 	go func() { // ends with the session, or with Close, which waits for it

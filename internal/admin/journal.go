@@ -53,7 +53,7 @@ func (j *Journal) Record(e event.Event) {
 	j.last++
 	shaped.Seq = j.last
 	if len(j.kept) == journalSize {
-		j.dropLocked()
+		j.dropLocked(shaped.Server)
 	}
 	j.kept = append(j.kept, shaped)
 	j.byServer[shaped.Server]++
@@ -62,12 +62,12 @@ func (j *Journal) Record(e event.Event) {
 	j.changed = make(chan struct{})
 }
 
-// dropLocked makes room: the oldest event goes, or that of the server which has
-// more than half of the journal.
-func (j *Journal) dropLocked() {
+// dropLocked makes room for an event of the server next: the oldest one goes, or
+// the oldest of a server that has, or would have, more than half of the journal.
+func (j *Journal) dropLocked(next string) {
 	oldest := 0
 	for server, n := range j.byServer {
-		if n > journalSize/2 {
+		if n >= journalSize/2 && (server == next || n > journalSize/2) {
 			oldest = slices.IndexFunc(j.kept, func(e *Event) bool { return e.Server == server })
 		}
 	}

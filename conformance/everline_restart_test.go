@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -120,6 +123,9 @@ type callLine struct {
 
 func startRestarted(t *testing.T, kind, target string) *restarted {
 	t.Helper()
+	if kind == "gosdk" {
+		return startSDK(t, target)
+	}
 	var cmd *exec.Cmd
 	switch kind {
 	case "gosdk-1.0", "mcp-go":
@@ -159,6 +165,56 @@ func startRestarted(t *testing.T, kind, target string) *restarted {
 	})
 	return c
 }
+
+// startSDK is a client of the go-sdk that everline itself is tested with, in this
+// process.
+func startSDK(t *testing.T, target string) *restarted {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	client := mcp.NewClient(&mcp.Implementation{Name: "gosdk", Version: "1"}, nil)
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: target, MaxRetries: 20}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &restarted{kind: "gosdk", stdin: closer(stop), ready: make(chan struct{}), done: make(chan struct{})}
+	close(c.ready)
+	out, in := io.Pipe()
+	go c.read(out) // ends with the calls
+	go func() {    // ends with ctx
+		defer in.Close()
+		lines := json.NewEncoder(in)
+		for n := 0; ctx.Err() == nil; n++ {
+			l, begun := callLine{ID: fmt.Sprintf("gosdk-%d", n)}, time.Now()
+			for ; time.Since(begun) < 30*time.Second && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+				l.Tries++
+				tool := []string{"one__work", "two__work"}[n%2]
+				_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"id": fmt.Sprintf("%s-%d", l.ID, l.Tries)}})
+				if err == nil {
+					break
+				}
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if l.MS = time.Since(begun).Milliseconds(); err != nil {
+				l.Error = err.Error()
+			}
+			if lines.Encode(l) != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-c.done
+		_ = session.Close() // everline may be gone
+	})
+	return c
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
 
 func (c *restarted) read(out io.Reader) {
 	defer close(c.done)
@@ -227,7 +283,7 @@ func TestRestartOfEverline(t *testing.T) {
 		"ts1-http": url + "/mcp", "ts1-sse": url + "/sse", "ts1-stdio": bridge,
 		"ts2-http": url + "/mcp", "ts2-sse": url + "/sse",
 		"supergateway": url + "/mcp", "ai": url + "/mcp", "langchain": url + "/mcp", "mcp-use": url + "/mcp",
-		"raw": url + "/mcp", "gosdk-1.0": url + "/mcp", "mcp-go": url + "/mcp",
+		"raw": url + "/mcp", "gosdk": url + "/mcp", "gosdk-1.0": url + "/mcp", "mcp-go": url + "/mcp",
 	} {
 		if only := os.Getenv("EVERLINE_CLIENTS"); only == "" || slices.Contains(strings.Fields(only), kind) {
 			clients = append(clients, startRestarted(t, kind, target))

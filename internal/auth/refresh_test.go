@@ -96,6 +96,7 @@ func TestFaultL1RealProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	began := time.Now()
 	var running []*exec.Cmd
 	for range 3 {
 		cmd := child(t, "call", dir, web.URL+"/mcp")
@@ -109,8 +110,8 @@ func TestFaultL1RealProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(site.as.Grants("refresh_token")); n < 2 || n > 6 {
-		t.Errorf("%d refreshes in 4 s of tokens of 2 s", n)
+	if n, most := len(site.as.Grants("refresh_token")), int(time.Since(began)/time.Second)+3; n < 2 || n > most { // each at half its life
+		t.Errorf("%d refreshes of tokens of 2 s, and at most %d were due", n, most)
 	}
 	if site.as.Families() != 1 {
 		t.Error("the login is dead")

@@ -162,9 +162,16 @@ func (h *hunt) run(ctx context.Context) error {
 	return h.firstIssuer(ctx, prm.AuthorizationServers)
 }
 
+// itself is the server as a resource, where it does not say what it is. A query
+// may be a secret, and is no part of what a token is for.
+func (h *hunt) itself() string {
+	plain, _, _ := strings.Cut(h.spec.URL, "?")
+	return cmp.Or(h.spec.Resource, plain)
+}
+
 // given reads the issuer's metadata from where the configuration says.
 func (h *hunt) given(ctx context.Context) error {
-	h.site.resource = h.spec.URL
+	h.site.resource = h.itself()
 	meta, err := h.fetchMeta(ctx, h.spec.MetadataURL)
 	if errors.Is(err, errAbsent) {
 		return fmt.Errorf("%w: nothing is at %s", ErrNoLogin, shownURL(h.spec.MetadataURL))
@@ -257,7 +264,7 @@ func (h *hunt) checkResource(resource string) error {
 
 // old is what revisions until 2025-03-26 had: the server is its own issuer.
 func (h *hunt) old(ctx context.Context) error {
-	h.site.resource = cmp.Or(h.spec.Resource, h.spec.URL)
+	h.site.resource = h.itself()
 	base := origin(h.web.server)
 	meta, err := h.fetchMeta(ctx, base+authorizationServer)
 	switch {

@@ -243,6 +243,28 @@ func TestDiscoverOldServers(t *testing.T) {
 	})
 }
 
+// What lets somebody in by a URL goes to no issuer.
+func TestSecretsInURLs(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://user:pass@mcp.test/mcp#x": "https://mcp.test/mcp", "https://mcp.test/a@b?c=@": "https://mcp.test/a@b?c=@", "https://mcp.test": "https://mcp.test",
+		"https://key@mcp.test": "https://mcp.test", "unix:///run/x.sock#/mcp": "unix:///run/x.sock",
+	} {
+		if got, user := withoutUser(raw); got != want || user != (len(raw)-len(got) > 2 && strings.HasPrefix(raw, "https") && raw != want) {
+			t.Errorf("%s: %s, %v", raw, got, user)
+		}
+	}
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		spec := r.spec()
+		spec.URL = "https://user:pass@mcp.test/mcp"
+		s := r.manager(nil).Source(spec)
+		r.wantFault(s.Refused(r.Context(), Ticket{}, 401, []string{"Bearer"}), fault.Unauthorized, "configured headers", "")
+		h, err := r.found(Spec{URL: siteURL + "?apiKey=secret", MetadataURL: issuerURL + authorizationServer}, "")
+		if err != nil || h.site.resource != siteURL {
+			t.Errorf("%v, %q", err, h.site.resource)
+		}
+	})
+}
+
 // A discovery that fails says what was asked, and how it was answered.
 func TestExplain(t *testing.T) {
 	inBubble(t, authserver.Script{Only: "/nowhere"}, func(r *rig) {

@@ -150,6 +150,8 @@ func (m *Manager) Source(spec Spec) Source {
 const providerMark = "\x00provider"
 
 func (m *Manager) make(spec Spec) *source {
+	plain, user := withoutUser(spec.URL)
+	spec.URL, spec.Static = plain, spec.Static || user // the transport makes a header of it
 	s := &source{m: m, spec: spec, kind: spec.kind()}
 	s.spec.Scopes, s.spec.DropScopes = slices.Clone(spec.Scopes), slices.Clone(spec.DropScopes)
 	m.secrets.learn(spec.ClientSecret, spec.IDPClientSecret)

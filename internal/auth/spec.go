@@ -156,6 +156,24 @@ func (s *Spec) place() string {
 	return strings.Join([]string{normalURL(s.URL), s.principal(), s.Issuer, s.Resource}, "\x00")
 }
 
+// withoutUser is a URL without what lets somebody in by it, and without its
+// fragment; user tells whether there was something. The rest stays as written.
+func withoutUser(raw string) (plain string, user bool) {
+	plain, _, _ = strings.Cut(raw, "#")
+	scheme, rest, ok := strings.Cut(plain, "://")
+	if !ok {
+		return plain, false
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	if i := strings.LastIndexByte(rest[:end], '@'); i >= 0 {
+		return scheme + "://" + rest[i+1:], true
+	}
+	return plain, false
+}
+
 // normalURL folds what makes no difference to where a URL leads: the case of
 // scheme and host, a default port, and one slash at the end. The query stays.
 func normalURL(raw string) string {

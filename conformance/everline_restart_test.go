@@ -298,7 +298,7 @@ func TestRestartOfEverline(t *testing.T) {
 			t.Fatalf("%s has no session after a minute", c.kind)
 		}
 	}
-	kills := 0
+	slowestStop := time.Duration(0)
 	for n := range restartsOfEverline(t) {
 		before := make([]int64, len(clients))
 		for i, c := range clients {
@@ -317,20 +317,21 @@ func TestRestartOfEverline(t *testing.T) {
 		how := syscall.SIGTERM
 		if n%2 == 1 {
 			how = syscall.SIGKILL
-			kills++
 		}
+		begun := time.Now()
 		h.end(how)
+		slowestStop = max(slowestStop, time.Since(begun))
 		h.start()
 	}
 	for _, c := range clients {
 		_ = c.stdin.Close()
 	}
-	text := ""
+	text := fmt.Sprintf("the slowest stop took %v", slowestStop)
 	for _, c := range clients {
 		<-c.done // bounded by the cleanup of a restarted that hangs
 		text += fmt.Sprintf("\n%-14s %5d calls, %3d sent again by the client, slowest %d ms, %d sessions more, %d failed", c.kind, len(c.ids), c.repeated, c.slowest, c.sessions, len(c.failed))
-		if c.sessions > 0 && (c.kind != "gosdk-1.0" || c.sessions > kills) { // which gives a session up when a request cannot be sent
-			t.Errorf("%s had to open %d sessions more in %d kills", c.kind, c.sessions, kills)
+		if c.sessions > 0 && c.kind != "gosdk-1.0" { // which gives a session up when a request cannot be sent
+			t.Errorf("%s had to open %d sessions more", c.kind, c.sessions)
 		}
 		for _, f := range c.failed[:min(3, len(c.failed))] {
 			t.Errorf("%s: %s", c.kind, f)

@@ -104,7 +104,7 @@ func broke(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
 	}
-	for _, text := range []string{"connection refused", "connection reset", "EOF", "broken pipe"} {
+	for _, text := range []string{"connection refused", "connection reset", "EOF", "broken pipe", "server closed idle connection"} {
 		if err != nil && strings.Contains(err.Error(), text) {
 			return true
 		}

@@ -34,7 +34,7 @@ type parts struct {
 	gateway  gateway.Options
 	socket   net.Listener // of the admin API; nil for none
 
-	handedOver bool // the service manager has the endpoint's socket, and keeps it open
+	handed net.Listener // of the endpoint, if the service manager has its socket and keeps that open; else nil
 }
 
 // A daemon is a hub with what stands around it. Its long-lived goroutines are
@@ -101,7 +101,7 @@ func (d *daemon) serve(l net.Listener, h http.Handler) *http.Server {
 	s.BaseContext = func(net.Listener) context.Context { return d.base }
 	s.ErrorLog = slog.NewLogLogger(d.parts.Log.Handler(), slog.LevelDebug)
 	d.running.Go(func() { // ends with the server's Shutdown or Close
-		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			d.parts.Log.Error("the endpoint has failed", "address", l.Addr().String(), "cause", err)
 		}
 	})

@@ -58,7 +58,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	}
 	url := "http://" + listener.Addr().String() + "/mcp"
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handedOver: handed != nil,
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handed: handed,
 		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
 	})
 	if err != nil {

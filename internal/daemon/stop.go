@@ -70,7 +70,7 @@ func (d *daemon) close(force context.Context) error {
 	d.api.EndStreams()
 	var closing sync.WaitGroup
 	closing.Go(func() { shutDown(drain, d.adminServer) }) // ends with drain
-	if d.parts.handedOver {
+	if d.parts.handed != nil {
 		d.leave(drain)
 	}
 	failed := d.gateway.Close(drain)
@@ -92,13 +92,23 @@ func (d *daemon) close(force context.Context) error {
 	return failed
 }
 
+// lastRequests is how long a connection without a request stays open for one more.
+// Who sends a request in the moment in which an idle connection is closed could not
+// know whether it was taken.
+const lastRequests = 200 * time.Millisecond
+
 // leave accepts no connection any more, and serves those that are open until each
 // has had its answer, or ctx ends.
 func (d *daemon) leave(ctx context.Context) {
+	_ = d.parts.handed.Close() // the service manager has the socket
 	over := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(over)
-		_ = d.server.Shutdown(ctx) // what is left then is ended by close
+		select {
+		case <-time.After(lastRequests):
+			_ = d.server.Shutdown(ctx) // what is left then is ended by close
+		case <-ctx.Done():
+		}
 	}()
 	d.gateway.Leave(over)
 }

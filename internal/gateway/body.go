@@ -30,7 +30,7 @@ var closes = []string{"close"}
 // long as it takes to come.
 func (g *Gateway) unread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
+		if r.ContentLength != 0 || g.leaving() {
 			w.Header()["Connection"] = closes
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.opts.ReadTimeout)) // a reader without deadlines is bounded by its server
 		}
@@ -51,7 +51,9 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	}
 	body, err := readBody(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit, c)
 	if err == nil {
-		delete(w.Header(), "Connection")
+		if !g.leaving() {
+			delete(w.Header(), "Connection")
+		}
 		if r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // likewise
 		}

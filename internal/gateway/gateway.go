@@ -66,7 +66,8 @@ func (g *Gateway) Close(ctx context.Context) error {
 // Leave prepares for Close where another everline takes the listener over: the
 // streams end in order, so that their clients come back to that one, and
 // requests on connections that are open go on being served until over is
-// closed. Those that nobody waits for any more are canceled.
+// closed, each the last one of its connection. Those that nobody waits for any
+// more are canceled.
 func (g *Gateway) Leave(over <-chan struct{}) {
 	all := append(g.groups.all(), g)
 	for _, each := range all {

@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/prompt":   {"internal/show", "config"},
 	"internal/toolargs": {"internal/typed", "fault"},
 	"internal/top":      {"internal/admin", "internal/show", "event", "fault"},
-	"internal/observe":  {"."},
+	"internal/observe":  {".", "internal/meter", "event", "config", "fault"},
 
 	// Credentials toward servers. The texts of an issuer are shown as visible
 	// shows them, and files and locks are judged as everywhere else.
@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact"},
+	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact"},
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
@@ -106,7 +106,7 @@ var mayImport = map[string][]string{
 
 	// What the program's own endpoint and admin API use of a hub beside its public
 	// API.
-	"internal/door": {},
+	"internal/door": {"internal/meter"},
 
 	// What a slot waits for between attempts, seen from outside the server.
 	"internal/watch": {"fault"},
@@ -139,6 +139,7 @@ var mayImportForeign = map[string][]string{
 	"internal/show":            {"github.com/clipperhouse/displaywidth"},
 	"internal/prompt":          {"golang.org/x/term"},
 	"internal/top":             {"github.com/gdamore/tcell/v3"},
+	"internal/observe":         {"github.com/prometheus/client_golang"},
 }
 
 // free are folders with their own rules: commands wire everything, and

@@ -191,6 +191,13 @@ func (h *Hub) refused(c *Call, f *fault.Fault) error {
 	return f
 }
 
+// counts are what was counted until now; see door.Counts.
+func (h *Hub) counts() map[string]meter.Counts {
+	all := h.fleet.Counts()
+	all[""] = h.nowhere.Read()
+	return all
+}
+
 // settle counts a call that no server's slot has seen.
 func (h *Hub) settle(f event.CallFacts) {
 	h.nowhere.Call(&f)

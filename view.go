@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -51,6 +52,7 @@ func (s scope) has(server string) bool { return s.servers == nil || slices.Conta
 
 func init() {
 	door.View = func(h any, group string) any { return &view{hub: h.(*Hub), group: group} }
+	door.Counts = func(h any) map[string]meter.Counts { return h.(*Hub).counts() }
 }
 
 // Exists tells whether the configuration that is applied has the view's group.

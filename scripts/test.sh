@@ -5,5 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/check.sh
 go test -race -timeout 15m ./...
+scripts/promtool.sh
 scripts/interop.sh
 scripts/conformance.sh

@@ -54,6 +54,8 @@ type Options struct {
 	// Listen is the address that the configuration named when the endpoint was
 	// opened; "" if it does not say where that is.
 	Listen string
+	// Metrics answers GET /v1/metrics; nil where there are none.
+	Metrics http.Handler
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -157,6 +159,9 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/reload", a.reload)
 	mux.HandleFunc("GET /v1/pins", a.pins)
 	mux.HandleFunc("POST /v1/pins/approve", a.approve)
+	if a.opts.Metrics != nil {
+		mux.Handle("GET /v1/metrics", a.opts.Metrics)
+	}
 	return a.refuseServers(mux)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 )
 
@@ -171,23 +170,11 @@ func (a *API) Healthz(w http.ResponseWriter, _ *http.Request) {
 // Readyz answers 503 and names the required servers that cannot take calls. It
 // asks no server anything.
 func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
-	select {
-	case <-a.stop:
+	if a.stopping() {
 		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
 		return
-	default:
 	}
-	var missing []string
-	for _, s := range a.opts.Hub.Config().Servers {
-		if !s.Required {
-			continue
-		}
-		st, ok := a.opts.Hub.Server(s.Name)
-		if !ok || st.State != event.StateConnected && st.State != event.StateIdle {
-			missing = append(missing, s.Name)
-		}
-	}
-	if len(missing) > 0 {
+	if missing := a.missing(); len(missing) > 0 {
 		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready", Missing: missing})
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
@@ -35,6 +36,7 @@ type parts struct {
 	socket   net.Listener // of the admin API; nil for none
 
 	handed net.Listener // of the endpoint, if the service manager has its socket and keeps that open; else nil
+	local  bool         // only this machine reaches the endpoint
 }
 
 // A daemon is a hub with what stands around it. Its long-lived goroutines are
@@ -45,6 +47,8 @@ type daemon struct {
 	gateway *gateway.Gateway
 	api     *admin.API
 	journal *admin.Journal
+	reloads reloads
+	scraped http.Handler // what is counted, for Prometheus
 
 	sessions *sessions.Store // nil where nothing is kept on disk
 
@@ -83,9 +87,11 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
 	d.gateway = gateway.ForHub(hub, p.gateway)
+	d.reloads.last.Store(time.Now().UnixMilli())
+	d.scraped = d.metrics()
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
-		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload,
+		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped,
 	})
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it

@@ -48,10 +48,12 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	for _, text := range restart {
 		d.parts.Log.Warn(text)
 	}
-	if _, err := d.hub.Apply(ctx, cfg); err != nil {
+	plan, err := d.hub.Apply(ctx, cfg)
+	if err != nil {
 		d.refused(err)
 		return admin.Reload{}, err
 	}
+	d.reloads.taken(plan)
 	done.Applied = true
 	d.api.ConfigError(nil)
 	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,
@@ -61,6 +63,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 
 // refused reports in log and status why the files are not applied.
 func (d *daemon) refused(err error) {
+	d.reloads.refuse()
 	d.api.ConfigError(err)
 	d.parts.Log.Error("the configuration is not reloaded; the old one stays", "cause", err, "remedy", fault.From("reload", err).Remedy)
 }

@@ -58,7 +58,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	}
 	url := "http://" + listener.Addr().String() + "/mcp"
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handed: handed,
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
 		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
 	})
 	if err != nil {
@@ -77,10 +77,14 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 
 // endpoint is what clients reach: the gateway, and the health of everline.
 func (d *daemon) endpoint() http.Handler {
-	return d.gateway.Handler(
-		gateway.Route{Pattern: "GET /healthz", Serve: d.api.Healthz},
-		gateway.Route{Pattern: "GET /readyz", Serve: d.api.Readyz},
-	)
+	routes := []gateway.Route{
+		{Pattern: "GET /healthz", Serve: d.api.Healthz},
+		{Pattern: "GET /readyz", Serve: d.api.Readyz},
+	}
+	if d.parts.local {
+		routes = append(routes, gateway.Route{Pattern: "GET /metrics", Serve: d.scraped.ServeHTTP})
+	}
+	return d.gateway.Handler(routes...)
 }
 
 // A Stdio is what ServeStdio speaks MCP on.

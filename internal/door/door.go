@@ -5,12 +5,18 @@ package door
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/everline/everline/internal/meter"
 )
 
 // View returns the part of a hub that one endpoint serves: all servers, or
 // those of a group for a name. hub is an *everline.Hub and the result a
 // gateway.View. Package everline sets it when it is initialized.
 var View func(hub any, group string) any
+
+// Counts returns what a hub has counted, by server; "" is for what no server was
+// meant by. hub is an *everline.Hub. Package everline sets it, too.
+var Counts func(hub any) map[string]meter.Counts
 
 var clients atomic.Uint64
 

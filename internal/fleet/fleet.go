@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport/stdio"
@@ -115,6 +116,16 @@ func (f *Fleet) Views() []*slot.View {
 		views[i] = m.slot.View()
 	}
 	return views
+}
+
+// Counts are what was counted until now, by server.
+func (f *Fleet) Counts() map[string]meter.Counts {
+	r := f.roster.Load()
+	all := make(map[string]meter.Counts, len(r.order)+1)
+	for _, m := range r.order {
+		all[m.name] = m.meter.Read()
+	}
+	return all
 }
 
 // Slot returns the slot of a server; nil if no such server is configured.

@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A Family is one metric: its name, its type, its labels, and what it means.
+type Family struct {
+	Name, Type, Help string
+	Labels           []string
+	desc             *prometheus.Desc
+}
+
+var families []*Family
+
+// Families are all metrics of everline itself, in the order of the reference page.
+func Families() []*Family { return slices.Clone(families) }
+
+func family(name, kind, help string, labels ...string) *Family {
+	f := &Family{Name: "everline_" + name, Type: kind, Help: help, Labels: labels}
+	f.desc = prometheus.NewDesc(f.Name, help, labels, nil)
+	families = append(families, f)
+	return f
+}
+
+func counter(name, help string, labels ...string) *Family {
+	return family(name, "counter", help, labels...)
+}
+func gauge(name, help string, labels ...string) *Family {
+	return family(name, "gauge", help, labels...)
+}
+func histogram(name, help string, labels ...string) *Family {
+	return family(name, "histogram", help, labels...)
+}
+
+var (
+	buildInfo       = gauge("build_info", "1; the labels say what runs.", "version", "revision", "goversion")
+	ready           = gauge("ready", "1 while all required servers can take calls, as /readyz says.")
+	reloadOK        = gauge("config_last_reload_successful", "1 if the files as they are now are applied.")
+	reloadTime      = gauge("config_last_reload_success_timestamp_seconds", "When the configuration was last applied.")
+	reloads         = counter("config_reloads_total", "Reloads of the configuration.", "result")
+	events          = counter("events_total", "Events, by kind.", "kind")
+	leftovers       = gauge("leftovers", "Processes of an earlier everline that were alive when this one started.", "ended")
+	serverState     = gauge("server_state", "1 for the state that the server is in, 0 for the nine others.", "server", "state")
+	serverUp        = gauge("server_up", "1 while the server is connected or idle, 0 while it is away; absent while it is disabled.", "server")
+	serverInfo      = gauge("server_info", "1; the labels describe the server.", "server", "transport", "era", "protocol", "required", "isolation")
+	generation      = gauge("server_generation", "Number of the generation that serves, else of the newest.", "server")
+	attempts        = gauge("server_attempts", "Generations lost in a row.", "server")
+	stateSince      = gauge("server_state_since_timestamp_seconds", "When the state began.", "server")
+	awaySince       = gauge("server_away_since_timestamp_seconds", "Since when no generation serves that should; absent if one does.", "server")
+	nextAttempt     = gauge("server_next_attempt_timestamp_seconds", "When it is tried again; absent if nothing is due.", "server")
+	generations     = counter("server_generations_total", "Generations started, by why.", "server", "cause")
+	losses          = counter("server_losses_total", "Generations that served and ended unwanted, by why.", "server", "cause")
+	startFailures   = counter("server_start_failures_total", "Generations that did not come to serve, by why.", "server", "cause")
+	startDuration   = histogram("server_start_duration_seconds", "From the start of a generation to its first complete listing.", "transport")
+	startPhase      = gauge("server_start_phase_seconds", "How the generation that serves came up.", "server", "phase")
+	recovery        = histogram("server_recovery_seconds", "From the loss of a generation until the next one serves, over all attempts.", "server")
+	outage          = counter("server_outage_seconds_total", "For how long the server was away, an outage that lasts included.", "server")
+	calls           = counter("calls_total", "Requests that have ended, by how they did. Without a server: those that none was meant by.", "server", "method", "outcome")
+	callFailures    = counter("call_failures_total", "Requests that were not sent, were refused, or whose outcome is unknown, by why.", "server", "kind")
+	callDuration    = histogram("call_duration_seconds", "From when a request came to a server's slot until its end, waiting and sending again included.", "server")
+	upstreamTime    = histogram("upstream_duration_seconds", "One send: from when it was written until it was answered or failed.", "transport")
+	inFlight        = gauge("calls_in_flight", "Requests that the server has now.", "server")
+	waiting         = gauge("calls_waiting", "Requests that wait for the server now.", "server")
+	parked          = counter("calls_parked_total", "Waits for a generation: not for a turn, not for the start of a lazy server.", "server", "result")
+	parkTime        = histogram("park_duration_seconds", "How long those waits took.")
+	repeated        = counter("sends_repeated_total", "Sends beyond the first of a request, by why the one before failed.", "server", "cause")
+	saved           = counter("calls_saved_total", "Requests that were answered, and had failed without everline.", "server", "by")
+	limited         = counter("rate_limited_total", "Refusals of the server because of a rate: 429, or 503 with Retry-After.", "server")
+	limitPause      = counter("rate_limit_pause_seconds_total", "For how long requests were held back because of them.", "server")
+	bytes           = counter("bytes_total", "Bytes of the params and results of requests.", "server", "direction")
+	catalogItems    = gauge("catalog_items", "Items of the last good catalog.", "server", "kind")
+	catalogTime     = gauge("catalog_timestamp_seconds", "When it was last listed, or found to be the same.", "server")
+	catalogTokens   = gauge("catalog_tokens", "Estimate of what the listed tools cost a model: a quarter of their bytes.", "server")
+	catalogConflict = gauge("catalog_conflicts", "Items that did not get the name that they would have had alone.", "server")
+	catalogChanges  = counter("catalog_changes_total", "Changes of what the server offers.", "server")
+	catalogFailures = counter("catalog_failures_total", "Listings that failed, by why.", "server", "cause")
+	unapproved      = gauge("pins_unapproved", "Definitions that are not as they were approved.", "server")
+	withheld        = gauge("pins_withheld", "Definitions that are not published until they are approved.", "server")
+	memoryBytes     = gauge("server_process_resident_bytes", "Resident memory of the server's process and all below it.", "server")
+	noise           = gauge("server_noise", "Lines of the generation that serves, else of the newest, that were no messages where only those belong.", "server")
+	stderrRate      = gauge("server_stderr_bytes_per_second", "What the server writes to stderr, of late.", "server")
+)

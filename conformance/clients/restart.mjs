@@ -42,6 +42,19 @@ const kinds = {
     return (name, args) => session.callTool(name, args);
   },
   raw: rawClient,
+  // A program for each call: it has no session to lose, and needs one each time.
+  inspector: async () => {
+    const { execFile } = await import("node:child_process");
+    return (name, args) =>
+      new Promise((resolve, reject) =>
+        execFile(
+          process.execPath,
+          ["../node_modules/.bin/mcp-inspector", "--cli", target, "--transport", "http", "--method", "tools/call", "--tool-name", name, "--tool-arg", "id=" + args.id],
+          { timeout: 20_000 },
+          (error, out, text) => (error ? reject(Object.assign(new Error(text || error.message), { code: /ECONN|fetch failed|terminated/.test(text) && "ECONNRESET" })) : resolve(JSON.parse(out))),
+        ),
+      );
+  },
 };
 
 function stdio() {

@@ -262,10 +262,10 @@ func goClients(t *testing.T) string {
 	return path
 }
 
-// TestRestartOfEverline restarts everline, in order and by kill -9 in turn,
+// TestFaultU2RestartOfEverline restarts everline, in order and by kill -9 in turn,
 // under clients of nine code bases. None loses its session or a call that it may
 // repeat, and nothing runs twice.
-func TestRestartOfEverline(t *testing.T) {
+func TestFaultU2RestartOfEverline(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	work := `{"name":"work","inputSchema":{"type":"object","properties":{"id":{"type":"string"}}},"annotations":{"idempotentHint":true,"destructiveHint":false}}`
 	web := mcptest.New(mcptest.Config{Name: "two", Tools: []string{work}, Journal: journal})

@@ -20,7 +20,7 @@ parking) # the decision to wait for a server, over 100,000 schedules
   run ./internal/slot -timeout 20m -run '^(TestParkingOverSchedules|TestMayWaitProperties)$' -args -rapid.checks="${CHECKS:-100000}" ;;
 restarts) # 50 restarts of everline under twelve clients, half of them kill -9
   scripts/npm.sh
-  EVERLINE_RESTARTS="${RESTARTS:-50}" run ./conformance -tags interop -timeout 30m -run '^TestRestartOfEverline$' ;;
+  EVERLINE_RESTARTS="${RESTARTS:-50}" run ./conformance -tags interop -timeout 30m -run '^TestFaultU2RestartOfEverline$' ;;
 sessions) # 10,000 sessions and 4,000 streams of clients, and the memory that they cost
   EVERLINE_SESSIONS="${SESSIONS:-10000}" run ./cmd/everline -timeout 10m -run '^TestSessionsAreCheap$' ;;
 stress) # a minute of lost sessions under load

@@ -27,13 +27,13 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 		parent = context.WithoutCancel(parent)
 	}
 	defer svc.results.lost(k)
-	ctx, end, err := svc.inflight.track(parent, x)
+	ctx, p, err := svc.inflight.track(parent, x)
 	if err != nil {
 		f := fault.From(x.Method, err)
 		svc.results.fulfil(k, nil, f)
 		return x.Failure(f)
 	}
-	defer end()
+	defer svc.inflight.end(p)
 	serve := svc.callLegacy
 	if x.Modern {
 		serve = svc.callModern
@@ -64,11 +64,11 @@ func (svc *service) result(parent context.Context, x *exchange) message.Answer {
 
 // await answers with the outcome of another request's call.
 func (svc *service) await(parent context.Context, x *exchange, k *kept) message.Answer {
-	ctx, end, err := svc.inflight.track(parent, x)
+	ctx, p, err := svc.inflight.track(parent, x)
 	if err != nil {
 		return x.Failure(fault.From(x.Method, err))
 	}
-	defer end()
+	defer svc.inflight.end(p)
 	k.waiters.Add(1)
 	defer k.waiters.Add(-1)
 	select {

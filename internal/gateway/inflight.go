@@ -38,16 +38,16 @@ func (f *inflight) init(awaited func(x *exchange) bool) {
 }
 
 // track registers a request that waits for something, unless its transport has
-// done so. It fails once the gateway is closing. The caller must call end.
-func (f *inflight) track(parent context.Context, x *exchange) (ctx context.Context, end func(), err error) {
+// done so: then there is nothing to end. It fails once the gateway is closing. The
+// caller must end what it returns.
+func (f *inflight) track(parent context.Context, x *exchange) (context.Context, *pending, error) {
 	if x.tracked {
-		return parent, func() {}, nil
+		return parent, nil, nil
 	}
-	ctx, p, err := f.begin(parent, x)
-	return ctx, func() { f.end(p) }, err
+	return f.begin(parent, x)
 }
 
-// begin is track for a transport. The caller must end what it returns.
+// begin is track for a transport.
 func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, *pending, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	p := &pending{exchange: x, cancel: cancel}
@@ -71,6 +71,9 @@ func (f *inflight) begin(parent context.Context, x *exchange) (context.Context, 
 }
 
 func (f *inflight) end(p *pending) {
+	if p == nil {
+		return
+	}
 	if p.sess != nil {
 		p.sess.Finish(&p.noted)
 	}

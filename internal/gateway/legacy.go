@@ -85,11 +85,11 @@ func (svc *service) subscribe(parent context.Context, x *exchange) message.Answe
 	if !ok || x.sess == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the uri is missing", nil)
 	}
-	ctx, end, err := svc.inflight.track(parent, x)
+	ctx, p, err := svc.inflight.track(parent, x)
 	if err != nil {
 		return x.Failure(fault.From(x.Method, err))
 	}
-	defer end()
+	defer svc.inflight.end(p)
 	ok, err = x.sess.Subscribe(ctx, uri)
 	switch {
 	case err != nil:

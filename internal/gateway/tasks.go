@@ -112,11 +112,11 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
-	ctx, end, err := svc.inflight.track(ctx, x)
+	ctx, p, err := svc.inflight.track(ctx, x)
 	if err != nil {
 		return x.Failure(fault.From(x.Method, err))
 	}
-	defer end()
+	defer svc.inflight.end(p)
 	result, err := svc.askTask(ctx, c, t, x.Method, x.Params)
 	f := fault.From(x.Method, err)
 	switch {
@@ -185,11 +185,11 @@ func (svc *service) listTasks(parent context.Context, c *caller) message.Answer 
 		}
 		after = n
 	}
-	ctx, end, err := svc.inflight.track(parent, c.exchange)
+	ctx, p, err := svc.inflight.track(parent, c.exchange)
 	if err != nil {
 		return c.Failure(fault.From(c.Method, err))
 	}
-	defer end()
+	defer svc.inflight.end(p)
 	all := svc.tasks.After(c.id, after)
 	page := all[:min(len(all), taskPage)]
 	states := svc.taskStates(ctx, c, page)

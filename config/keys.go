@@ -22,6 +22,9 @@ func settings(c *Config) []key {
 		{"pins", word(&c.Pins, PinsOff, PinsWarn, PinsEnforce)},
 		{"pinsFile", path(&c.PinsFile)},
 		{"expose", word(&c.Expose, ExposeAll, ExposeSearch)},
+		{"metrics", boolean(&c.Metrics)},
+		{"metricsListen", hostPort(&c.MetricsListen)},
+		{"metricsTokenFile", path(&c.MetricsTokenFile)},
 		{"groups", groups(&c.Groups)},
 	}
 }

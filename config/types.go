@@ -26,12 +26,16 @@ type Config struct {
 	DrainTimeout  time.Duration // how long a stop waits for calls; 10 s
 	MaxStarting   int           // processes that may be starting at the same time; 8
 
-	Outage    Outage        // what becomes of the items of a server that is away: "keep" (listed, with a mark) or "hide"
-	HideAfter time.Duration // with Outage "hide": how long a server must be away before its items are not listed; 5 min
-	Pins      Pins          // approved definitions: "off", "warn" or "enforce"
-	PinsFile  string        // where they are kept; set where Pins is not "off"
-	Expose    Expose        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
-	Groups    []Group       // further endpoints, /mcp/<name>, by name
+	Outage           Outage        // what becomes of the items of a server that is away: "keep" (listed, with a mark) or "hide"
+	HideAfter        time.Duration // with Outage "hide": how long a server must be away before its items are not listed; 5 min
+	Pins             Pins          // approved definitions: "off", "warn" or "enforce"
+	PinsFile         string        // where they are kept; set where Pins is not "off"
+	Expose           Expose        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
+	Metrics          bool          // whether the endpoint serves /metrics; true
+	MetricsListen    string        // an address of its own for them; "": none
+	MetricsTokenFile string        // holds what who scrapes must send as bearer token; "": only this machine reaches them at the endpoint
+
+	Groups []Group // further endpoints, /mcp/<name>, by name
 
 	sides []SideFile
 }
@@ -136,6 +140,7 @@ func New() *Config {
 		HideAfter:     5 * time.Minute,
 		Pins:          PinsOff,
 		Expose:        ExposeAll,
+		Metrics:       true,
 	}
 }
 

@@ -65,7 +65,8 @@ type Options struct {
 type API struct {
 	opts      Options
 	started   time.Time
-	places    int // maxStarting, which the hub was opened with
+	places    int    // maxStarting, which the hub was opened with
+	metricsAt string // metricsListen, likewise
 	hider     atomic.Pointer[hider]
 	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory    memory
@@ -93,7 +94,7 @@ func New(o Options) *API {
 		o.Journal = NewJournal()
 	}
 	stop := make(chan struct{})
-	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
+	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, metricsAt: o.Hub.Config().MetricsListen, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
 }
 
 // EndStreams ends everything that follows events or logs, so that a server
@@ -137,6 +138,9 @@ func (a *API) NeedsRestart(cfg *config.Config) []string {
 	}
 	if cfg.MaxStarting != a.places {
 		needs = append(needs, fmt.Sprintf("maxStarting changes from %d to %d only with a restart of everline", a.places, cfg.MaxStarting))
+	}
+	if cfg.MetricsListen != a.metricsAt {
+		needs = append(needs, "metricsListen takes effect only with a restart of everline")
 	}
 	return needs
 }

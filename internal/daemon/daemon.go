@@ -61,10 +61,10 @@ type daemon struct {
 	// 64 KiB, and costs some megabytes under load.
 	ballast []byte
 
-	base                context.Context // of every request of the admin API
-	end                 context.CancelFunc
-	server, adminServer *http.Server // nil for one that is not served
-	running             sync.WaitGroup
+	base                               context.Context // of every request of the admin API
+	end                                context.CancelFunc
+	server, adminServer, metricsServer *http.Server // nil for one that is not served
+	running                            sync.WaitGroup
 }
 
 const ballastSize = 8 << 20

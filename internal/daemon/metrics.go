@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"context"
+	"crypto/subtle"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +49,60 @@ func (r *reloads) read() observe.Reloads {
 func loopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
+}
+
+// serveMetrics serves them at the endpoint: to those who have the token or, where
+// none is configured, to this machine.
+func (d *daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	switch cfg := d.hub.Config(); {
+	case !cfg.Metrics:
+		http.Error(w, "everline serves no metrics here: metrics is false", http.StatusNotFound)
+	case cfg.MetricsTokenFile != "":
+		d.serveToBearer(w, r, cfg.MetricsTokenFile)
+	case !d.parts.local:
+		http.Error(w, "everline serves metrics only to its own machine; metricsTokenFile or metricsListen lets others in", http.StatusForbidden)
+	default:
+		d.scraped.ServeHTTP(w, r)
+	}
+}
+
+func (d *daemon) serveToBearer(w http.ResponseWriter, r *http.Request, path string) {
+	text, err := os.ReadFile(path)
+	want := strings.TrimSpace(string(text))
+	if err != nil || want == "" {
+		d.parts.Log.Error("metricsTokenFile has no token: nobody gets the metrics", "path", path, "cause", err)
+		http.Error(w, "everline cannot read its token", http.StatusInternalServerError)
+		return
+	}
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok || subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+		return
+	}
+	d.scraped.ServeHTTP(w, r)
+}
+
+// listenForMetrics serves them at an address of their own, if there is one.
+func (d *daemon) listenForMetrics(ctx context.Context) error {
+	cfg := d.hub.Config()
+	if cfg.MetricsListen == "" {
+		return nil
+	}
+	l, err := listen(ctx, cfg.MetricsListen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if token := d.hub.Config().MetricsTokenFile; token != "" {
+			d.serveToBearer(w, r, token)
+			return
+		}
+		d.scraped.ServeHTTP(w, r)
+	})
+	d.metricsServer = d.serve(l, mux)
+	return nil
 }
 
 // metrics serves what is counted. The admin API is there when it is asked.

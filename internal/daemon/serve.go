@@ -66,6 +66,9 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		return err
 	}
 	d.server = d.serve(d.gateway.Listener(listener), d.endpoint())
+	if err := d.listenForMetrics(ctx); err != nil {
+		o.Log.Error("the metrics have no address of their own", "cause", err)
+	}
 	if e.Watch {
 		d.watchFiles()
 	}
@@ -80,9 +83,7 @@ func (d *daemon) endpoint() http.Handler {
 	routes := []gateway.Route{
 		{Pattern: "GET /healthz", Serve: d.api.Healthz},
 		{Pattern: "GET /readyz", Serve: d.api.Readyz},
-	}
-	if d.parts.local {
-		routes = append(routes, gateway.Route{Pattern: "GET /metrics", Serve: d.scraped.ServeHTTP})
+		{Pattern: "GET /metrics", Serve: d.serveMetrics},
 	}
 	return d.gateway.Handler(routes...)
 }

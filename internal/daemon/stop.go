@@ -69,7 +69,8 @@ func (d *daemon) close(force context.Context) error {
 	defer cancel()
 	d.api.EndStreams()
 	var closing sync.WaitGroup
-	closing.Go(func() { shutDown(drain, d.adminServer) }) // ends with drain
+	closing.Go(func() { shutDown(drain, d.adminServer) })   // ends with drain
+	closing.Go(func() { shutDown(drain, d.metricsServer) }) // likewise
 	if d.parts.handed != nil {
 		d.leave(drain)
 	}

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
 	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
-	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault"},
+	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
 
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},

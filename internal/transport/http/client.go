@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -27,6 +28,9 @@ type Spec struct {
 	// Headers are sent with every request. Those that the transport itself
 	// sets (Mcp-*, MCP-Protocol-Version) and idempotency keys are left out.
 	Headers map[string]string
+	// Auth has the credential of each request to the origin of URL; nil: Headers
+	// are all that is shown to the server.
+	Auth auth.Source
 	// Client gives the round tripper, with whatever it adds (tokens, proxies).
 	// Its Timeout, Jar and CheckRedirect are not used: streams live long,
 	// cookies belong to one generation, and redirects follow this package's rules.
@@ -221,10 +225,10 @@ func portOf(u *url.URL) string {
 	}
 }
 
-// follow returns the request that a redirect asks for, or nil where it is
+// redirected returns the request that a redirect asks for, or nil where it is
 // not followed: never to another origin, which must see neither the headers
 // nor the message, and a POST only where it stays a POST.
-func follow(req *http.Request, resp *http.Response) *http.Request {
+func redirected(req *http.Request, resp *http.Response) *http.Request {
 	keeps := resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect
 	moves := resp.StatusCode == http.StatusMovedPermanently || resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusSeeOther
 	if !keeps && !(moves && req.Method == http.MethodGet) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -35,6 +36,7 @@ type core struct {
 	own      *http.Transport // to be closed with the link; nil if rt is the caller's
 	conns    *conns          // those of own
 	cookies  *cookies
+	auth     auth.Source // nil: what the configured headers say
 	header   http.Header // what every request carries; never changed
 	opts     transport.Options
 	max      int64
@@ -82,7 +84,7 @@ func newCore(spec *Spec, opts transport.Options) (*core, *fault.Fault) {
 	host := header.Get("Host")
 	header.Del("Host") // net/http takes it from elsewhere
 	k := &core{
-		url: target.url, host: host, shown: shownURL(spec.URL), header: header, cookies: newCookies(),
+		url: target.url, host: host, shown: shownURL(spec.URL), header: header, cookies: newCookies(), auth: spec.Auth,
 		opts: opts, max: opts.MaxMessage, idle: spec.IdleTimeout, started: time.Now(),
 		relisten: make(chan struct{}, 1), done: make(chan struct{}), closed: make(chan struct{}),
 		exchanges: map[*exchange]struct{}{},
@@ -298,9 +300,8 @@ func (ex *exchange) again() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(ex.frame)), nil
 }
 
-// do sends a request, follows redirects and keeps cookies. ex is the exchange of
-// a POST.
-func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Request, error) {
+// follow sends a request, follows redirects and keeps cookies.
+func (k *core) follow(req *http.Request, ex *exchange) (*http.Response, *http.Request, error) {
 	header := req.Header
 	for hop := 0; ; hop++ {
 		k.cookies.put(req)
@@ -315,7 +316,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 		if ex != nil {
 			ex.wrote.Store(false) // a redirect is no answer: the message is to be sent again
 		}
-		next := follow(req, resp)
+		next := redirected(req, resp)
 		if next == nil {
 			return resp, req, nil
 		}

@@ -1,0 +1,100 @@
+package http
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/auth"
+	"github.com/everline/everline/internal/mcp"
+)
+
+// do sends a request with the credential of the link, if it has one, follows
+// redirects and keeps cookies. ex is the exchange of a POST. A request that is
+// refused for its credential is sent once more with another one: it was not
+// executed.
+func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Request, error) {
+	if k.auth == nil || !sameOrigin(req.URL, k.url) { // a configured message URL may be anybody's
+		return k.follow(req, ex)
+	}
+	var tried struct{ token, scope bool }
+	for {
+		ticket, f := k.auth.Header(req.Context())
+		if f != nil {
+			return nil, req, f
+		}
+		resp, last, err := k.follow(showing(req, ticket), ex)
+		if err != nil || !k.judgesCredential(req, resp) {
+			return resp, last, err
+		}
+		again := &tried.token
+		if resp.StatusCode == http.StatusForbidden {
+			again = &tried.scope
+		}
+		if *again { // with what was got for it: that is final for this request
+			return resp, last, nil
+		}
+		*again = true
+		f = k.auth.Refused(req.Context(), ticket, resp.StatusCode, resp.Header["Www-Authenticate"])
+		if f != nil && f.Kind == fault.Forbidden && f.Remedy == "" { // no matter of credentials
+			return resp, last, nil
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, maxErrBody)
+		_ = resp.Body.Close()
+		if f != nil {
+			refused := *f
+			refused.Status = resp.StatusCode
+			return nil, last, &refused
+		}
+		if req, err = anew(req, ex); err != nil {
+			return nil, last, err
+		}
+	}
+}
+
+// showing returns a copy of the request with a ticket in its header: that of the
+// link is never changed, and cookies are added for each sending anew.
+func showing(req *http.Request, t auth.Ticket) *http.Request {
+	shown := *req
+	if t.Value == "" {
+		return &shown
+	}
+	shown.Header = make(http.Header, len(req.Header)+1)
+	for name, values := range req.Header {
+		shown.Header[name] = values
+	}
+	shown.Header["Authorization"] = []string{t.Value}
+	return &shown
+}
+
+// anew returns the request as it may be sent once more.
+func anew(req *http.Request, ex *exchange) (*http.Request, error) {
+	if ex != nil {
+		ex.wrote.Store(false) // a refusal proves that it was not executed
+	}
+	if req.GetBody == nil {
+		return req, nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	next := *req
+	next.Body = body
+	return &next, nil
+}
+
+// judgesCredential tells whether an answer is about the credential. A 401 without
+// a challenge may mean that the session is not known.
+func (k *core) judgesCredential(req *http.Request, resp *http.Response) bool {
+	challenged := len(resp.Header["Www-Authenticate"]) > 0
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		session := len(req.Header[mcp.HeaderSession]) > 0 || k.sessionInURL && req.Method == http.MethodPost
+		return challenged || !session
+	case http.StatusForbidden:
+		return challenged
+	default:
+		return false
+	}
+}

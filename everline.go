@@ -36,6 +36,13 @@ type Options struct {
 	// *fault.Fault is passed on as it is; any other is classified by what base has
 	// written. nil, and where it returns nil: base.
 	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
+	// Browser opens a URL for a person. With it a server that wants a login has one
+	// begun by itself, and the call that met that waits for it. nil: nothing is ever
+	// opened, and logins begin with Hub.Login or everline auth login.
+	Browser func(ctx context.Context, url string) error
+	// RedirectURI is where browsers reach Hub.LoginCallback; "": each login listens
+	// on a port of its own.
+	RedirectURI string
 	// Emit receives every event, in order per server; it must not block. May be nil.
 	Emit func(event.Event)
 	// Observe gets the facts of each call once it has ended, on the goroutine that
@@ -230,6 +237,7 @@ type Status struct {
 	Warnings     []string
 	Origin       config.Origin
 	Sessions     []SessionStatus // of a server whose isolation is "session": the slots of single clients, the oldest first
+	Auth         *Credential     // what it is shown; nil of a command
 	Remedy       string          // a command to type; "" if none is needed
 }
 

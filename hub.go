@@ -68,6 +68,8 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		Name:         opts.Name,
 		Version:      opts.Version,
 		RoundTripper: opts.RoundTripper,
+		Browser:      opts.Browser,
+		RedirectURI:  func() string { return opts.RedirectURI },
 		Emit:         h.notifier.event,
 		Observe:      opts.Observe,
 		Changed:      h.notifier.changed,

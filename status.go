@@ -112,6 +112,7 @@ func (h *Hub) statusOf(v *slot.View) Status {
 		}
 		st.Handshake = v.Info.Phases
 	}
+	st.Auth = h.fleet.Credential(st.Name)
 	st.wire(v)
 	st.lists(v)
 	if c := v.ListCause; c != nil {

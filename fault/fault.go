@@ -152,6 +152,9 @@ func (e *RPCError) Error() string {
 	return e.Message + " (" + strconv.FormatInt(e.Code, 10) + ")"
 }
 
+// OpAuthorize is the Op of faults about the credential that a server is shown.
+const OpAuthorize = "authorize"
+
 // A Fault is one failure. Its fields are set once, by the code that saw the
 // failure; layers above may fill in Server and Gen, and nothing else.
 type Fault struct {

@@ -31,6 +31,9 @@ type Options struct {
 	RedirectURI func() string
 	// Warn takes what should be in the log; nil: nobody reads it.
 	Warn func(text string)
+	// Changed is told of the server whenever the state of its credential is another
+	// one; it must not wait. nil: nobody is.
+	Changed func(server string)
 	// Dial and Resolve replace the network; nil: the system's.
 	Dial    Dialer
 	Resolve Resolver
@@ -135,7 +138,7 @@ func (m *Manager) Source(spec Spec) Source {
 	if old != nil {
 		m.drop(old)
 	}
-	if s.kind.stored() {
+	if s.kind.stored() && m.store.exists() {
 		m.watch()
 	}
 	if s.kind == Command && s.broken == nil {
@@ -307,6 +310,9 @@ func (m *Manager) publishSource(s *source) {
 		}
 		if s.current.CompareAndSwap(old, next.open()) {
 			close(old.changed)
+			if m.o.Changed != nil {
+				m.o.Changed(s.spec.Server)
+			}
 			break
 		}
 	}

@@ -793,6 +793,7 @@ func TestWatchedStore(t *testing.T) {
 	m := New(Options{StateDir: dir, NoKeyring: true})
 	defer m.Close()
 	s := m.Source(Spec{Server: serverName, URL: siteURL})
+	m.watch() // as the first refusal does
 	st := s.State()
 	cli, _ := testStore(t, dir)
 	_, f := cli.update(t.Context(), func(d *data) error {

@@ -50,6 +50,7 @@ type source struct {
 	broken           *fault.Fault // why nothing can be asked; nil if that is possible
 	cred             atomic.Pointer[credential]
 	current          atomic.Pointer[State]
+	looked           atomic.Int64 // when the store was last looked into for a request
 
 	// mu guards the rest, as in credential.
 	mu        sync.Mutex
@@ -86,7 +87,7 @@ func (s *source) header(ctx context.Context) (Ticket, *fault.Fault) {
 		return Ticket{}, s.broken
 	}
 	c := s.cred.Load()
-	if c == nil && !s.m.watched.Load() {
+	if c == nil && !s.m.watched.Load() && s.looks() {
 		c, _ = s.bind(ctx) // what is locked is no matter of a server that wants nothing
 	}
 	if c == nil || !c.known() && !s.kind.machine() { // the server will say what it wants
@@ -104,6 +105,12 @@ func (s *source) header(ctx context.Context) (Ticket, *fault.Fault) {
 		s.m.publish(c)
 	}
 	return t, s.name(f)
+}
+
+// looks tells, once in a second, that somebody may have logged in meanwhile.
+func (s *source) looks() bool {
+	now, last := time.Now().UnixNano(), s.looked.Load()
+	return now-last >= int64(time.Second) && s.looked.CompareAndSwap(last, now)
 }
 
 func (s *source) name(f *fault.Fault) *fault.Fault {
@@ -144,6 +151,7 @@ func (s *source) forbidden(ch challenge) *fault.Fault {
 
 func (s *source) unauthorized(ctx context.Context, t Ticket, ch challenge) *fault.Fault {
 	s.note(ch)
+	s.m.watch() // from now on a login by another process is waited for
 	c, f := s.bind(ctx)
 	if f != nil {
 		return f

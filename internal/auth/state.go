@@ -70,7 +70,7 @@ func (s State) same(o *State) bool {
 	return reflect.DeepEqual(&s, o)
 }
 
-const opAuth = "authorize"
+const opAuth = fault.OpAuthorize
 
 // notSent is a fault of a call that was not sent, or that the server refused
 // before it looked at it.

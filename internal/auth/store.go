@@ -62,6 +62,12 @@ func newStore(dir string, k *keys, warn func(string)) *store {
 	return s
 }
 
+// exists tells whether anything is kept.
+func (s *store) exists() bool {
+	_, err := os.Stat(s.path())
+	return s.dir != "" && err == nil
+}
+
 func (s *store) path() string { return filepath.Join(s.dir, storeFile) }
 
 // read returns what is stored now. The file is read only if it is another one

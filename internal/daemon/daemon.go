@@ -31,6 +31,7 @@ type parts struct {
 	found    Loaded
 	stateDir string // "" keeps nothing on disk
 	endpoint string // the URL for clients; "" for a gateway on stdio alone
+	redirect string // where browsers reach the endpoint's login callback; "" if they do not
 	listen   string // as the configuration named it; "" if it did not decide
 	gateway  gateway.Options
 	socket   net.Listener // of the admin API; nil for none
@@ -72,7 +73,7 @@ const ballastSize = 8 << 20
 func start(ctx context.Context, p parts) (*daemon, error) {
 	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	hub, err := everline.Open(ctx, p.found.Config, everline.Options{
-		StateDir: p.stateDir, Name: "everline", Version: p.Version, Emit: d.journal.Record,
+		StateDir: p.stateDir, Name: "everline", Version: p.Version, Emit: d.journal.Record, RedirectURI: p.redirect,
 		Warn: func(server, text string) { p.Log.Warn(text, "server", server) },
 	})
 	if err != nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/activation"
@@ -58,7 +60,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	}
 	url := "http://" + listener.Addr().String() + "/mcp"
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, redirect: redirectURI(listener.Addr()), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
 		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
 	})
 	if err != nil {
@@ -84,8 +86,25 @@ func (d *daemon) endpoint() http.Handler {
 		{Pattern: "GET /healthz", Serve: d.api.Healthz},
 		{Pattern: "GET /readyz", Serve: d.api.Readyz},
 		{Pattern: "GET /metrics", Serve: d.serveMetrics},
+		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP},
 	}
 	return d.gateway.Handler(routes...)
+}
+
+const callbackPath = "/oauth/callback"
+
+// redirectURI is where a browser on this machine reaches the login callback of a
+// listener; "" if it does not.
+func redirectURI(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
+		return ""
+	}
+	host := "127.0.0.1"
+	if tcp.IP.IsLoopback() && tcp.IP.To4() == nil {
+		host = "[::1]"
+	}
+	return "http://" + host + ":" + strconv.Itoa(tcp.Port) + callbackPath
 }
 
 // A Stdio is what ServeStdio speaks MCP on.

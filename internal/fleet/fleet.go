@@ -14,6 +14,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/orphan"
@@ -21,27 +22,28 @@ import (
 	"github.com/everline/everline/internal/transport/stdio"
 )
 
-// A Fleet has two long-lived goroutines, the publisher's and the keeper's, and
-// those of its slots.
+// A Fleet has three long-lived goroutines, the publisher's, the keeper's and the
+// one that forgets unused logins, and those of its slots and credentials.
 type Fleet struct {
 	*core
 	started time.Time
 
-	publisher *publisher
-	keeper    *keeper
-	problems  *problems
-	pins      *pins
-	processes *processes
-	subs      *subscriptions
-	starter   *starter
-	sessions  *sessions
-	retired   *retired
+	publisher   *publisher
+	keeper      *keeper
+	problems    *problems
+	pins        *pins
+	processes   *processes
+	subs        *subscriptions
+	starter     *starter
+	credentials *credentials
+	sessions    *sessions
+	retired     *retired
 
 	gate    ctxLock       // held by the one Apply or Approve that runs
 	sealed  chan struct{} // closed by Close: whoever gets the gate from then on gives it back
 	sealing sync.Once
 	stopped sync.Once
-	loops   sync.WaitGroup // publisher and keeper, and the sweep
+	loops   sync.WaitGroup // publisher, keeper and credentials, and the sweep
 }
 
 // New starts a slot for every server of cfg. It returns at once: servers come
@@ -64,12 +66,13 @@ func New(cfg *config.Config, opts Options) *Fleet {
 		f.processes.ledger = orphan.NewLedger(opts.StateDir)
 	}
 	f.subs = newSubscriptions(c)
+	f.credentials = newCredentials(c)
 	f.starter = &starter{
-		core: c, keeper: f.keeper, processes: f.processes, pins: f.pins, subs: f.subs,
+		credentials: f.credentials, core: c, keeper: f.keeper, processes: f.processes, pins: f.pins, subs: f.subs,
 		spares: stdio.NewSpares(), starting: make(chan struct{}, max(cfg.MaxStarting, 1)), headStart: newHeadStart(),
 	}
 	f.sessions = &sessions{core: c, starter: f.starter, subs: f.subs, processes: f.processes}
-	f.pins.sessions = f.sessions.live
+	f.pins.sessions, f.credentials.live = f.sessions.live, f.sessions.live
 	f.loops.Go(f.processes.sweep) // bounded by itself
 	r := newRoster(cfg, newPinning(opts.Pins))
 	for _, s := range cfg.Servers {
@@ -79,6 +82,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 	f.publisher = newPublisher(c, f.pins)
 	f.loops.Go(func() { f.publisher.run(f.follow) })
 	f.loops.Go(f.keeper.run)
+	f.loops.Go(f.credentials.run)
 	f.poke()
 	return f
 }
@@ -203,6 +207,7 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 			m = f.starter.newMember(s, f.retired.lastGen(s.Name), f.retired.predecessor(s.Name))
 		case slices.Contains(plan.Change, s.Name):
 			m = m.with(s)
+			f.credentials.use(&s)
 			errs = append(errs, m.slot.Apply(ctx, s))
 		}
 		next.add(m)
@@ -213,6 +218,7 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 		next.byName[name].replaced.add(old.byName[name].spec.Identity())
 	}
 	for _, name := range plan.Remove {
+		f.credentials.remove(name)
 		f.retire(ctx, old.byName[name])
 		f.keeper.unused.add(old.byName[name].spec.Identity())
 		for _, key := range old.byName[name].replaced.take() {
@@ -295,6 +301,7 @@ func (f *Fleet) Close(ctx context.Context) error {
 	_ = f.closeMembers(ctx)                       // at once: a change that goes on holds nobody up
 	late := f.seal(ctx)
 	errs := append(f.closeMembers(ctx), late) // with those that the change has brought
+	f.credentials.manager.Close()
 	f.noMoreWorkers()
 	f.stopped.Do(func() { close(f.stop) })
 	f.loops.Wait()
@@ -459,3 +466,9 @@ func (f *Fleet) Problems() []Problem {
 // Orphans returns the processes of an earlier everline that were found alive
 // at the start, and ended; nothing while they are still looked for.
 func (f *Fleet) Orphans() []orphan.Found { return f.processes.found() }
+
+// Credentials are those that servers are shown.
+func (f *Fleet) Credentials() *auth.Manager { return f.credentials.manager }
+
+// Credential is how the credential of a server is; nil of a command.
+func (f *Fleet) Credential(server string) *auth.State { return f.credentials.state(server) }

@@ -19,6 +19,11 @@ type Options struct {
 	// URL, by way of base.
 	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper
 
+	// Browser opens a URL for a person, whenever a server asks for a login; nil:
+	// nothing is opened. RedirectURI is where browsers reach LoginCallback.
+	Browser     func(ctx context.Context, url string) error
+	RedirectURI func() string
+
 	Pins *catalog.Lock // as ReadPins gives it
 
 	Emit    func(event.Event)                  // every event of every slot

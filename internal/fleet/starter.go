@@ -19,14 +19,15 @@ import (
 // starter makes members' slots, and is their way to each generation.
 type starter struct {
 	*core
-	keeper    *keeper
-	processes *processes
-	pins      *pins
-	subs      *subscriptions
-	spares    *stdio.Spares // of the processes that guard servers
-	starting  chan struct{} // bounds the starts over all slots
-	headStart *headStart
-	ports     watch.Ports // looks at ports that refused, for all slots
+	keeper      *keeper
+	processes   *processes
+	pins        *pins
+	subs        *subscriptions
+	credentials *credentials
+	spares      *stdio.Spares // of the processes that guard servers
+	starting    chan struct{} // bounds the starts over all slots
+	headStart   *headStart
+	ports       watch.Ports // looks at ports that refused, for all slots
 }
 
 // newMember makes the slot of a server, whose newest generation of an earlier
@@ -34,6 +35,7 @@ type starter struct {
 // slot is gone; the first generation waits for it.
 func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}) *member {
 	m := &member{name: s.Name, spec: s, meter: meter.New(), memory: newMemory()}
+	st.credentials.use(&s)
 	saved := st.keeper.load(s)
 	var era upstream.Era
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
@@ -73,6 +75,8 @@ func (st *starter) slotOptions(m *member, before <-chan struct{}) slot.Options {
 		Dial:     st.dial(m, before),
 		Admit:    func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return st.pins.admit(m, c, offers) },
 		Starting: st.starting,
+		Ready:    st.credentials.ready,
+		Hide:     st.credentials.manager.Hide,
 		Watch:    st.watch(m),
 		Meter:    m.meter,
 		Observe:  st.opts.Observe,

@@ -41,7 +41,7 @@ func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 }
 
 func (st *starter) httpSpec(s *config.Server) http.Spec {
-	spec := http.Spec{URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
+	spec := http.Spec{Auth: st.credentials.shown(s), URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
 	if wrap, name := st.opts.RoundTripper, s.Name; wrap != nil {
 		spec.Wrap = func(base nethttp.RoundTripper) nethttp.RoundTripper { return wrap(name, base) }
 	}

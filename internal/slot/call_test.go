@@ -286,8 +286,8 @@ func TestUnauthorizedParks(t *testing.T) {
 		b.wantKind(f, fault.Unauthorized, fault.NotSent)
 		b.seen("auth_required")
 		f, took := b.callNow(true)
-		b.wantKind(f, fault.Unavailable, fault.NotSent)
-		if took != 0 || f.Remedy != `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect db` || f.Status != 401 {
+		b.wantKind(f, fault.Unauthorized, fault.NotSent)
+		if took != 0 || f.Remedy != "everline auth login db" || f.Status != 401 {
 			t.Errorf("after %s: remedy %q, status %d", took, f.Remedy, f.Status)
 		}
 		b.wantTools("a")

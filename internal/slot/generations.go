@@ -15,6 +15,7 @@ import (
 // startGeneration begins generation gen in a worker.
 func (lp *loop) startGeneration(gen uint64, why meter.Cause) {
 	g := newGeneration(lp.slot.forced, lp.slot.name, gen, lp.spec, &lp.slot.logs, lp.slot.inbox.wake)
+	g.redact = g.redact.and(lp.slot.opts.Hide)
 	lp.keep(g)
 	old := lp.catalog
 	if lp.catalogOf != g.spec.Identity() {

@@ -50,7 +50,7 @@ func TestStopped(t *testing.T) {
 		remedy string
 		probes bool
 	}{
-		{fault.Unauthorized, "auth_required", `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: everline reconnect db`, true},
+		{fault.Unauthorized, "auth_required", "everline auth login db", true},
 		{fault.Invalid, "misconfigured", "everline doctor db", false},
 		{fault.NoVersion, "misconfigured", "everline doctor db", false},
 		{fault.Missing, "misconfigured", "install the command, or run: everline doctor db", true},

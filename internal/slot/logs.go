@@ -73,6 +73,14 @@ type redactor struct{ hide func(text string) string }
 
 func redactorOf(s config.Server) redactor { return redactor{s.Hider()} }
 
+// and returns a redactor that hides, besides, what another one does; nil: nothing.
+func (v redactor) and(hide func(string) string) redactor {
+	if hide == nil {
+		return v
+	}
+	return redactor{func(text string) string { return hide(v.hide(text)) }}
+}
+
 // fault returns a copy without secrets in its texts; RPC.Raw stays as it came.
 func (v redactor) fault(f *fault.Fault) *fault.Fault {
 	c := *f

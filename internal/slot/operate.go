@@ -101,6 +101,35 @@ func (s *Slot) Reconnect(ctx context.Context) error {
 	})
 }
 
+// Authorized tells that the server can be shown another token. One that waits for
+// that is started; one that serves gets a new generation where the token is of
+// another person, or allows something else.
+func (s *Slot) Authorized(ctx context.Context, another bool) error {
+	return s.operate(ctx, "authorize", func(lp *loop) error {
+		serves := lp.state.Serving != 0
+		if lp.state.Want && (serves && another || !serves && lp.awaitsLogin()) {
+			lp.step(lifecycle.Wake{Operator: true})
+		}
+		return nil
+	})
+}
+
+// awaitsLogin tells whether the last start failed for want of a token.
+func (lp *loop) awaitsLogin() bool {
+	switch lp.state.Phase() {
+	case lifecycle.Stopped:
+		return lp.state.Stopped == lifecycle.Auth || ofCredential(lp.cause)
+	case lifecycle.Backoff:
+		return ofCredential(lp.cause)
+	default:
+		return false
+	}
+}
+
+func ofCredential(f *fault.Fault) bool {
+	return f != nil && (f.Kind == fault.Unauthorized || f.Op == fault.OpAuthorize)
+}
+
 // adopt takes a configuration; want makes the lifecycle follow it.
 func (lp *loop) adopt(server config.Server) {
 	server = server.WithDefaults()

@@ -59,6 +59,12 @@ type Options struct {
 	// would get it lists; a fault refuses it. It must not block. nil: all are
 	// sent.
 	Admit func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault
+	// Ready is waited for before each start, and by no limit of the start: what it
+	// returns is why none is possible. It must end with ctx. nil: nothing is.
+	Ready func(ctx context.Context, server config.Server) error
+	// Hide takes secrets out of a text that the configuration does not know; nil:
+	// there are none.
+	Hide func(text string) string
 	// Watch returns true once what the last start failed for is there again, and
 	// false when that cannot be seen or ctx ends. lost is when the server was
 	// lost. nil: nothing is watched.

@@ -77,7 +77,7 @@ func (lp *loop) narrate(before, after lifecycle.State) {
 	if after.Phase() == lifecycle.Stopped && (before.Phase() != lifecycle.Stopped || before.Stopped != after.Stopped) {
 		lp.emit(event.Stopped{
 			Head: head, Reason: event.Reason(after.Stopped.String()), Cause: lp.cause, Next: lp.next,
-			Remedy: stoppedRemedy(lp.slot.name, after.Stopped, lp.cause),
+			Remedy: stoppedRemedy(&lp.spec, after.Stopped, lp.cause),
 		})
 	}
 }

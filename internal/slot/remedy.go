@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
@@ -18,7 +19,7 @@ func (v *View) Remedy() string {
 	case event.StateDisabled, event.StateDisabling:
 		return enableRemedy(name)
 	case event.StateAuthRequired, event.StateMisconfigured:
-		return stoppedRemedy(name, v.State.Stopped, v.Cause)
+		return stoppedRemedy(&v.Server, v.State.Stopped, v.Cause)
 	case event.StateFailed, event.StateDisconnected, event.StateConnecting, event.StateReconnecting:
 		if v.State.Attempt == 0 && (seen == event.StateConnecting || seen == event.StateReconnecting) {
 			return "" // no attempt of this outage has failed
@@ -40,13 +41,14 @@ func enableRemedy(name string) string { return "everline enable " + typed.Argume
 func reconnectRemedy(name string) string { return "everline reconnect " + typed.Argument(name) }
 
 // stoppedRemedy is what a person can do about a server that is stopped.
-func stoppedRemedy(name string, why lifecycle.Reason, cause *fault.Fault) string {
+func stoppedRemedy(server *config.Server, why lifecycle.Reason, cause *fault.Fault) string {
 	if cause != nil && cause.Remedy != "" {
 		return cause.Remedy
 	}
+	name := server.Name
 	switch why {
 	case lifecycle.Auth:
-		return `put a valid token into its "headers", as in "Authorization": "Bearer ${TOKEN}", then: ` + reconnectRemedy(name)
+		return loginRemedy(server)
 	case lifecycle.Config:
 		return "everline doctor " + typed.Argument(name)
 	case lifecycle.Missing:
@@ -56,6 +58,17 @@ func stoppedRemedy(name string, why lifecycle.Reason, cause *fault.Fault) string
 	case lifecycle.Budget, lifecycle.None:
 	}
 	return ""
+}
+
+// loginRemedy is what a person can do about a server that refuses what it is
+// shown: of a login another one, of what is configured to correct it.
+func loginRemedy(server *config.Server) string {
+	for header := range server.Headers {
+		if http.CanonicalHeaderKey(header) == "Authorization" {
+			return `correct "headers" of ` + typed.Argument(server.Name) + " (" + server.Origin.String() + "), then: " + reconnectRemedy(server.Name)
+		}
+	}
+	return "everline auth login " + typed.Argument(server.Name)
 }
 
 // remedyForURL is what helps where a server behind a URL fails in this way; ""

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
@@ -39,8 +40,9 @@ func (failed) note()  {}
 // bounded by startupTimeout and by no caller.
 type starter struct {
 	dial   Dial
-	after  <-chan struct{} // see Options.After
-	places chan struct{}   // Options.Starting
+	ready  func(context.Context, config.Server) error // Options.Ready
+	after  <-chan struct{}                            // see Options.After
+	places chan struct{}                              // Options.Starting
 	faults *transport.Injector
 	closer closer
 }
@@ -61,6 +63,11 @@ func (st *starter) start(g *generation, old *catalog.Catalog) note {
 func (st *starter) open(g *generation, old *catalog.Catalog) error {
 	if g.spec.Err != nil {
 		return g.spec.Err
+	}
+	if st.ready != nil {
+		if err := st.ready(g.ctx, g.spec); err != nil {
+			return err
+		}
 	}
 	giveBack, err := st.takePlace(g)
 	if err != nil {

@@ -127,7 +127,10 @@ func (v *View) refusal(now time.Time) *fault.Fault {
 	f.Kind = fault.Unavailable
 	f.Gen = v.State.Gen
 	if v.State.Phase() == lifecycle.Stopped {
-		f.Remedy = stoppedRemedy(name, v.State.Stopped, v.Cause)
+		f.Remedy = stoppedRemedy(&v.Server, v.State.Stopped, v.Cause)
+		if v.State.Stopped == lifecycle.Auth {
+			f.Kind = fault.Unauthorized
+		}
 	}
 	if !v.Next.IsZero() {
 		f.RetryAfter = max(v.Next.Sub(now), time.Millisecond)

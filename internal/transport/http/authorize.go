@@ -1,12 +1,15 @@
 package http
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
 )
 
 // do sends a request with the credential of the link, if it has one, follows
@@ -39,17 +42,30 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 		if f != nil && f.Kind == fault.Forbidden && f.Remedy == "" { // no matter of credentials
 			return resp, last, nil
 		}
-		_, _ = io.CopyN(io.Discard, resp.Body, maxErrBody)
-		_ = resp.Body.Close()
+		said := refusalWords(resp)
 		if f != nil {
 			refused := *f
 			refused.Status = resp.StatusCode
+			if f.Kind == fault.Unauthorized {
+				refused.Err = fmt.Errorf("%w (%s)", f.Cause(), said)
+			}
 			return nil, last, &refused
 		}
 		if req, err = anew(req, ex); err != nil {
 			return nil, last, err
 		}
 	}
+}
+
+// refusalWords reads what a server says beside its refusal, and closes the answer.
+func refusalWords(resp *http.Response) string {
+	patience := time.AfterFunc(errBodyWait, func() { _ = resp.Body.Close() })
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrBody)) // what came is shown
+	patience.Stop()
+	_ = resp.Body.Close()
+	r := reply{status: resp.StatusCode, header: resp.Header, body: body, now: time.Now()}
+	_, f := r.fault(fault.Unauthorized, fault.NotSent, wire.Message{}, resp.Header["Www-Authenticate"])
+	return f.Reason()
 }
 
 // showing returns a copy of the request with a ticket in its header: that of the

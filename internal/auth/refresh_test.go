@@ -41,21 +41,23 @@ func TestFaultL1SharedRefresh(t *testing.T) {
 			r.as.Change(func(script *authserver.Script) { // long enough for both to be at it
 				script.Token = func(http.ResponseWriter, url.Values, int) bool { time.Sleep(100 * time.Millisecond); return false }
 			})
+			both := func() {
+				var wait sync.WaitGroup
+				for range 10 {
+					wait.Go(func() { r.mustCall(one) })
+					wait.Go(func() { r.mustCall(two) })
+				}
+				wait.Wait()
+			}
 			var n int
 			for range 5 {
 				time.Sleep(2 * time.Minute) // over for both
 				n = len(r.as.Grants("refresh_token"))
-				all(10, func() {
-					r.mustCall(one)
-					r.mustCall(two)
-				})
+				both()
 				r.wantRefreshes(n + 1)
 			}
 			r.as.Revoke() // in both at the same time, before it is over
-			all(10, func() {
-				r.mustCall(one)
-				r.mustCall(two)
-			})
+			both()
 			r.wantRefreshes(n + 2)
 			if r.as.Families() != 1 {
 				t.Error("the login is dead")

@@ -293,7 +293,41 @@ func (r *round) play(seed uint64) []*deed {
 	clients.Wait()
 	last := &deed{client: historyClients, id: "last", peek: true, limit: soon}
 	r.do(last, "")
-	return r.count(append(history, last))
+	history = append(history, last)
+	r.tally(history)
+	return r.count(history)
+}
+
+// tally compares what the clients saw with what was counted.
+func (r *round) tally(history []*deed) {
+	var want everline.Outcomes
+	notSent := uint64(0) // refused, or not sent: that is said by the kind
+	for _, d := range history {
+		switch {
+		case d.outcome == "ok":
+			want.Answered++
+		case d.outcome == "answered":
+			want.RPCError++
+		case d.kind == fault.Canceled:
+			want.Canceled++
+		case d.outcome == "unknown":
+			want.Unknown++
+		default:
+			notSent++
+		}
+	}
+	st, _ := r.hub.Server("a")
+	got := st.Outcomes
+	if notSent != got.NotSent+got.Refused {
+		r.t.Errorf("%d calls were not sent, and %d are counted", notSent, got.NotSent+got.Refused)
+	}
+	got.NotSent, got.Refused = 0, 0
+	if got != want || st.Calls != uint64(len(history)) {
+		r.t.Errorf("counted %+v of %d, want %+v of %d", got, st.Calls, want, len(history))
+	}
+	if st.Saved > want.Answered+want.RPCError || st.Starts < st.Generation {
+		r.t.Errorf("%d saved of %d answered; %d starts, generation %d", st.Saved, want.Answered+want.RPCError, st.Starts, st.Generation)
+	}
 }
 
 // count adds to each deed how often it ran.

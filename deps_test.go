@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"internal/slot":     {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter"},
 	"internal/fleet":    {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter"},
 	".":                 {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth"},
-	"internal/gateway":  {"internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
+	"internal/gateway":  {"internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
 	"internal/admin":    {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
 	"internal/doctor":   {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":   {"internal/mcp", "internal/wire", "fault"},
@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/message":         {"internal/mcp", "internal/rounds", "internal/wire", "fault"},
-	"internal/gateway/session": {".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
+	"internal/gateway/session": {"internal/meter", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/gateway/stream":  {"internal/mcp", "internal/wire", "fault"},
 	"internal/gateway/task":    {".", "internal/mcp", "internal/wire"},
 	"internal/bridge":          {"internal/mcp", "internal/wire", "fault", "internal/message", "internal/pipe", "internal/gateway/stream"},

@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
 )
 
@@ -49,7 +50,8 @@ type daemon struct {
 	api     *admin.API
 	journal *admin.Journal
 	reloads reloads
-	scraped http.Handler // what is counted, for Prometheus
+	clients meter.Endpoint // of the endpoint
+	scraped http.Handler   // what is counted, for Prometheus
 
 	sessions *sessions.Store // nil where nothing is kept on disk
 
@@ -87,6 +89,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		}
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
+	p.gateway.Meter = &d.clients
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
 	d.scraped = d.metrics()

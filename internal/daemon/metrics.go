@@ -118,6 +118,7 @@ func (d *daemon) metrics() http.Handler {
 		Ready:   func() bool { return d.api.Ready() },
 		Reloads: d.reloads.read,
 		Events:  d.journal.Kinds,
+		Clients: d.clients.Read,
 		Memory:  func(pid int) int64 { return d.api.Memory(pid) },
 	})
 }

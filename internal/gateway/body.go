@@ -76,6 +76,7 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
 		g.noSession(w) // whatever it says
 		return
 	}
+	g.opts.Meter.Size.Add(1)
 	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large")
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline/internal/meter"
 )
 
 const (
@@ -29,13 +31,14 @@ func Server(h http.Handler) *http.Server {
 // would cost more than looking at the clock does, so one is moved only when it
 // comes near.
 func (g *Gateway) Listener(l net.Listener) net.Listener {
-	return &boundListener{Listener: l, patience: g.opts.WriteTimeout, limit: g.opts.MaxPeer, byPeer: map[string]int{}}
+	return &boundListener{Listener: l, patience: g.opts.WriteTimeout, limit: g.opts.MaxPeer, meter: g.opts.Meter, byPeer: map[string]int{}}
 }
 
 type boundListener struct {
 	net.Listener
 	patience time.Duration
 	limit    int
+	meter    *meter.Endpoint
 
 	mu     sync.Mutex // guards the rest; nothing waits under it
 	byPeer map[string]int
@@ -50,7 +53,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		}
 		peer := peerOf(c)
 		if l.enter(peer) {
-			return &boundConn{Conn: c, patience: l.patience, born: time.Now(), leave: sync.OnceFunc(func() { l.leave(peer) })}, nil
+			return &boundConn{Conn: c, patience: l.patience, born: time.Now(), meter: l.meter, leave: sync.OnceFunc(func() { l.leave(peer) })}, nil
 		}
 		turnAway(c)
 	}
@@ -100,6 +103,7 @@ type boundConn struct {
 	patience time.Duration
 	leave    func() // idempotent
 	born     time.Time
+	meter    *meter.Endpoint
 	until    atomic.Int64 // the write deadline, since born; named for one that a writer has set itself
 }
 
@@ -111,7 +115,15 @@ func (c *boundConn) Write(b []byte) (int, error) {
 		c.until.Store(int64(until))
 		_ = c.Conn.SetWriteDeadline(c.born.Add(until)) // a connection that cannot is of no network
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	c.meter.Sent.Add(uint64(n))
+	return n, err
+}
+
+func (c *boundConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.meter.Received.Add(uint64(n))
+	return n, err
 }
 
 // SetWriteDeadline sets a deadline that holds until it is taken back by a zero

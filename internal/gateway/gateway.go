@@ -44,6 +44,7 @@ func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
 	svc := &g.service
 	svc.init(endpoint, b, opts)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
+	g.guard.meter = opts.Meter
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded}
 	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.sessions.ForwardLog)}
 	return g

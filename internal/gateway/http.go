@@ -74,6 +74,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	m, bad := message.Parse(body, version)
 	if bad != nil {
+		g.opts.Meter.Parse.Add(1)
 		writeJSON(w, bad)
 		return
 	}
@@ -188,6 +189,7 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Session {
 	version := r.Header.Get(mcp.HeaderVersion)
 	if version != "" && !slices.Contains(mcp.Versions, version) {
+		g.opts.Meter.Version.Add(1)
 		m := &message.Message{}
 		writeJSON(w, m.Unsupported(version))
 		return nil
@@ -273,6 +275,8 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer standing.Detach()
+	g.opts.Meter.Gets.Add(1)
+	defer g.opts.Meter.Gets.Add(-1)
 	events := g.events(w)
 	defer events.Close()
 	if events.OpenStanding() != nil || standing.Replay(events, r.Header.Get(mcp.HeaderLastEventID)) != nil {

@@ -197,6 +197,8 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 		writeJSON(w, bad)
 		return
 	}
+	g.opts.Meter.Listens.Add(1)
+	defer g.opts.Meter.Listens.Add(-1)
 	defer g.listens.Add(-1)
 	if g.listens.Add(1) > int64(g.opts.MaxListens) {
 		g.crowded(w, x.Message, "Too many subscriptions are open")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
 )
 
@@ -75,6 +76,9 @@ type Options struct {
 	// caller closes it after the endpoint. nil: a session ends with the endpoint.
 	Sessions *sessions.Store
 
+	// Meter counts for the endpoint; nil: one of its own.
+	Meter *meter.Endpoint
+
 	// Warn hears of panics in a request, with the stack; may be nil. It must
 	// not block.
 	Warn func(text string)
@@ -90,6 +94,9 @@ func (o Options) filled() Options {
 	def(&o.KeepAlive, 15*time.Second)
 	def(&o.ReadTimeout, time.Minute)
 	def(&o.WriteTimeout, 30*time.Second)
+	if o.Meter == nil {
+		o.Meter = &meter.Endpoint{}
+	}
 	if o.Name == "" {
 		o.Name = "everline"
 	}

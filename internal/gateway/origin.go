@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -17,6 +18,7 @@ import (
 // allowed. It is no authentication.
 type guard struct {
 	hosts, origins []string // lower case; see Options
+	meter          *meter.Endpoint
 }
 
 func newGuard(hosts, origins []string) guard {
@@ -34,6 +36,11 @@ func lower(names []string) []string {
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := g.refusal(r); why != "" {
+			if g.host(r.Host) {
+				g.meter.Origin.Add(1)
+			} else {
+				g.meter.Host.Add(1)
+			}
 			a := message.Answer{Status: http.StatusForbidden, Head: wire.AppendError(nil, nil, mcp.CodeInvalidRequest, "Forbidden: "+why, nil)}
 			writeJSON(w, &a)
 			return

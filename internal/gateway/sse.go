@@ -28,6 +28,8 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.ending(w, &message.Message{})
 		return
 	}
+	g.opts.Meter.SSE.Add(1)
+	defer g.opts.Meter.SSE.Add(-1)
 	defer g.shared.sse.Add(-1)
 	if g.shared.sse.Add(1) > int64(g.opts.MaxSSE) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")

@@ -34,7 +34,8 @@ type Source struct {
 	Ready   func() bool
 	Reloads func() Reloads
 	Events  func() map[string]uint64 // by kind
-	Memory  func(pid int) int64      // of a process and all below it; 0 if that is not known
+	Clients func() meter.EndpointCounts
+	Memory  func(pid int) int64 // of a process and all below it; 0 if that is not known
 }
 
 // Reloads are what became of the reloads of the configuration.
@@ -167,6 +168,20 @@ func (c *collector) itself(s scrape) {
 	s.put(reloads, float64(r.Refused), "refused")
 	for kind, n := range c.from.Events() {
 		s.put(events, float64(n), kind)
+	}
+	n := c.from.Clients()
+	s.put(sessions, float64(n.Sessions))
+	for result, k := range n.Ends {
+		s.put(sessionsTotal, float64(k), result)
+	}
+	for kind, k := range n.Streams {
+		s.put(streams, float64(k), kind)
+	}
+	for reason, k := range n.Refused {
+		s.put(refused, float64(k), reason)
+	}
+	for direction, k := range n.Bytes {
+		s.put(clientBytes, float64(k), direction)
 	}
 	left := map[bool]int{}
 	for _, o := range c.from.Orphans() {

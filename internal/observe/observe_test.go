@@ -79,6 +79,7 @@ func scripted() Source {
 		Ready:   func() bool { return true },
 		Reloads: func() Reloads { return Reloads{Applied: 2, Refused: 1, OK: true, Last: instant} },
 		Events:  func() map[string]uint64 { return map[string]uint64{"connected": 5, "lost": 4} },
+		Clients: (&meter.Endpoint{}).Read,
 		Memory:  func(int) int64 { return 12 << 20 },
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
 )
 
@@ -33,7 +34,8 @@ type Options struct {
 	Endpoint  string          // the group's name; "" for all
 	Kept      *sessions.Store // of those that outlive everline; nil for none
 	Lists     *stream.ListVersions
-	Limit     int           // sessions at a time
+	Limit     int // sessions at a time
+	Meter     *meter.Endpoint
 	Idle      time.Duration // after which one ends
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	SetLevel  func(level string)  // of log messages that servers send; it does not wait
@@ -41,6 +43,9 @@ type Options struct {
 }
 
 func NewStore(o Options) *Store {
+	if o.Meter == nil {
+		o.Meter = &meter.Endpoint{}
+	}
 	st := &Store{o: o, byID: map[string]*Session{}}
 	st.levels.set = o.SetLevel
 	st.background.init()
@@ -63,6 +68,7 @@ func (st *Store) addAs(s *Session, id string) *Session {
 	if len(st.byID) >= st.o.Limit {
 		if gone = st.idlestLocked(); gone != nil {
 			st.removeLocked(gone)
+			st.o.Meter.Expired.Add(1)
 			keep = gone.conclude()
 		}
 	}
@@ -71,6 +77,8 @@ func (st *Store) addAs(s *Session, id string) *Session {
 		s.Key = id
 		s.pins = 1
 		st.byID[s.Key] = s
+		st.o.Meter.Sessions.Add(1)
+		st.o.Meter.Opened.Add(1)
 		st.frontLocked(s)
 		st.armLocked()
 	}
@@ -80,6 +88,7 @@ func (st *Store) addAs(s *Session, id string) *Session {
 		keep()
 	}
 	if !ok {
+		st.o.Meter.Crowded.Add(1)
 		return nil
 	}
 	return s
@@ -149,6 +158,7 @@ func (st *Store) Remove(s *Session) bool {
 	st.mu.Lock()
 	there := st.byID[s.Key] == s
 	if there {
+		st.o.Meter.Ended.Add(1)
 		st.removeLocked(s)
 	}
 	st.mu.Unlock()
@@ -166,6 +176,7 @@ func (st *Store) frontLocked(s *Session) {
 }
 
 func (st *Store) removeLocked(s *Session) {
+	st.o.Meter.Sessions.Add(-1)
 	delete(st.byID, s.Key)
 	s.prev.next, s.next.prev = s.next, s.prev
 	s.prev, s.next = nil, nil
@@ -208,6 +219,7 @@ func (st *Store) expire() {
 			break
 		}
 		st.removeLocked(s)
+		st.o.Meter.Expired.Add(1)
 		gone, keep = append(gone, s), append(keep, s.conclude())
 	}
 	st.armLocked()

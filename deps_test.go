@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},
+	"internal/peeruid":    {},
 	"internal/sessions":   {"internal/owned", "fault"},
 
 	// The rooms of the endpoint, and what is a client of it.
@@ -65,7 +66,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact"},
+	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid"},
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
@@ -124,6 +125,7 @@ var mayImport = map[string][]string{
 // mayImportForeign names the packages outside the standard library that a
 // package may import.
 var mayImportForeign = map[string][]string{
+	"internal/peeruid":         {"golang.org/x/sys"},
 	"gosdk":                    {"github.com/modelcontextprotocol/go-sdk"},
 	"internal/auth":            {"github.com/zalando/go-keyring", "github.com/go-jose/go-jose/v4", "github.com/modelcontextprotocol/go-sdk/oauthex", "golang.org/x/oauth2", "github.com/fsnotify/fsnotify"},
 	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},

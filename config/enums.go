@@ -8,6 +8,14 @@ const (
 	NamingAlwaysPrefix Naming = "always-prefix" // each behind its server's name, so that none changes when a second server comes
 )
 
+// Clients says which users of this machine the endpoint serves.
+type Clients string
+
+const (
+	ClientsSameUser Clients = "same-user" // the one that everline runs as, and root; where the system tells whose a connection is: Linux
+	ClientsAnyLocal Clients = "any-local" // all
+)
+
 // Outage says what becomes of the items of a server that is away.
 type Outage string
 

@@ -11,6 +11,7 @@ import (
 func settings(c *Config) []key {
 	return []key{
 		{"listen", hostPort(&c.Listen)},
+		{"clients", word(&c.Clients, ClientsSameUser, ClientsAnyLocal)},
 		{"firstListWait", duration(&c.FirstListWait, 0)},
 		{"naming", word(&c.Naming, NamingAuto, NamingAlwaysPrefix)},
 		{"separator", text(&c.Separator)},

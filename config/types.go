@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Servers  []Server // in the order of the files
 	Listen   string   // address of the endpoint; "127.0.0.1:7433" by default
+	Clients  Clients  // which users of this machine it serves; "same-user"
 	Warnings []Warning
 
 	FirstListWait time.Duration // how long the very first list waits; 500 ms
@@ -132,6 +133,7 @@ func New() *Config {
 		Listen:        "127.0.0.1:7433",
 		FirstListWait: 500 * time.Millisecond,
 		Naming:        NamingAuto,
+		Clients:       ClientsSameUser,
 		Separator:     "__",
 		MaxName:       64,
 		DrainTimeout:  10 * time.Second,

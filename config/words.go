@@ -15,6 +15,7 @@ import (
 // a server with an Err costs only itself. The fault is of kind Invalid.
 func (c *Config) Check() *fault.Fault {
 	problems := []string{
+		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal),
 		wrongWord("Naming", c.Naming, NamingAuto, NamingAlwaysPrefix),
 		wrongWord("Outage", c.Outage, OutageKeep, OutageHide),
 		wrongWord("Pins", c.Pins, PinsOff, PinsWarn, PinsEnforce),

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/activation"
 	"github.com/everline/everline/internal/admin"
@@ -67,7 +68,11 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		listener.Close()
 		return err
 	}
-	d.server = d.serve(d.gateway.Listener(listener), d.endpoint())
+	if found.Config.Clients == config.ClientsAnyLocal {
+		o.Log.Warn("every user of this machine can call every tool: \"clients\" is \"any-local\"")
+	}
+	own := onlyTheUser(listener, func() config.Clients { return d.hub.Config().Clients }, o.Log)
+	d.server = d.serve(d.gateway.Listener(own), d.endpoint())
 	if err := d.listenForMetrics(ctx); err != nil {
 		o.Log.Error("the metrics have no address of their own", "cause", err)
 	}

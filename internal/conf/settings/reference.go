@@ -58,6 +58,7 @@ var replayWords = []string{"safe", "never", "always"}
 func Settings() []Setting {
 	return []Setting{
 		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only with --allow-remote.", "Listen"},
+		{SectionTop, "clients", TypeWord, words(config.ClientsSameUser, config.ClientsAnyLocal), "Which users of this machine may connect: the one that everline runs as, and root, or all. Linux tells whose a connection is; elsewhere all are served.", "Clients"},
 		{SectionTop, "firstListWait", TypeTime, nil, "How long the very first list after a start waits for servers that have never had a catalog.", "FirstListWait"},
 		{SectionTop, "naming", TypeWord, words(config.NamingAuto, config.NamingAlwaysPrefix), "Whether the names of tools and prompts begin with that of their server: only where there are several servers, or always, so that none changes when a second server comes.", "Naming"},
 		{SectionTop, "separator", TypeText, nil, "What stands between server and tool in the names that clients see.", "Separator"},

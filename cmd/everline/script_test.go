@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		"everline":  everlineOfStory,
 		"mcpserver": mcpserver,
 		"npx":       npx,
+		"xdg-open":  browse,
 	})
 }
 
@@ -91,13 +92,14 @@ func stories(dir string) testscript.Params {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  exits,
-			"await":  await,
-			"occupy": occupy,
-			"hup":    hup,
-			"web":    web,
-			"denied": denied,
-			"linked": linked,
+			"exits":   exits,
+			"await":   await,
+			"occupy":  occupy,
+			"hup":     hup,
+			"web":     web,
+			"denied":  denied,
+			"linked":  linked,
+			"guarded": guarded,
 		},
 	}
 }

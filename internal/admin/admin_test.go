@@ -22,6 +22,9 @@ import (
 )
 
 // fakeHub answers from fields and notes what was asked of it.
+// HideTokens knows none.
+func (*fakeHub) HideTokens(text string) string { return text }
+
 type fakeHub struct {
 	during func(ctx context.Context, c everline.Client) // what happens during a call; may be nil
 	cfg    *config.Config

@@ -41,6 +41,7 @@ type Hub interface {
 	Drill(ctx context.Context, server string, d everline.Drill) (everline.DrillReport, error)
 	Call(ctx context.Context, c *everline.Call) ([]byte, error)
 	Ping(ctx context.Context, server string) error
+	HideTokens(text string) string
 }
 
 // Options make an API. Hub is required; without a Journal there are no events.
@@ -101,7 +102,7 @@ func New(o Options) *API {
 // that shuts down waits for calls alone. It is idempotent.
 func (a *API) EndStreams() { a.end() }
 
-// Hide takes the secrets of the present configuration out of a text.
+// Hide takes the secrets of the present configuration, and tokens, out of a text.
 func (a *API) Hide(text string) string { return a.hide()(text) }
 
 // hide makes a new replacer only after the configuration was replaced.
@@ -110,7 +111,8 @@ func (a *API) hide() func(string) string {
 	if h := a.hider.Load(); h != nil && h.cfg == cfg {
 		return h.hide
 	}
-	h := &hider{cfg, cfg.Hider()}
+	configured := cfg.Hider()
+	h := &hider{cfg, func(text string) string { return a.opts.Hub.HideTokens(configured(text)) }}
 	a.hider.Store(h)
 	return h.hide
 }

@@ -102,6 +102,7 @@ type Server struct {
 	Required        bool        `json:"required"`
 	Origin          string      `json:"origin"` // file:line
 	Remedy          *string     `json:"remedy"` // what to type
+	Auth            *Auth       `json:"auth"`   // how its credential is; null of a command
 	Warnings        []string    `json:"warnings"`
 	ConfigWarnings  []string    `json:"configWarnings"`       // those of Status.Warnings that are about it
 	Sessions        []Session   `json:"sessions"`             // with isolation session: the connections of single clients
@@ -274,6 +275,10 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 		if o.Cause != nil {
 			s.Sessions[i].Cause = known(hide(o.Cause.Reason()))
 		}
+	}
+	if st.Auth != nil {
+		a := ShapeAuth(st.Auth, hide)
+		s.Auth = &a
 	}
 	if c := st.Cause; c != nil {
 		s.Cause, s.CauseKind, s.Exit = known(hide(c.Reason())), known(c.Kind.String()), known(c.Exit)

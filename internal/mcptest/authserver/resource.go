@@ -8,7 +8,7 @@ import (
 )
 
 // A Resource is a server behind an authorization server: each request needs a
-// token, and the answer is "ok".
+// token, and the answer is "ok", or what SetBehind says.
 type Resource struct {
 	URL string
 
@@ -19,6 +19,7 @@ type Resource struct {
 	challenge string
 	open      func(r *http.Request) bool
 	refuse    func(r *http.Request) (status int, challenge string)
+	behind    http.Handler
 	ok, no    int
 }
 
@@ -56,6 +57,13 @@ func (s *Resource) SetRefuse(refuse func(r *http.Request) (status int, challenge
 	s.mu.Unlock()
 }
 
+// SetBehind has what is let in served by h.
+func (s *Resource) SetBehind(h http.Handler) {
+	s.mu.Lock()
+	s.behind = h
+	s.mu.Unlock()
+}
+
 // SetServers replaces the authorization servers.
 func (s *Resource) SetServers(servers ...*Server) {
 	s.mu.Lock()
@@ -72,7 +80,7 @@ func (s *Resource) Counts() (ok, refused int) {
 
 func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	servers, prm, challenge, open, refuse := s.servers, s.prm, s.challenge, s.open, s.refuse
+	servers, prm, challenge, open, refuse, behind := s.servers, s.prm, s.challenge, s.open, s.refuse, s.behind
 	s.mu.Unlock()
 	if strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource") {
 		s.metadata(w, r, servers, prm)
@@ -106,6 +114,10 @@ func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.no++
 	}
 	s.mu.Unlock()
+	if status == 0 && behind != nil {
+		behind.ServeHTTP(w, r)
+		return
+	}
 	if status == 0 {
 		_, _ = w.Write([]byte("ok"))
 		return

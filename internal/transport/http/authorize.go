@@ -1,6 +1,7 @@
 package http
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,7 +47,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 		if f != nil {
 			refused := *f
 			refused.Status = resp.StatusCode
-			if f.Kind == fault.Unauthorized {
+			if errors.Is(f, auth.ErrNoLogin) { // its own words are all that there is
 				refused.Err = fmt.Errorf("%w (%s)", f.Cause(), said)
 			}
 			return nil, last, &refused

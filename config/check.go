@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -169,6 +170,9 @@ func (r *reader) decide(d *draft) *fault.Fault {
 // decideStdio checks what only a command has. What cannot work makes the server
 // misconfigured now, because every start would fail in the same way.
 func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
+	if d.Auth.isSet() {
+		r.warn(d.at, `"auth" means nothing to a command`)
+	}
 	if d.Command == "" {
 		return fail(`give it "command" (a program) or "url"`, `neither "command" nor "url"`)
 	}
@@ -232,6 +236,9 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 	if d.Limits != (Limits{}) {
 		r.warn(d.at, `"limits" mean nothing to a URL`)
 	}
+	if f := r.decideAuth(d, fail); f != nil {
+		return f
+	}
 	u, err := url.Parse(d.URL)
 	switch {
 	case strings.Contains(d.URL, expand.KeepOpen): // the part that is a reference decides
@@ -249,4 +256,32 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 		return fail("write a port from 1 to 65535", "the URL's port %s does not exist", u.Port())
 	}
 	return nil
+}
+
+// decideAuth refuses what can never work.
+func (r *reader) decideAuth(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
+	a := &d.Auth
+	static := false
+	for name := range d.Headers {
+		static = static || http.CanonicalHeaderKey(name) == "Authorization"
+	}
+	for _, file := range []*string{&a.ClientSecretFile, &a.PrivateKeyFile} {
+		if *file != "" {
+			*file = seenFrom(r.folder(), *file)
+		}
+	}
+	switch {
+	case static && a.Type != AuthAuto && a.Type != AuthNone:
+		return fail(`keep one of them`, `both the header "Authorization" and "auth" of the type %s`, a.Type)
+	case a.ClientSecret != "" && a.ClientSecretFile != "":
+		return fail("keep one of them", `both "clientSecret" and "clientSecretFile"`)
+	case a.Type == AuthCommand && a.Command == "":
+		return fail(`give "auth" its "command"`, `"auth" of the type command without "command"`)
+	case a.Type == AuthClientCredentials && (a.ClientID == "" || a.ClientSecret == "" && a.ClientSecretFile == "" && a.PrivateKeyFile == ""):
+		return fail(`give "auth" a "clientId", and a "clientSecret" or "privateKeyFile"`, `"auth" of the type client_credentials without them`)
+	case a.CallbackPort > 65535:
+		return fail("write a port from 1 to 65535", "the callbackPort %d does not exist", a.CallbackPort)
+	default:
+		return nil
+	}
 }

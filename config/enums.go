@@ -51,6 +51,37 @@ const (
 	TransportAuto  Transport = "auto"  // a URL: it is found out which of the two
 )
 
+// AuthType is what credential a server is shown.
+type AuthType string
+
+const (
+	AuthAuto              AuthType = "auto"               // configured headers; else what somebody logs in to, once the server asks for it
+	AuthNone              AuthType = "none"               // nothing
+	AuthOAuth             AuthType = "oauth"              // what somebody logs in to
+	AuthClientCredentials AuthType = "client_credentials" // a token of the program itself
+	AuthCommand           AuthType = "command"            // what a command prints
+)
+
+// TokenAuth is how a client shows the token endpoint who it is.
+type TokenAuth string
+
+const (
+	TokenAuthAuto  TokenAuth = "auto" // as the issuer's metadata says
+	TokenAuthBasic TokenAuth = "basic"
+	TokenAuthPost  TokenAuth = "post"
+	TokenAuthNone  TokenAuth = "none"
+	TokenAuthJWT   TokenAuth = "private_key_jwt"
+)
+
+// ResourceParam says when an issuer is told which server a token is for.
+type ResourceParam string
+
+const (
+	ResourceAuto   ResourceParam = "auto" // always, unless the issuer has refused it
+	ResourceAlways ResourceParam = "always"
+	ResourceNever  ResourceParam = "never"
+)
+
 // Isolation says who shares a generation of a server.
 type Isolation string
 

@@ -75,6 +75,7 @@ func ours(d *draft) []key {
 		{"isolation", word(&d.Isolation, IsolationShared, IsolationSession)},
 		{"maxSessions", number(&d.MaxSessions, 1)},
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
+		{"auth", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"auth"`, auth(d), nil) }},
 		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
 		{"retry", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},
@@ -119,5 +120,31 @@ func limits(to *Limits) []key {
 		{"memory", size(&to.Memory, 1<<20)},
 		{"pids", number(&to.Pids, 1)},
 		{"cpu", processors(&to.CPU)},
+	}
+}
+
+func auth(d *draft) []key {
+	to := &d.Auth
+	return []key{
+		{"type", word(&to.Type, AuthAuto, AuthNone, AuthOAuth, AuthClientCredentials, AuthCommand)},
+		{"clientId", d.interpolated(&to.ClientID)},
+		{"clientSecret", d.interpolated(&to.ClientSecret)},
+		{"clientSecretFile", d.interpolatedPath(&to.ClientSecretFile)},
+		{"privateKeyFile", d.interpolatedPath(&to.PrivateKeyFile)},
+		{"signingAlg", text(&to.SigningAlg)},
+		{"tokenAuth", word(&to.TokenAuth, TokenAuthAuto, TokenAuthBasic, TokenAuthPost, TokenAuthNone, TokenAuthJWT)},
+		{"issuer", d.interpolated(&to.Issuer)},
+		{"authorizationServerMetadata", d.interpolated(&to.MetadataURL)},
+		{"clientIdUrl", d.interpolated(&to.ClientIDURL)},
+		{"scopes", texts(&to.Scopes)},
+		{"dropScopes", texts(&to.DropScopes)},
+		{"resource", d.interpolated(&to.Resource)},
+		{"resourceParam", word(&to.ResourceParam, ResourceAuto, ResourceAlways, ResourceNever)},
+		{"redirectUri", d.interpolated(&to.RedirectURI)},
+		{"callbackPort", number(&to.CallbackPort, 0)},
+		{"command", d.interpolatedPath(&to.Command)},
+		{"args", d.interpolatedList(&to.Args)},
+		{"refreshAfter", duration(&to.RefreshAfter, 0)},
+		{"allowPrivate", boolean(&to.AllowPrivate)},
 	}
 }

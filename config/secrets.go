@@ -22,7 +22,11 @@ func (s Server) findings() redact.Findings {
 			f.Add(part, false)
 		}
 	}
+	if s.Auth.ClientSecret != "" {
+		f.Named("CLIENT_SECRET", s.Auth.ClientSecret)
+	}
 	f.Args(s.Args)
+	f.Args(s.Auth.Args)
 	f.Inside(s.Command)
 	for _, v := range s.secrets {
 		f.Add(v, false)
@@ -67,6 +71,9 @@ func (s Server) PlainSecrets() []string {
 				all = append(all, m.key+" "+name)
 			}
 		}
+	}
+	if v := s.Auth.ClientSecret; v != "" && !redact.IsReference(v) {
+		all = append(all, "auth clientSecret")
 	}
 	all = append(all, s.argSecrets(func(v string) bool { return !redact.IsReference(v) })...)
 	for _, u := range []struct{ key, raw string }{{"url", s.URL}, {"messageUrl", s.MessageURL}} {

@@ -34,6 +34,9 @@ func (s Server) hashGeneration(h hash.Hash) {
 	hashStrings(h, s.Args...)
 	hashMap(h, s.Env)
 	hashMap(h, s.Headers)
+	if s.Auth.isSet() {
+		hashStrings(h, fmt.Sprintf("%#v", s.Auth.normal()))
+	}
 	if s.Limits != (Limits{}) {
 		hashStrings(h, fmt.Sprint(s.Limits))
 	}
@@ -86,7 +89,7 @@ func (s Server) Equal(o Server) bool {
 // normal returns a copy in which empty and absent are the same, without what
 // does not change the meaning.
 func (s Server) normal() Server {
-	s.Origin, s.Err, s.secrets = Origin{}, nil, nil
+	s.Origin, s.Err, s.secrets, s.Auth = Origin{}, nil, nil, s.Auth.normal()
 	for _, list := range []*[]string{&s.Args, &s.Tools.Allow, &s.Tools.Deny, &s.Tools.Hide} {
 		if len(*list) == 0 {
 			*list = nil
@@ -128,6 +131,17 @@ func (s Server) Redacted() Server {
 	s.Args = args
 	s.Env, s.Headers = hideValues(s.Env), hideValues(s.Headers)
 	s.Command, s.Cwd, s.URL, s.MessageURL = shown(s.Command), shown(s.Cwd), redact.URL(shown(s.URL)), redact.URL(shown(s.MessageURL))
+	a := &s.Auth
+	a.Args = slices.Clone(a.Args)
+	for i := range a.Args {
+		a.Args[i] = shown(a.Args[i])
+	}
+	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile} {
+		*text = shown(*text)
+	}
+	if a.ClientSecret != "" {
+		a.ClientSecret = redact.Hidden
+	}
 	s.secrets = nil
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -114,6 +115,7 @@ type Server struct {
 	MaxSessions int           // with Isolation "session": such generations at a time; 64
 	SessionIdle time.Duration // and how long one is kept without a call; 30 min; 0: until its session ends
 
+	Auth   Auth   // what a server at a URL is shown, beside Headers
 	Limits Limits // of its processes
 
 	Replay Replay // may a call whose outcome is unknown be sent again
@@ -167,6 +169,7 @@ func NewServer(name string) Server {
 		Isolation:       IsolationShared,
 		MaxSessions:     64,
 		SessionIdle:     30 * time.Minute,
+		Auth:            Auth{Type: AuthAuto, TokenAuth: TokenAuthAuto, ResourceParam: ResourceAuto},
 		Retry: Retry{
 			Restart:     RestartAlways,
 			FastFor:     10 * time.Minute,
@@ -298,6 +301,50 @@ type Input struct {
 // false if nobody answers: then the default counts, and without one the server
 // is misconfigured.
 type Ask func(i Input) (answer string, known bool)
+
+// Auth is the credential of a server at a URL. Its zero value is that of AuthAuto.
+type Auth struct {
+	Type AuthType
+
+	ClientID         string // of a client that was registered by hand; "": everline registers itself
+	ClientSecret     string
+	ClientSecretFile string    // read each time the secret is needed
+	PrivateKeyFile   string    // PEM, for TokenAuthJWT
+	SigningAlg       string    // ES256, RS256 or EdDSA; "": by the key
+	TokenAuth        TokenAuth // overrides what the issuer's metadata says
+
+	Issuer      string // the authorization server; "": discovered
+	MetadataURL string // its metadata, in place of discovery
+	ClientIDURL string // a client ID metadata document that somebody hosts
+
+	Scopes, DropScopes []string      // in place of those that are discovered, and without these
+	Resource           string        // the resource that tokens are for; "": discovered
+	ResourceParam      ResourceParam // whether that is sent
+
+	RedirectURI  string // of a client that was registered by hand; "": everline's own
+	CallbackPort int    // of a login without a daemon; 0: 7433, or any
+
+	Command      string // prints a token, or JSON with access_token and expires_in
+	Args         []string
+	RefreshAfter time.Duration // of a printed token without a lifetime; 0: once it is refused
+
+	AllowPrivate bool // the issuer may be in the own network though the server is not
+}
+
+// isSet tells whether anything but the defaults is configured.
+func (a Auth) isSet() bool {
+	return !reflect.DeepEqual(a.normal(), Auth{}) && !reflect.DeepEqual(a.normal(), NewServer("").Auth)
+}
+
+// normal returns a copy in which empty and absent are the same.
+func (a Auth) normal() Auth {
+	for _, list := range []*[]string{&a.Scopes, &a.DropScopes, &a.Args} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	return a
+}
 
 // Limits are what the processes of one server may use at most, on systems that
 // let everline enforce it; 0: no limit.

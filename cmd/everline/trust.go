@@ -94,6 +94,9 @@ func showLooked(w io.Writer, l trust.Looked) {
 			words[i] = show.Quoted(word)
 		}
 		fmt.Fprintf(w, "  %s: %s\n", show.Quoted(r.Name), strings.Join(words, " "))
+		if r.URL != nil && len(r.Command) > 0 {
+			fmt.Fprintf(w, "      token of: %s\n", show.Quoted(strings.Join(r.Command, " ")))
+		}
 		if r.Cwd != nil {
 			fmt.Fprintf(w, "      cwd: %s\n", show.Quoted(*r.Cwd))
 		}

@@ -48,11 +48,25 @@ func newCredentials(c *core) *credentials {
 
 // Credential is what is configured of a server's credential.
 func Credential(s *config.Server) auth.Spec {
-	spec := auth.Spec{Server: s.Name, URL: s.URL, Place: s.Origin.String()}
+	a := &s.Auth
+	spec := auth.Spec{
+		Server: s.Name, URL: s.URL, Place: s.Origin.String(),
+		ClientID: a.ClientID, ClientSecret: a.ClientSecret, ClientSecretFile: a.ClientSecretFile, PrivateKeyFile: a.PrivateKeyFile, SigningAlg: a.SigningAlg,
+		Issuer: a.Issuer, MetadataURL: a.MetadataURL, ClientIDURL: a.ClientIDURL, Scopes: a.Scopes, DropScopes: a.DropScopes,
+		Resource: a.Resource, ResourceParam: string(a.ResourceParam), RedirectURI: a.RedirectURI, CallbackPort: a.CallbackPort,
+		Command: a.Command, Args: a.Args, RefreshAfter: a.RefreshAfter,
+	}
+	spec.Kind, _ = auth.ParseKind(string(a.Type)) // config knows no others
+	if a.TokenAuth != config.TokenAuthAuto {
+		spec.TokenAuth = string(a.TokenAuth)
+	}
+	if a.AllowPrivate {
+		spec.AllowPrivate = &a.AllowPrivate
+	}
 	for name := range s.Headers {
 		spec.Static = spec.Static || http.CanonicalHeaderKey(name) == "Authorization"
 	}
-	if strings.HasPrefix(s.URL, "unix:") && !spec.Static {
+	if strings.HasPrefix(s.URL, "unix:") && !spec.Static && spec.Kind == auth.Auto {
 		spec.Kind = auth.None // nobody but this machine's own programs answer there
 	}
 	return spec

@@ -26,7 +26,7 @@ type Looked struct {
 // A Reached is what a server starts, or where it is.
 type Reached struct {
 	Name    string            `json:"name"`
-	Command []string          `json:"command"` // with its arguments; empty for a URL
+	Command []string          `json:"command"` // with its arguments; of a URL what prints its token, empty for none
 	URL     *string           `json:"url"`     // null for a command
 	Sends   []string          `json:"sends"`   // the names of the variables or headers that it gets
 	Cwd     *string           `json:"cwd"`     // where the command starts; null for the folder of everline
@@ -82,6 +82,9 @@ func reaches(path string, data []byte, cfg *config.Config) ([]Reached, error) {
 		if s.URL != "" {
 			shown := redact.URL(s.URL)
 			r.URL = &shown
+			if s.Auth.Command != "" {
+				r.Command = append([]string{s.Auth.Command}, s.Auth.Args...)
+			}
 		} else {
 			r.Command, gets = append([]string{s.Command}, s.Args...), map[string]string{}
 			if read, ok := cfg.Server(s.Name); ok {

@@ -27,6 +27,7 @@ const (
 	SectionGroup    = "everline.groups.NAME"
 	SectionStandard = "mcpServers.NAME"
 	SectionServer   = "mcpServers.NAME.everline"
+	SectionAuth     = "mcpServers.NAME.everline.auth"
 	SectionLimits   = "mcpServers.NAME.everline.limits"
 	SectionRetry    = "mcpServers.NAME.everline.retry"
 	SectionTools    = "mcpServers.NAME.everline.tools"
@@ -34,7 +35,7 @@ const (
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionStandard, SectionServer, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
@@ -110,10 +111,32 @@ func Settings() []Setting {
 		{SectionServer, "isolation", TypeWord, words(config.IsolationShared, config.IsolationSession), "Whether all clients share one generation of the server, or each client's session has one of its own, which ends with it.", "Isolation"},
 		{SectionServer, "maxSessions", TypeNumber, nil, "With isolation session: how many clients may have a generation of their own at a time; one more is refused.", "MaxSessions"},
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "With isolation session: the generation of one client ends after so long without a call; 0: only with the session.", "SessionIdle"},
+		{SectionServer, "auth", TypeObject, nil, "What a server at a URL is shown, beside its headers.", ""},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
 		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
 		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},
 		{SectionServer, "tools", TypeObject, nil, "Which of its tools are published, and how.", ""},
+
+		{SectionAuth, "type", TypeWord, words(config.AuthAuto, config.AuthNone, config.AuthOAuth, config.AuthClientCredentials, config.AuthCommand), "Where the credential comes from: the configured headers or, without any, a login as soon as the server asks for one; nowhere; a login; a token of the program itself; a command.", "Auth.Type"},
+		{SectionAuth, "clientId", TypeText, nil, "The client, where it was registered by hand; everline registers itself without it.", "Auth.ClientID"},
+		{SectionAuth, "clientSecret", TypeText, nil, "The client's secret.", "Auth.ClientSecret"},
+		{SectionAuth, "clientSecretFile", TypeText, nil, "A file with that secret, relative to the file. It is read each time it is needed.", "Auth.ClientSecretFile"},
+		{SectionAuth, "privateKeyFile", TypeText, nil, "A PEM file with the client's private key, in place of a secret.", "Auth.PrivateKeyFile"},
+		{SectionAuth, "signingAlg", TypeText, nil, "ES256, RS256 or EdDSA; by the key where it is left out.", "Auth.SigningAlg"},
+		{SectionAuth, "tokenAuth", TypeWord, words(config.TokenAuthAuto, config.TokenAuthBasic, config.TokenAuthPost, config.TokenAuthNone, config.TokenAuthJWT), "How the client shows who it is: as the issuer's metadata says, or so.", "Auth.TokenAuth"},
+		{SectionAuth, "issuer", TypeText, nil, "The authorization server; another one is refused. The one that the server names where it is left out.", "Auth.Issuer"},
+		{SectionAuth, "authorizationServerMetadata", TypeText, nil, "The address of the authorization server's metadata, for servers that do not say where to log in.", "Auth.MetadataURL"},
+		{SectionAuth, "clientIdUrl", TypeText, nil, "The address of a client ID metadata document that your organisation hosts.", "Auth.ClientIDURL"},
+		{SectionAuth, "scopes", TypeTexts, nil, "What to ask for, in place of what the server names.", "Auth.Scopes"},
+		{SectionAuth, "dropScopes", TypeTexts, nil, "What not to ask for.", "Auth.DropScopes"},
+		{SectionAuth, "resource", TypeText, nil, "What tokens are for, in place of what the server says.", "Auth.Resource"},
+		{SectionAuth, "resourceParam", TypeWord, words(config.ResourceAuto, config.ResourceAlways, config.ResourceNever), "Whether the issuer is told that: unless it has refused it, always or never.", "Auth.ResourceParam"},
+		{SectionAuth, "redirectUri", TypeText, nil, "Where the browser ends up, of a client that was registered by hand; everline's own address where it is left out.", "Auth.RedirectURI"},
+		{SectionAuth, "callbackPort", TypeNumber, nil, "The port of that address on this machine; 0: that of the endpoint.", "Auth.CallbackPort"},
+		{SectionAuth, "command", TypeText, nil, "With type command: a program that prints a token, or JSON with access_token and expires_in, within 10 seconds.", "Auth.Command"},
+		{SectionAuth, "args", TypeTexts, nil, "Its arguments.", "Auth.Args"},
+		{SectionAuth, "refreshAfter", TypeTime, nil, "How long a printed token without a lifetime is used; 0: until it is refused.", "Auth.RefreshAfter"},
+		{SectionAuth, "allowPrivate", TypeBool, nil, "Whether the issuer may be in your own network though the server is not.", "Auth.AllowPrivate"},
 
 		{SectionLimits, "memory", TypeSize, nil, "Memory of all its processes together; 0: no limit.", "Limits.Memory"},
 		{SectionLimits, "pids", TypeNumber, nil, "Processes and threads; 0: no limit.", "Limits.Pids"},

@@ -11,8 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everline/everline"
@@ -20,13 +23,22 @@ import (
 	"github.com/everline/everline/fault"
 )
 
-// limit bounds a whole scenario.
-const limit = 30 * time.Second
+const (
+	limit = 30 * time.Second // of a whole scenario
+	// loginLimit is that of a login: where a server goes on refusing, somebody has
+	// to give up before the suite does.
+	loginLimit = 15 * time.Second
+)
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO")
+	within := limit
+	if strings.HasPrefix(scenario, "auth/") {
+		within = loginLimit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	if err := run(ctx, os.Args[len(os.Args)-1], os.Getenv("MCP_CONFORMANCE_SCENARIO"), os.Getenv("MCP_CONFORMANCE_CONTEXT")); err != nil {
+	if err := run(ctx, os.Args[len(os.Args)-1], scenario, os.Getenv("MCP_CONFORMANCE_CONTEXT")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -41,14 +53,81 @@ type client struct {
 func run(ctx context.Context, url, scenario, scenarioContext string) error {
 	s := config.NewServer("s")
 	s.Transport, s.URL, s.Overlap = "auto", url, true
+	remove, err := credential(&s, scenario, scenarioContext)
+	if err != nil {
+		return err
+	}
+	defer remove()
 	cfg := config.New()
 	cfg.Servers = []config.Server{s}
-	hub, err := everline.Open(ctx, cfg, everline.Options{Name: "everline-conformance"})
+	hub, err := everline.Open(ctx, cfg, everline.Options{Name: "everline-conformance", Browser: browse})
 	if err != nil {
 		return err
 	}
 	c := &client{hub: hub, ctx: ctx}
 	return errors.Join(c.perform(scenario, scenarioContext), hub.Close(ctx))
+}
+
+// browse is a browser whose user approves of everything.
+func browse(ctx context.Context, page string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// credential configures what an auth scenario gives; remove is to be called at
+// the end.
+func credential(s *config.Server, scenario, scenarioContext string) (remove func(), err error) {
+	remove = func() {}
+	if !strings.HasPrefix(scenario, "auth/") {
+		return remove, nil
+	}
+	if s.Auth.CallbackPort, err = freePort(); err != nil { // scenarios run side by side
+		return remove, err
+	}
+	s.Auth.ClientIDURL = "https://conformance-test.local/client-metadata.json"
+	if scenarioContext == "" {
+		return remove, nil
+	}
+	var given struct {
+		ClientID     string `json:"client_id"`
+		ClientSecret string `json:"client_secret"`
+		Issuer       string `json:"issuer"`
+		PrivateKey   string `json:"private_key_pem"`
+		SigningAlg   string `json:"signing_algorithm"`
+	}
+	if err := json.Unmarshal([]byte(scenarioContext), &given); err != nil {
+		return remove, err
+	}
+	a := &s.Auth
+	a.ClientID, a.ClientSecret, a.Issuer, a.SigningAlg = given.ClientID, given.ClientSecret, given.Issuer, given.SigningAlg
+	if strings.HasPrefix(scenario, "auth/client-credentials-") {
+		a.Type = config.AuthClientCredentials
+	}
+	if given.PrivateKey == "" {
+		return remove, nil
+	}
+	file, err := os.CreateTemp("", "everline-conformance-*.pem")
+	if err != nil {
+		return remove, err
+	}
+	a.PrivateKeyFile = file.Name()
+	_, err = file.WriteString(given.PrivateKey)
+	return func() { _ = os.Remove(a.PrivateKeyFile) }, errors.Join(err, file.Close())
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // perform waits for the server and does what the scenario observes. What
@@ -60,6 +139,9 @@ func (c *client) perform(scenario, scenarioContext string) error {
 	}
 	if st.State != "connected" {
 		return fmt.Errorf("the server is %s: %w", st.State, st.Cause)
+	}
+	if strings.HasPrefix(scenario, "auth/") {
+		return c.allTools(`{}`)
 	}
 	switch scenario {
 	case "tools_call":

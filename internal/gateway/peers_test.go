@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/bridge"
 	words "github.com/everline/everline/internal/mcp"
@@ -181,6 +183,45 @@ func TestFaultW2ConnectionsThatNobodyNamesAreNotOneClient(t *testing.T) {
 	eventually(t, "the cancel was read", func() bool { return callAtOnce(t, a, 1) == 1 })
 	if bob.Load() != 0 {
 		t.Errorf("bob was asked %d times", bob.Load())
+	}
+}
+
+// Servers are told one client for the calls of one connection, and another one
+// for those of another.
+func TestFaultW2CallsOfOneConnectionAreOfOneClient(t *testing.T) {
+	h := newHub()
+	ids := make(chan uint64, 1)
+	h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) {
+		ids <- c.Client.ID()
+		return []byte(`{"content":[]}`), nil
+	}
+	s := serve(t, h, Options{})
+	dial := func() func(id string) uint64 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		in := bufio.NewReader(conn)
+		return func(id string) uint64 {
+			body := strings.Replace(modernBody(id, words.ToolsCall, `,"name":"echo"`), `"_meta":{`, `"_meta":{"`+words.MetaClientInfo+`":{"name":"t"},`, 1)
+			_, _ = fmt.Fprintf(conn, posted+"Content-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"+
+				"Content-Length: %d\r\n\r\n%s", len(body), body)
+			client := within(t, "the call", ids)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatal(err)
+			}
+			return client
+		}
+	}
+	one, other := dial(), dial()
+	if first, second, third := one("1"), one("2"), other("3"); first != second || first == third {
+		t.Errorf("two calls of one connection are of %d and %d, one of another is of %d", first, second, third)
 	}
 }
 

@@ -44,6 +44,31 @@ func TestWhatIsCheckedIsWhatIsParsed(t *testing.T) {
 	}
 }
 
+// TestFaultV2FoundFilesNeedTrust has a file that was found in a repository of some
+// kind, or in a folder that is none, as of an archive.
+func TestFaultV2FoundFilesNeedTrust(t *testing.T) {
+	for _, marker := range append([]string{""}, markers...) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "conf"))
+		path, state := filepath.Join(dir, "everline.json"), filepath.Join(dir, "state")
+		if err := os.WriteFile(path, []byte(`{"mcpServers": {"a": {"command": "x"}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, marker), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(state, nil, []string{path}, Texts{}, nil, ""); err == nil || !strings.Contains(err.Error(), "is not trusted: it came with") {
+			t.Errorf("with %q beside it: %v", marker, err)
+		}
+		if _, err := Load(state, []string{path}, []string{path}, Texts{}, nil, ""); err != nil {
+			t.Errorf("with %q beside it, and named: %v", marker, err)
+		}
+	}
+}
+
 // TestTrustIsKept: an edit of what is trusted is trusted, and no other.
 func TestTrustIsKept(t *testing.T) {
 	dir := t.TempDir()

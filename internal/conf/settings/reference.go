@@ -118,7 +118,7 @@ func Settings() []Setting {
 		{SectionServer, "tools", TypeObject, nil, "Which of its tools are published, and how.", ""},
 
 		{SectionAuth, "type", TypeWord, words(config.AuthAuto, config.AuthNone, config.AuthOAuth, config.AuthClientCredentials, config.AuthCommand), "Where the credential comes from: the configured headers or, without any, a login as soon as the server asks for one; nowhere; a login; a token of the program itself; a command.", "Auth.Type"},
-		{SectionAuth, "clientId", TypeText, nil, "The client, where it was registered by hand; everline registers itself without it.", "Auth.ClientID"},
+		{SectionAuth, "clientId", TypeText, nil, "The client, where it was registered by hand; without it one is registered by the first login.", "Auth.ClientID"},
 		{SectionAuth, "clientSecret", TypeText, nil, "The client's secret.", "Auth.ClientSecret"},
 		{SectionAuth, "clientSecretFile", TypeText, nil, "A file with that secret, relative to the file. It is read each time it is needed.", "Auth.ClientSecretFile"},
 		{SectionAuth, "privateKeyFile", TypeText, nil, "A PEM file with the client's private key, in place of a secret.", "Auth.PrivateKeyFile"},

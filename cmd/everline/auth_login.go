@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/daemon"
 )
@@ -69,7 +71,7 @@ func (a *app) login(ctx context.Context, server string, f loginFlags) error {
 	if m.Status()[server] == nil {
 		return noCredential(server)
 	}
-	l, err := m.Login(ctx, server, auth.LoginOptions{Scopes: f.scopes, Device: f.device, Force: f.force})
+	l, err := a.beginLogin(ctx, m, server, f)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,74 @@ func (a *app) login(ctx context.Context, server string, f loginFlags) error {
 	if err != nil {
 		return err
 	}
+	m.Reload(ctx)
 	return a.printLogin(m, server, done)
+}
+
+// An aLogin is one on its way, here or in the everline that runs.
+type aLogin interface {
+	URL() string
+	UserCode() string
+	RedirectURI() string
+	Elsewhere() bool
+	Deliver(redirected string) error
+	DeliverCode(code string) error
+	Done() <-chan struct{}
+	Wait(ctx context.Context) error
+	Cancel()
+}
+
+// beginLogin has the everline that runs do it, if it has the server: its endpoint
+// is where the browser is to end up. Without one it is done here.
+func (a *app) beginLogin(ctx context.Context, m *auth.Manager, server string, f loginFlags) (aLogin, error) {
+	c := a.glance()
+	st, err := c.Status(ctx)
+	if err != nil || len(f.configs) > 0 || len(only(st.Servers, server)) == 0 {
+		return m.Login(ctx, server, auth.LoginOptions{Scopes: f.scopes, Device: f.device, Force: f.force})
+	}
+	begun, err := c.Login(ctx, server, admin.LoginRequest{Scopes: f.scopes, Device: f.device, Force: f.force})
+	if err != nil {
+		return nil, err
+	}
+	l := &remoteLogin{client: c, ctx: ctx, begun: begun, done: make(chan struct{})}
+	go func() { // ends with the login, or with ctx
+		defer close(l.done)
+		l.err = c.LoginEnd(ctx, begun.ID)
+	}()
+	return l, nil
+}
+
+// A remoteLogin is one of the everline that runs, which gives it up by itself.
+type remoteLogin struct {
+	client *admin.Client
+	ctx    context.Context
+	begun  admin.Login
+	done   chan struct{}
+	err    error // valid once done is closed
+}
+
+func (l *remoteLogin) URL() string           { return l.begun.URL }
+func (l *remoteLogin) UserCode() string      { return l.begun.UserCode }
+func (l *remoteLogin) RedirectURI() string   { return l.begun.RedirectURI }
+func (l *remoteLogin) Elsewhere() bool       { return l.begun.Elsewhere }
+func (l *remoteLogin) Done() <-chan struct{} { return l.done }
+func (l *remoteLogin) Cancel()               {}
+
+func (l *remoteLogin) Deliver(redirected string) error {
+	return l.client.Deliver(l.ctx, l.begun.ID, admin.Delivery{URL: redirected})
+}
+
+func (l *remoteLogin) DeliverCode(code string) error {
+	return l.client.Deliver(l.ctx, l.begun.ID, admin.Delivery{Code: code})
+}
+
+func (l *remoteLogin) Wait(ctx context.Context) error {
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return fault.From("login", ctx.Err())
+	}
 }
 
 // A loginStep is what a person has to do, in the JSON of everline auth login.
@@ -100,7 +169,7 @@ type loginStep struct {
 }
 
 // showLogin says where to log in. The host stands alone, so that it is seen.
-func (a *app) showLogin(server string, l *auth.Login, f loginFlags) error {
+func (a *app) showLogin(server string, l aLogin, f loginFlags) error {
 	page := l.URL()
 	switch {
 	case l.Elsewhere():
@@ -146,7 +215,7 @@ func hostName() string {
 
 // browsed opens the page, if a browser is wanted, and waits for the login, which
 // goes on whatever becomes of the browser.
-func (a *app) browsed(ctx context.Context, l *auth.Login, f loginFlags) error {
+func (a *app) browsed(ctx context.Context, l aLogin, f loginFlags) error {
 	failed := make(chan error, 1)
 	if page := l.URL(); page != "" && !f.noBrowser && !f.device {
 		go func() { // ends with the program that opens pages, which may be the browser itself
@@ -167,9 +236,12 @@ func (a *app) browsed(ctx context.Context, l *auth.Login, f loginFlags) error {
 // maxPasted bounds a pasted address in bytes.
 const maxPasted = 64 << 10
 
+// pastedFor is how long the end of stdin may be ahead of the end of the login.
+const pastedFor = time.Second
+
 // pasted ends a login with what a person pastes, or with a redirect that has come
 // by itself meanwhile.
-func (a *app) pasted(ctx context.Context, l *auth.Login) error {
+func (a *app) pasted(ctx context.Context, l aLogin) error {
 	lines, over := make(chan string), make(chan struct{})
 	go func() { // ends with stdin, or with the process
 		defer close(over)
@@ -185,15 +257,20 @@ func (a *app) pasted(ctx context.Context, l *auth.Login) error {
 		select {
 		case text := <-lines:
 			err := l.Deliver(text)
-			if errors.Is(err, auth.ErrBareCode) {
+			if errors.Is(err, auth.ErrBareCode) || admin.IsBareCode(err) {
 				err = a.pastedCode(ctx, l, text, lines)
 			}
 			if err != nil {
 				return err
 			}
 		case <-over:
+			select {
+			case <-l.Done():
+				return l.Wait(ctx)
+			case <-time.After(pastedFor):
+			}
 			l.Cancel()
-			return l.Wait(ctx)
+			return usage("paste the address, or pipe it to stdin", "no address came that ends the login")
 		case <-l.Done():
 			return l.Wait(ctx)
 		case <-ctx.Done():
@@ -203,7 +280,7 @@ func (a *app) pasted(ctx context.Context, l *auth.Login) error {
 }
 
 // pastedCode takes a bare code where the person says that it is of this login.
-func (a *app) pastedCode(ctx context.Context, l *auth.Login, code string, lines <-chan string) error {
+func (a *app) pastedCode(ctx context.Context, l aLogin, code string, lines <-chan string) error {
 	fmt.Fprintln(a.live(), "That is a code alone: nothing proves that it belongs to this login. Type yes if you are certain that it does.")
 	select {
 	case reply := <-lines:

@@ -25,6 +25,11 @@ import (
 // HideTokens knows none.
 func (*fakeHub) HideTokens(text string) string { return text }
 
+func (*fakeHub) Login(context.Context, string, everline.LoginOptions) (*everline.Login, error) {
+	return nil, fault.New(fault.Unsupported, "login", "not here")
+}
+func (*fakeHub) Logout(context.Context, string, bool) error { return nil }
+
 type fakeHub struct {
 	during func(ctx context.Context, c everline.Client) // what happens during a call; may be nil
 	cfg    *config.Config
@@ -210,7 +215,7 @@ func TestStatus(t *testing.T) {
 	const want = `{"name":"up","state":"connected","generation":3,"transport":"stdio","url":null,"pid":1073741824,"era":"legacy",` +
 		`"protocolVersion":"2025-06-18","tools":1,"prompts":2,"resources":3,"templates":4,"toolTokensEstimate":0,"catalogAt":"2026-01-02T03:04:05Z",` +
 		`"since":"2026-01-02T03:04:05Z","awaySince":null,"nextAttempt":null,"attempt":0,"cause":null,"causeKind":null,"exit":null,"stderr":[],` +
-		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"warnings":[],"configWarnings":["everline.json:2: up: unknown key \"bogus\" in a server"],"sessions":[],"noise":0,"ignored":0,"stderrBytesPerSecond":0,` +
+		`"out":0,"waiting":0,"required":true,"origin":"everline.json:2","remedy":null,"auth":null,"warnings":[],"configWarnings":["everline.json:2: up: unknown key \"bogus\" in a server"],"sessions":[],"noise":0,"ignored":0,"stderrBytesPerSecond":0,` +
 		`"calls":7,"outcomes":{"answered":0,"toolError":0,"rpcError":0,"notSent":0,"unknown":0,"refused":0,"canceled":0},"saved":0,"repeated":0,"parked":0,"starts":0,"outageMs":0,"handshake":[{"phase":"spawn","ms":4.2}],"latencyMsP50":1.5,"latencyMsP95":310,"memoryBytes":null}`
 	if string(up) != want {
 		t.Errorf("got  %s\nwant %s", up, want)

@@ -42,6 +42,8 @@ type Hub interface {
 	Call(ctx context.Context, c *everline.Call) ([]byte, error)
 	Ping(ctx context.Context, server string) error
 	HideTokens(text string) string
+	Login(ctx context.Context, server string, o everline.LoginOptions) (*everline.Login, error)
+	Logout(ctx context.Context, server string, all bool) error
 }
 
 // Options make an API. Hub is required; without a Journal there are no events.
@@ -72,6 +74,7 @@ type API struct {
 	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory    memory
 	questions questions
+	begun     logins
 	stop      chan struct{} // closed by EndStreams
 	end       func()
 }
@@ -159,6 +162,10 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/servers/{name}/logs", a.logs)
 	mux.HandleFunc("POST /v1/servers/{name}/{op}", a.operate)
 	mux.HandleFunc("POST /v1/servers/{name}/drill", a.drill)
+	mux.HandleFunc("POST /v1/servers/{name}/login", a.login)
+	mux.HandleFunc("POST /v1/servers/{name}/logout", a.logout)
+	mux.HandleFunc("GET /v1/logins/{id}", a.loginEnd)
+	mux.HandleFunc("POST /v1/logins/{id}/deliver", a.deliver)
 	mux.HandleFunc("POST /v1/servers/{name}/ping", a.ping)
 	mux.HandleFunc("POST /v1/call", a.call)
 	mux.HandleFunc("POST /v1/answer", a.answered)

@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/auth"
+)
+
+// LoginRequest is the body of POST /v1/servers/{name}/login.
+type LoginRequest struct {
+	Scopes []string `json:"scopes,omitempty"`
+	Device bool     `json:"device,omitempty"`
+	Force  bool     `json:"force,omitempty"`
+}
+
+// Login is a login that has begun. URL is "" where nothing has to be done, or
+// another process does it.
+type Login struct {
+	ID          string     `json:"id"`
+	URL         string     `json:"url"`
+	UserCode    string     `json:"userCode"`
+	RedirectURI string     `json:"redirectUri"`
+	Elsewhere   bool       `json:"elsewhere"` // another process has it open
+	ExpiresAt   *time.Time `json:"expiresAt"`
+}
+
+// Delivery is the body of POST /v1/logins/{id}/deliver: the address that a browser
+// ended up at, or a bare code whose owner is certain of it.
+type Delivery struct {
+	URL  string `json:"url,omitempty"`
+	Code string `json:"code,omitempty"`
+}
+
+// LogoutRequest is the body of POST /v1/servers/{name}/logout.
+type LogoutRequest struct {
+	All bool `json:"all,omitempty"`
+}
+
+const (
+	maxLogin = 64 << 10 // bytes of a request about a login
+	maxEnded = 64       // logins whose end can be asked for
+)
+
+// logins are those that were begun by the API, the ended ones included, so that
+// nobody asks too late how one has ended.
+type logins struct {
+	mu    sync.Mutex // guards the rest; nothing waits under it
+	byID  map[string]*everline.Login
+	order []string
+}
+
+func (l *logins) add(login *everline.Login) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID == nil {
+		l.byID = map[string]*everline.Login{}
+	}
+	if l.byID[login.ID] != nil {
+		return
+	}
+	l.byID[login.ID] = login
+	if l.order = append(l.order, login.ID); len(l.order) > maxEnded {
+		delete(l.byID, l.order[0])
+		l.order = l.order[1:]
+	}
+}
+
+func (l *logins) find(id string) *everline.Login {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byID[id]
+}
+
+// readBody reads a request's JSON; an empty body is the zero value.
+func readBody(w http.ResponseWriter, r *http.Request, v any) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(v); err != nil {
+		return &fault.Fault{Kind: fault.Invalid, Op: "login", Outcome: fault.NotSent, Err: errors.New("the body cannot be read")}
+	}
+	return nil
+}
+
+func (a *API) login(w http.ResponseWriter, r *http.Request) {
+	var req LoginRequest
+	name := r.PathValue("name")
+	if err := readBody(w, r, &req); err != nil {
+		a.fail(w, err)
+		return
+	}
+	if _, ok := a.opts.Hub.Server(name); !ok {
+		a.fail(w, a.noServer("login", name))
+		return
+	}
+	l, err := a.opts.Hub.Login(r.Context(), name, everline.LoginOptions{Scopes: req.Scopes, Device: req.Device, Force: req.Force})
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	a.begun.add(l)
+	// The URL is for the person who logs in: what is secret in it is not hidden.
+	answer(w, http.StatusOK, Login{
+		ID: l.ID, URL: l.URL(), UserCode: l.UserCode(), RedirectURI: l.RedirectURI(), Elsewhere: l.Elsewhere(), ExpiresAt: knownTime(l.Expires()),
+	})
+}
+
+// loginEnd answers once the login has ended.
+func (a *API) loginEnd(w http.ResponseWriter, r *http.Request) {
+	l := a.begun.find(r.PathValue("id"))
+	if l == nil {
+		a.fail(w, noLogin())
+		return
+	}
+	select {
+	case <-l.Done():
+	case <-r.Context().Done():
+		return
+	case <-a.stop:
+		a.fail(w, fault.New(fault.Closed, "login", "everline is shutting down"))
+		return
+	}
+	if err := l.Wait(r.Context()); err != nil {
+		a.fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, struct{}{})
+}
+
+func noLogin() *fault.Fault {
+	return fault.New(fault.NotFound, "login", "no login with that id was begun here")
+}
+
+func (a *API) deliver(w http.ResponseWriter, r *http.Request) {
+	var d Delivery
+	l := a.begun.find(r.PathValue("id"))
+	err := readBody(w, r, &d)
+	switch {
+	case err != nil:
+	case l == nil:
+		err = noLogin()
+	case d.Code != "":
+		err = l.DeliverCode(d.Code)
+	default:
+		err = l.Deliver(d.URL)
+	}
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, struct{}{})
+}
+
+func (a *API) logout(w http.ResponseWriter, r *http.Request) {
+	var req LogoutRequest
+	name := r.PathValue("name")
+	err := readBody(w, r, &req)
+	if err == nil {
+		err = a.opts.Hub.Logout(r.Context(), name, req.All)
+	}
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	a.answerServer(w, "logout", name)
+}
+
+// Login is POST /v1/servers/{name}/login.
+func (c *Client) Login(ctx context.Context, server string, req LoginRequest) (Login, error) {
+	var l Login
+	return l, c.post(ctx, serverPath(server, "login"), req, &l)
+}
+
+// LoginEnd is GET /v1/logins/{id}: it returns once the login has ended, and says
+// how.
+func (c *Client) LoginEnd(ctx context.Context, id string) error {
+	return c.get(ctx, "/v1/logins/"+url.PathEscape(id), &struct{}{})
+}
+
+// Deliver is POST /v1/logins/{id}/deliver.
+func (c *Client) Deliver(ctx context.Context, id string, d Delivery) error {
+	return c.post(ctx, "/v1/logins/"+url.PathEscape(id)+"/deliver", d, &struct{}{})
+}
+
+// Logout is POST /v1/servers/{name}/logout.
+func (c *Client) Logout(ctx context.Context, server string, req LogoutRequest) (Server, error) {
+	var s Server
+	return s, c.post(ctx, serverPath(server, "logout"), req, &s)
+}
+
+func (c *Client) post(ctx context.Context, path string, req, into any) error {
+	data, err := json.Marshal(req)
+	if err != nil {
+		return &fault.Fault{Kind: fault.Invalid, Op: "ask everline", Outcome: fault.NotSent, Err: err}
+	}
+	body, err := c.do(ctx, http.MethodPost, path, data)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return decode(body, into)
+}
+
+// IsBareCode tells that what was delivered is a code without its address.
+func IsBareCode(err error) bool {
+	f, ok := fault.As(err)
+	return ok && f.Kind == fault.Invalid && f.Reason() == auth.ErrBareCode.Error()
+}

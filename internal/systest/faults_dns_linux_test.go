@@ -38,13 +38,19 @@ func (n *names) resolve(t *testing.T) {
 			_, _ = socket.WriteTo(n.answer(buf[:size]), from)
 		}
 	}()
+	over, end := context.WithCancel(context.Background())
 	// Never put back: a lookup that was given up may still read it, and the
 	// process has no other test.
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "udp", socket.LocalAddr().String())
+		conn, err := d.DialContext(ctx, "udp", socket.LocalAddr().String())
+		if err == nil {
+			context.AfterFunc(over, func() { _ = conn.Close() }) // or a lookup that was given up waits for its answer
+		}
+		return conn, err
 	}}
 	t.Cleanup(func() {
+		end()
 		socket.Close()
 		<-ended
 	})

@@ -100,6 +100,7 @@ func stories(dir string) testscript.Params {
 			"denied":  denied,
 			"linked":  linked,
 			"guarded": guarded,
+			"pasted":  pasted,
 		},
 	}
 }

@@ -52,6 +52,7 @@ func (s scope) has(server string) bool { return s.servers == nil || slices.Conta
 
 func init() {
 	door.View = func(h any, group string) any { return &view{hub: h.(*Hub), group: group} }
+	door.Stuck = func(ctx context.Context, h any) []string { return h.(*Hub).fleet.Stuck(ctx) }
 	door.Counts = func(h any) map[string]meter.Counts { return h.(*Hub).counts() }
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 func newStatus(a *app) *cobra.Command {
 	var wait string
 	var timeout time.Duration
-	var check bool
+	var check, ready bool
 	cmd := &cobra.Command{
 		Use:               "status [server]",
 		ValidArgsFunction: one(a.completeServers),
@@ -24,6 +26,9 @@ func newStatus(a *app) *cobra.Command {
 			name := ""
 			if len(args) == 1 {
 				name = args[0]
+			}
+			if ready {
+				return a.ready(cmd.Context())
 			}
 			st, err := a.awaitStatus(cmd.Context(), name, event.State(wait), timeout)
 			if err != nil {
@@ -42,7 +47,22 @@ func newStatus(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&wait, "wait", "", "wait until the server, or every server that is not disabled or idle, is in this state")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --wait waits at most")
 	cmd.Flags().BoolVar(&check, "check", false, "exit with 5 if an enabled server is down, with 4 if one needs a login; where some are required, only those count")
+	cmd.Flags().BoolVar(&ready, "ready", false, "say only whether all required servers can take calls, as /readyz does; exit with 5 if not")
 	return cmd
+}
+
+// ready is for probes in images that have no other client.
+func (a *app) ready(ctx context.Context) error {
+	st, err := a.client().Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !st.Ready {
+		fmt.Fprintln(a.stdout, "not ready")
+		return exit(exitDegraded)
+	}
+	fmt.Fprintln(a.stdout, "ready")
+	return nil
 }
 
 // health is the exit code of --check. Where some servers are required the

@@ -394,7 +394,7 @@ func TestHealth(t *testing.T) {
 	if code, body := get(a.Healthz); code != 200 || body != `{"status":"ok"}` {
 		t.Error(code, body)
 	}
-	if code, body := get(a.Readyz); code != 503 || body != `{"status":"not ready","missing":["down"]}` {
+	if code, body := get(a.Readyz); code != 503 || !strings.HasPrefix(body, `{"status":"not ready","missing":["down"],"servers":[{"server":"down","ready":false,`) {
 		t.Error(code, body)
 	}
 	h.states[1].State = "idle"

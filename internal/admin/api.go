@@ -57,6 +57,8 @@ type Options struct {
 	// Listen is the address that the configuration named when the endpoint was
 	// opened; "" if it does not say where that is.
 	Listen string
+	// Stuck names the parts of the program that do not answer, within seconds; may be nil.
+	Stuck func(ctx context.Context) []string
 	// Metrics answers GET /v1/metrics; nil where there are none.
 	Metrics http.Handler
 	// Reload reads the files again, or with dryRun only says what that would
@@ -73,6 +75,7 @@ type API struct {
 	hider     atomic.Pointer[hider]
 	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory    memory
+	well      wellness
 	questions questions
 	begun     logins
 	stop      chan struct{} // closed by EndStreams
@@ -182,7 +185,7 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	cfg := a.opts.Hub.Config()
 	hide := a.hide()
 	st := Status{
-		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, Run: a.opts.Journal.Run(), StateDir: a.opts.StateDir,
+		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, Run: a.opts.Journal.Run(), Ready: a.Ready(), StateDir: a.opts.StateDir,
 		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
 		Problems: []Problem{}, Orphans: []Orphan{},
 	}

@@ -98,3 +98,35 @@ func TestDataOfEventsIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// One function says whether everline is ready, and each probe names what is not.
+func TestProbesSayWhatIsNotReady(t *testing.T) {
+	a := New(Options{Hub: newFake(t)})
+	get := func(serve http.HandlerFunc, query string) (int, string) {
+		w := httptest.NewRecorder()
+		serve(w, httptest.NewRequest(http.MethodGet, "/"+query, nil))
+		return w.Code, w.Body.String()
+	}
+	for _, c := range []struct {
+		query string
+		code  int
+		in    string
+	}{
+		{"", 503, `"server":"down"`}, {"?server=up", 200, `{"status":"ok"}`}, {"?server=up&verbose", 200, `"state":"connected"`},
+		{"?server=down", 503, `"missing":["down"]`}, {"?server=nobody", 404, `not_found`}, {"?verbose", 503, `"server":"up"`},
+	} {
+		if code, body := get(a.Readyz, c.query); code != c.code || !strings.Contains(body, c.in) {
+			t.Errorf("%s: %d %s", c.query, code, body)
+		}
+	}
+	if a.Ready() {
+		t.Error("ready, and /readyz is not")
+	}
+	if code, body := get(a.Startupz, ""); code != 503 || !strings.Contains(body, "starting") {
+		t.Errorf("right after the start: %d %s", code, body)
+	}
+	a.started = a.started.Add(-time.Minute)
+	if code, _ := get(a.Startupz, ""); code != 200 {
+		t.Errorf("a minute later: %d", code)
+	}
+}

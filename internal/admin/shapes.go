@@ -23,7 +23,8 @@ type Status struct {
 	PID       int       `json:"pid"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"startedAt"`
-	Run       string    `json:"run"` // of this process; the numbers of another's events begin anew
+	Run       string    `json:"run"`   // of this process; the numbers of another's events begin anew
+	Ready     bool      `json:"ready"` // no required server is away, as /readyz says
 	StateDir  string    `json:"stateDir"`
 	Config    []string  `json:"config"` // the files
 	// ConfigError is why the files, as they are now, are not applied; null if they are.
@@ -202,10 +203,22 @@ type Version struct {
 	PID     int    `json:"pid"`
 }
 
-// Health is the answer of GET /healthz and /readyz.
+// Health is the answer of GET /healthz, /startupz and /readyz.
 type Health struct {
-	Status  string   `json:"status"`            // "ok" or "not ready"
+	Status  string   `json:"status"`            // "ok", "not ready", "not well", "starting" or "shutting down"
 	Missing []string `json:"missing,omitempty"` // required servers that cannot take calls
+	// Servers are those that are missing, or all that were looked at.
+	Servers []Readiness `json:"servers,omitempty"`
+	Parts   []string    `json:"parts,omitempty"` // of everline, that do not work
+}
+
+// Readiness is whether one server can take calls.
+type Readiness struct {
+	Server      string      `json:"server"`
+	Ready       bool        `json:"ready"`
+	State       event.State `json:"state"`
+	Cause       *string     `json:"cause"`
+	NextAttempt *time.Time  `json:"nextAttempt"`
 }
 
 // Error is the body of every answer that is not 2xx.

@@ -162,25 +162,6 @@ func newer(lines []everline.LogLine, last uint64) []everline.LogLine {
 	return lines[sort.Search(len(lines), func(i int) bool { return lines[i].N > last }):]
 }
 
-// Healthz says that everline itself works, whatever the servers do.
-func (a *API) Healthz(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, Health{Status: "ok"})
-}
-
-// Readyz answers 503 and names the required servers that cannot take calls. It
-// asks no server anything.
-func (a *API) Readyz(w http.ResponseWriter, _ *http.Request) {
-	if a.stopping() {
-		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
-		return
-	}
-	if missing := a.missing(); len(missing) > 0 {
-		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready", Missing: missing})
-		return
-	}
-	answer(w, http.StatusOK, Health{Status: "ok"})
-}
-
 // failedStream is what a client gets where a stream broke off.
 func failedStream(err error) *fault.Fault {
 	return &fault.Fault{

@@ -48,7 +48,9 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	for _, text := range restart {
 		d.parts.Log.Warn(text)
 	}
+	notifySystemd("RELOADING=1\n" + monotonic())
 	plan, err := d.hub.Apply(ctx, cfg)
+	notifySystemd("READY=1\n" + d.statusLine())
 	if err != nil {
 		d.refused(err)
 		return admin.Reload{}, err

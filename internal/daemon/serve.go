@@ -81,7 +81,8 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	}
 	e.Serving(url)
 	logWarnings(o.Log, found.Config)
-	notifySystemd("READY=1")
+	notifySystemd("READY=1\n" + d.statusLine())
+	d.running.Go(d.tellSystemd) // ends with d.base
 	return d.untilStopped(ctx, stop, reload)
 }
 
@@ -89,6 +90,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 func (d *daemon) endpoint() http.Handler {
 	routes := []gateway.Route{
 		{Pattern: "GET /healthz", Serve: d.api.Healthz},
+		{Pattern: "GET /startupz", Serve: d.api.Startupz},
 		{Pattern: "GET /readyz", Serve: d.api.Readyz},
 		{Pattern: "GET /metrics", Serve: d.serveMetrics},
 		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP},

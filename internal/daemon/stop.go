@@ -28,7 +28,7 @@ func (d *daemon) untilStopped(ctx context.Context, stop, reload <-chan os.Signal
 		}
 		break
 	}
-	notifySystemd("STOPPING=1")
+	notifySystemd("STOPPING=1\nSTATUS=stopping: calls in flight may finish\n" + extendTimeout(d.hub.Config().DrainTimeout+stopMargin+forceMargin))
 	force, now := context.WithCancel(context.Background())
 	defer now()
 	done := make(chan error, 1)

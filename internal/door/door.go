@@ -18,6 +18,10 @@ var View func(hub any, group string) any
 // meant by. hub is an *everline.Hub. Package everline sets it, too.
 var Counts func(hub any) map[string]meter.Counts
 
+// Stuck names the servers of a hub whose loops do not answer until ctx ends: they
+// themselves are asked nothing. hub is an *everline.Hub; as above.
+var Stuck func(ctx context.Context, hub any) []string
+
 var clients atomic.Uint64
 
 // NewClientID returns a number that no other client of this process has. Calls

@@ -132,6 +132,25 @@ func (f *Fleet) Counts() map[string]meter.Counts {
 	return all
 }
 
+// Stuck names the servers whose loops do not answer until ctx ends.
+func (f *Fleet) Stuck(ctx context.Context) (names []string) {
+	r := f.roster.Load()
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards names
+	for _, m := range r.order {
+		wg.Go(func() { // ends with ctx
+			if m.slot.Answers(ctx) != nil && ctx.Err() != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, m.name)
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(names)
+	return names
+}
+
 // Slot returns the slot of a server; nil if no such server is configured.
 func (f *Fleet) Slot(name string) *slot.Slot {
 	return f.roster.Load().slot(name)

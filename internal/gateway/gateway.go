@@ -50,6 +50,9 @@ func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
 	return g
 }
 
+// Answers tells whether what every request needs can be had within a time.
+func (g *Gateway) Answers(limit time.Duration) bool { return g.sessions.Answers(limit) }
+
 // Close refuses new requests, ends the streams in order, and waits for the
 // requests that are in flight until ctx ends; those that are left then are
 // canceled and answered with what is known about them. It is idempotent. The

@@ -79,6 +79,11 @@ func (s *Slot) Apply(ctx context.Context, server config.Server) error {
 	})
 }
 
+// Answers returns once the loop has read a note that asks for nothing.
+func (s *Slot) Answers(ctx context.Context) error {
+	return s.operate(ctx, "look", func(*loop) error { return nil })
+}
+
 // Wake has an idle server started, as a call would.
 func (s *Slot) Wake(ctx context.Context) error {
 	return s.operate(ctx, "wake", func(lp *loop) error {

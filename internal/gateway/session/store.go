@@ -230,6 +230,19 @@ func (st *Store) expire() {
 	}
 }
 
+// Answers tells whether the store can be used within a time.
+func (st *Store) Answers(limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; time.Sleep(limit / 100) {
+		if st.mu.TryLock() {
+			st.mu.Unlock()
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
+}
+
 // Len is how many sessions there are that came over HTTP.
 func (st *Store) Len() int {
 	st.mu.Lock()

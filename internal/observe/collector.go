@@ -213,6 +213,9 @@ func (s scrape) server(st everline.Status, spec config.Server) {
 	s.known(stateSince, st.Since, name)
 	s.known(awaySince, st.AwaySince, name)
 	s.known(nextAttempt, st.Next, name)
+	if st.Auth != nil {
+		s.known(tokenExpiry, st.Auth.ExpiresAt, name)
+	}
 	for _, p := range st.Handshake {
 		s.put(startPhase, p.Took.Seconds(), name, p.Name)
 	}

@@ -44,6 +44,7 @@ func scripted() Source {
 	notes := everline.Status{
 		Name: "notes", State: event.StateDisconnected, Generation: 2, Attempt: 2, Transport: config.TransportHTTP, Since: instant,
 		AwaySince: instant.Add(-time.Minute), Next: instant.Add(time.Second), Outage: time.Minute,
+		Auth: &everline.Credential{ExpiresAt: instant.Add(time.Hour)},
 	}
 	g, n := meter.New(), meter.New()
 	for i := range 9 {

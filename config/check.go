@@ -265,7 +265,7 @@ func (r *reader) decideAuth(d *draft, fail func(remedy, format string, args ...a
 	for name := range d.Headers {
 		static = static || http.CanonicalHeaderKey(name) == "Authorization"
 	}
-	for _, file := range []*string{&a.ClientSecretFile, &a.PrivateKeyFile} {
+	for _, file := range []*string{&a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile} {
 		if *file != "" {
 			*file = seenFrom(r.folder(), *file)
 		}
@@ -279,6 +279,10 @@ func (r *reader) decideAuth(d *draft, fail func(remedy, format string, args ...a
 		return fail(`give "auth" its "command"`, `"auth" of the type command without "command"`)
 	case a.Type == AuthClientCredentials && (a.ClientID == "" || a.ClientSecret == "" && a.ClientSecretFile == "" && a.PrivateKeyFile == ""):
 		return fail(`give "auth" a "clientId", and a "clientSecret" or "privateKeyFile"`, `"auth" of the type client_credentials without them`)
+	case a.Type == AuthWorkload && a.AssertionFile == "" && a.Command == "":
+		return fail(`give "auth" an "assertionFile", or a "command" that prints the token`, `"auth" of the type workload without its token`)
+	case a.Type == AuthEnterprise && a.IDPIssuer == "" && a.IDPTokenURL == "":
+		return fail(`give "auth" the "idpIssuer"`, `"auth" of the type enterprise without an identity provider`)
 	case a.CallbackPort > 65535:
 		return fail("write a port from 1 to 65535", "the callbackPort %d does not exist", a.CallbackPort)
 	default:

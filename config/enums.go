@@ -60,6 +60,8 @@ const (
 	AuthOAuth             AuthType = "oauth"              // what somebody logs in to
 	AuthClientCredentials AuthType = "client_credentials" // a token of the program itself
 	AuthCommand           AuthType = "command"            // what a command prints
+	AuthEnterprise        AuthType = "enterprise"         // what a company's identity provider gives for one of its tokens (SEP-990)
+	AuthWorkload          AuthType = "workload"           // what is given for a JWT of the platform that everline runs on (SEP-1933)
 )
 
 // TokenAuth is how a client shows the token endpoint who it is.

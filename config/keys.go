@@ -126,7 +126,7 @@ func limits(to *Limits) []key {
 func auth(d *draft) []key {
 	to := &d.Auth
 	return []key{
-		{"type", word(&to.Type, AuthAuto, AuthNone, AuthOAuth, AuthClientCredentials, AuthCommand)},
+		{"type", word(&to.Type, AuthAuto, AuthNone, AuthOAuth, AuthClientCredentials, AuthCommand, AuthEnterprise, AuthWorkload)},
 		{"clientId", d.interpolated(&to.ClientID)},
 		{"clientSecret", d.interpolated(&to.ClientSecret)},
 		{"clientSecretFile", d.interpolatedPath(&to.ClientSecretFile)},
@@ -145,6 +145,11 @@ func auth(d *draft) []key {
 		{"command", d.interpolatedPath(&to.Command)},
 		{"args", d.interpolatedList(&to.Args)},
 		{"refreshAfter", duration(&to.RefreshAfter, 0)},
+		{"assertionFile", d.interpolatedPath(&to.AssertionFile)},
+		{"idpIssuer", d.interpolated(&to.IDPIssuer)},
+		{"idpTokenUrl", d.interpolated(&to.IDPTokenURL)},
+		{"idpClientId", d.interpolated(&to.IDPClientID)},
+		{"idpClientSecret", d.interpolated(&to.IDPClientSecret)},
 		{"allowPrivate", boolean(&to.AllowPrivate)},
 	}
 }

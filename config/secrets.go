@@ -22,8 +22,10 @@ func (s Server) findings() redact.Findings {
 			f.Add(part, false)
 		}
 	}
-	if s.Auth.ClientSecret != "" {
-		f.Named("CLIENT_SECRET", s.Auth.ClientSecret)
+	for _, secret := range []string{s.Auth.ClientSecret, s.Auth.IDPClientSecret} {
+		if secret != "" {
+			f.Named("CLIENT_SECRET", secret)
+		}
 	}
 	f.Args(s.Args)
 	f.Args(s.Auth.Args)
@@ -72,8 +74,10 @@ func (s Server) PlainSecrets() []string {
 			}
 		}
 	}
-	if v := s.Auth.ClientSecret; v != "" && !redact.IsReference(v) {
-		all = append(all, "auth clientSecret")
+	for _, a := range []struct{ key, value string }{{"clientSecret", s.Auth.ClientSecret}, {"idpClientSecret", s.Auth.IDPClientSecret}} {
+		if a.value != "" && !redact.IsReference(a.value) {
+			all = append(all, "auth "+a.key)
+		}
 	}
 	all = append(all, s.argSecrets(func(v string) bool { return !redact.IsReference(v) })...)
 	for _, u := range []struct{ key, raw string }{{"url", s.URL}, {"messageUrl", s.MessageURL}} {

@@ -136,11 +136,13 @@ func (s Server) Redacted() Server {
 	for i := range a.Args {
 		a.Args[i] = shown(a.Args[i])
 	}
-	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile} {
+	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile, &a.IDPIssuer, &a.IDPTokenURL, &a.IDPClientID} {
 		*text = shown(*text)
 	}
-	if a.ClientSecret != "" {
-		a.ClientSecret = redact.Hidden
+	for _, secret := range []*string{&a.ClientSecret, &a.IDPClientSecret} {
+		if *secret != "" {
+			*secret = redact.Hidden
+		}
 	}
 	s.secrets = nil
 	return s

@@ -324,9 +324,13 @@ type Auth struct {
 	RedirectURI  string // of a client that was registered by hand; "": everline's own
 	CallbackPort int    // of a login without a daemon; 0: 7433, or any
 
-	Command      string // prints a token, or JSON with access_token and expires_in
+	Command      string // prints a token, or JSON with access_token and expires_in; or what AssertionFile has
 	Args         []string
 	RefreshAfter time.Duration // of a printed token without a lifetime; 0: once it is refused
+
+	AssertionFile string // has the ID token of AuthEnterprise, or the JWT of AuthWorkload; "": Command prints it
+	// The identity provider of AuthEnterprise. Its IDPTokenURL may be discovered.
+	IDPIssuer, IDPTokenURL, IDPClientID, IDPClientSecret string
 
 	AllowPrivate bool // the issuer may be in the own network though the server is not
 }

@@ -101,25 +101,43 @@ func credential(s *config.Server, scenario, scenarioContext string) (remove func
 		Issuer       string `json:"issuer"`
 		PrivateKey   string `json:"private_key_pem"`
 		SigningAlg   string `json:"signing_algorithm"`
+		IDPClientID  string `json:"idp_client_id"`
+		IDPIDToken   string `json:"idp_id_token"`
+		IDPIssuer    string `json:"idp_issuer"`
+		IDPTokenURL  string `json:"idp_token_endpoint"`
+		JWT          string `json:"valid_jwt"`
 	}
 	if err := json.Unmarshal([]byte(scenarioContext), &given); err != nil {
 		return remove, err
 	}
 	a := &s.Auth
 	a.ClientID, a.ClientSecret, a.Issuer, a.SigningAlg = given.ClientID, given.ClientSecret, given.Issuer, given.SigningAlg
-	if strings.HasPrefix(scenario, "auth/client-credentials-") {
+	a.IDPClientID, a.IDPIssuer, a.IDPTokenURL = given.IDPClientID, given.IDPIssuer, given.IDPTokenURL
+	switch {
+	case strings.HasPrefix(scenario, "auth/client-credentials-"):
 		a.Type = config.AuthClientCredentials
+	case given.IDPIDToken != "":
+		a.Type = config.AuthEnterprise
+		return kept(&a.AssertionFile, given.IDPIDToken)
+	case given.JWT != "":
+		a.Type = config.AuthWorkload
+		return kept(&a.AssertionFile, given.JWT)
 	}
 	if given.PrivateKey == "" {
 		return remove, nil
 	}
-	file, err := os.CreateTemp("", "everline-conformance-*.pem")
+	return kept(&a.PrivateKeyFile, given.PrivateKey)
+}
+
+// kept writes a text to a file, whose name it sets.
+func kept(name *string, text string) (remove func(), err error) {
+	file, err := os.CreateTemp("", "everline-conformance-*")
 	if err != nil {
-		return remove, err
+		return func() {}, err
 	}
-	a.PrivateKeyFile = file.Name()
-	_, err = file.WriteString(given.PrivateKey)
-	return func() { _ = os.Remove(a.PrivateKeyFile) }, errors.Join(err, file.Close())
+	*name = file.Name()
+	_, err = file.WriteString(text)
+	return func() { _ = os.Remove(file.Name()) }, errors.Join(err, file.Close())
 }
 
 func freePort() (int, error) {

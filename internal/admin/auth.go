@@ -8,7 +8,7 @@ import (
 
 // Auth is how the credential is that everline shows to a server.
 type Auth struct {
-	Kind        string     `json:"kind"`        // none, static, oauth, client_credentials or command
+	Kind        string     `json:"kind"`        // none, static, oauth, client_credentials, command, enterprise or workload
 	State       string     `json:"state"`       // none, ok, refreshing, retrying, needs_login or misconfigured
 	Issuer      *string    `json:"issuer"`      // who issues the tokens
 	Subject     *string    `json:"subject"`     // whose login it is, where the token says so

@@ -55,6 +55,7 @@ func Credential(s *config.Server) auth.Spec {
 		Issuer: a.Issuer, MetadataURL: a.MetadataURL, ClientIDURL: a.ClientIDURL, Scopes: a.Scopes, DropScopes: a.DropScopes,
 		Resource: a.Resource, ResourceParam: string(a.ResourceParam), RedirectURI: a.RedirectURI, CallbackPort: a.CallbackPort,
 		Command: a.Command, Args: a.Args, RefreshAfter: a.RefreshAfter,
+		AssertionFile: a.AssertionFile, IDPIssuer: a.IDPIssuer, IDPTokenURL: a.IDPTokenURL, IDPClientID: a.IDPClientID, IDPClientSecret: a.IDPClientSecret,
 	}
 	spec.Kind, _ = auth.ParseKind(string(a.Type)) // config knows no others
 	if a.TokenAuth != config.TokenAuthAuto {

@@ -117,7 +117,7 @@ func Settings() []Setting {
 		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},
 		{SectionServer, "tools", TypeObject, nil, "Which of its tools are published, and how.", ""},
 
-		{SectionAuth, "type", TypeWord, words(config.AuthAuto, config.AuthNone, config.AuthOAuth, config.AuthClientCredentials, config.AuthCommand), "Where the credential comes from: the configured headers or, without any, a login as soon as the server asks for one; nowhere; a login; a token of the program itself; a command.", "Auth.Type"},
+		{SectionAuth, "type", TypeWord, words(config.AuthAuto, config.AuthNone, config.AuthOAuth, config.AuthClientCredentials, config.AuthCommand, config.AuthEnterprise, config.AuthWorkload), "Where the credential comes from: the configured headers or, without any, a login as soon as the server asks for one; nowhere; a login; a token of the program itself; a command; a company's identity provider; the platform that everline runs on.", "Auth.Type"},
 		{SectionAuth, "clientId", TypeText, nil, "The client, where it was registered by hand; without it one is registered by the first login.", "Auth.ClientID"},
 		{SectionAuth, "clientSecret", TypeText, nil, "The client's secret.", "Auth.ClientSecret"},
 		{SectionAuth, "clientSecretFile", TypeText, nil, "A file with that secret, relative to the file. It is read each time it is needed.", "Auth.ClientSecretFile"},
@@ -136,6 +136,11 @@ func Settings() []Setting {
 		{SectionAuth, "command", TypeText, nil, "With type command: a program that prints a token, or JSON with access_token and expires_in, within 10 seconds.", "Auth.Command"},
 		{SectionAuth, "args", TypeTexts, nil, "Its arguments.", "Auth.Args"},
 		{SectionAuth, "refreshAfter", TypeTime, nil, "How long a printed token without a lifetime is used; 0: until it is refused.", "Auth.RefreshAfter"},
+		{SectionAuth, "assertionFile", TypeText, nil, "With type enterprise a file with the ID token, with workload one with the JWT; command prints it where this is left out.", "Auth.AssertionFile"},
+		{SectionAuth, "idpIssuer", TypeText, nil, "With type enterprise: the identity provider.", "Auth.IDPIssuer"},
+		{SectionAuth, "idpTokenUrl", TypeText, nil, "Its token endpoint; discovered where it is left out.", "Auth.IDPTokenURL"},
+		{SectionAuth, "idpClientId", TypeText, nil, "The client there. With it, and neither a file nor a command, somebody logs in to the identity provider.", "Auth.IDPClientID"},
+		{SectionAuth, "idpClientSecret", TypeText, nil, "The secret of that client.", "Auth.IDPClientSecret"},
 		{SectionAuth, "allowPrivate", TypeBool, nil, "Whether the issuer may be in your own network though the server is not.", "Auth.AllowPrivate"},
 
 		{SectionLimits, "memory", TypeSize, nil, "Memory of all its processes together; 0: no limit.", "Limits.Memory"},

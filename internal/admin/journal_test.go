@@ -50,8 +50,13 @@ func TestEventsCursor(t *testing.T) {
 		query, header string
 		lines         int
 	}{
-		{"", "", 3}, {"?after=2", "", 1}, {"?after=" + j.Run() + "-1", "", 2}, {"?after=00000000-2", "", 3},
-		{"", j.Run() + "-3", 0}, {"", "ffffffff-3", 3}, {"?after=x", "", -1},
+		{"", "", 3},
+		{"?after=2", "", 1},
+		{"?after=" + j.Run() + "-1", "", 2},
+		{"?after=00000000-2", "", 3},
+		{"", j.Run() + "-3", 0},
+		{"", "ffffffff-3", 3},
+		{"?after=x", "", -1},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/events"+c.query, nil)
 		r.Header.Set("Last-Event-ID", c.header)
@@ -74,11 +79,26 @@ func TestDataOfEventsIsDocumented(t *testing.T) {
 	cause := &fault.Fault{Kind: fault.Exited, Exit: "exit 1", Err: errors.New("secret-value")}
 	list := event.ListChange{Kind: "tools", Added: []string{"secret-value"}}
 	for _, e := range []event.Event{
-		event.Connecting{}, event.Connected{}, event.StartFailed{Cause: cause}, event.Lost{Cause: cause, Next: time.Now()}, event.Stopped{Cause: cause},
-		event.Stopped{}, event.Idled{}, event.Disabled{}, event.Ending{}, event.Enabled{}, event.Reconfigured{},
-		event.CatalogChanged{Change: event.Change{Lists: []event.ListChange{list}}}, event.ListFailed{Cause: cause}, event.Pinned{},
-		event.Unapproved{New: []string{"secret-value"}}, event.CloseFailed{Cause: cause}, event.DrillBegan{}, event.DrillEnded{},
-		event.CallReplayed{Cause: cause}, event.CallFailed{Cause: cause},
+		event.Connecting{},
+		event.Connected{},
+		event.StartFailed{Cause: cause},
+		event.Lost{Cause: cause, Next: time.Now()},
+		event.Stopped{Cause: cause},
+		event.Stopped{},
+		event.Idled{},
+		event.Disabled{},
+		event.Ending{},
+		event.Enabled{},
+		event.Reconfigured{},
+		event.CatalogChanged{Change: event.Change{Lists: []event.ListChange{list}}},
+		event.ListFailed{Cause: cause},
+		event.Pinned{},
+		event.Unapproved{New: []string{"secret-value"}},
+		event.CloseFailed{Cause: cause},
+		event.DrillBegan{},
+		event.DrillEnded{},
+		event.CallReplayed{Cause: cause},
+		event.CallFailed{Cause: cause},
 	} {
 		d := dataOf(e)
 		line := ""
@@ -112,8 +132,12 @@ func TestProbesSayWhatIsNotReady(t *testing.T) {
 		code  int
 		in    string
 	}{
-		{"", 503, `"server":"down"`}, {"?server=up", 200, `{"status":"ok"}`}, {"?server=up&verbose", 200, `"state":"connected"`},
-		{"?server=down", 503, `"missing":["down"]`}, {"?server=nobody", 404, `not_found`}, {"?verbose", 503, `"server":"up"`},
+		{"", 503, `"server":"down"`},
+		{"?server=up", 200, `{"status":"ok"}`},
+		{"?server=up&verbose", 200, `"state":"connected"`},
+		{"?server=down", 503, `"missing":["down"]`},
+		{"?server=nobody", 404, `not_found`},
+		{"?verbose", 503, `"server":"up"`},
 	} {
 		if code, body := get(a.Readyz, c.query); code != c.code || !strings.Contains(body, c.in) {
 			t.Errorf("%s: %d %s", c.query, code, body)

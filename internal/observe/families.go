@@ -28,9 +28,11 @@ func family(name, kind, help string, labels ...string) *Family {
 func counter(name, help string, labels ...string) *Family {
 	return family(name, "counter", help, labels...)
 }
+
 func gauge(name, help string, labels ...string) *Family {
 	return family(name, "gauge", help, labels...)
 }
+
 func histogram(name, help string, labels ...string) *Family {
 	return family(name, "histogram", help, labels...)
 }

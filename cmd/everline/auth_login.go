@@ -216,11 +216,11 @@ func hostName() string {
 // browsed opens the page, if a browser is wanted, and waits for the login, which
 // goes on whatever becomes of the browser.
 func (a *app) browsed(ctx context.Context, l aLogin, f loginFlags) error {
-	failed := make(chan error, 1)
+	failed := make(chan struct{})
 	if page := l.URL(); page != "" && !f.noBrowser && !f.device {
 		go func() { // ends with the program that opens pages, which may be the browser itself
 			if err := auth.OpenBrowser(context.WithoutCancel(ctx), page); err != nil {
-				failed <- err
+				close(failed)
 			}
 		}()
 	}

@@ -53,7 +53,7 @@ type client struct {
 func run(ctx context.Context, url, scenario, scenarioContext string) error {
 	s := config.NewServer("s")
 	s.Transport, s.URL, s.Overlap = "auto", url, true
-	remove, err := credential(&s, scenario, scenarioContext)
+	remove, err := credential(ctx, &s, scenario, scenarioContext)
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func browse(ctx context.Context, page string) error {
 
 // credential configures what an auth scenario gives; remove is to be called at
 // the end.
-func credential(s *config.Server, scenario, scenarioContext string) (remove func(), err error) {
+func credential(ctx context.Context, s *config.Server, scenario, scenarioContext string) (remove func(), err error) {
 	remove = func() {}
 	if !strings.HasPrefix(scenario, "auth/") {
 		return remove, nil
 	}
-	if s.Auth.CallbackPort, err = freePort(); err != nil { // scenarios run side by side
+	if s.Auth.CallbackPort, err = freePort(ctx); err != nil { // scenarios run side by side
 		return remove, err
 	}
 	s.Auth.ClientIDURL = "https://conformance-test.local/client-metadata.json"
@@ -140,8 +140,9 @@ func kept(name *string, text string) (remove func(), err error) {
 	return func() { _ = os.Remove(file.Name()) }, errors.Join(err, file.Close())
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}

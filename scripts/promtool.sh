@@ -5,6 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 promtool=$(command -v promtool || true)
 if [ -z "$promtool" ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "promtool is not installed: alerts and dashboard are not checked" >&2
+    exit 0
+  fi
   dir=${XDG_CACHE_HOME:-$HOME/.cache}/everline-promtool
   promtool=$dir/usr/bin/promtool
   if [ ! -x "$promtool" ]; then

@@ -22,6 +22,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 		return k.follow(req, ex)
 	}
 	var tried struct{ token, scope bool }
+	header := req.Header // cookies are added to a copy, for each sending anew
 	for {
 		ticket, f := k.auth.Header(req.Context())
 		if f != nil {
@@ -52,7 +53,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 			}
 			return nil, last, &refused
 		}
-		if req, err = anew(req, ex); err != nil {
+		if req, err = anew(req, header, ex); err != nil {
 			return nil, last, err
 		}
 	}
@@ -69,13 +70,13 @@ func refusalWords(resp *http.Response) string {
 	return f.Reason()
 }
 
-// showing returns a copy of the request with a ticket in its header: that of the
-// link is never changed, and cookies are added for each sending anew.
+// showing returns the request with a ticket in its header, which is copied: that
+// of the link is never changed.
 func showing(req *http.Request, t auth.Ticket) *http.Request {
-	shown := *req
 	if t.Value == "" {
-		return &shown
+		return req
 	}
+	shown := *req
 	shown.Header = make(http.Header, len(req.Header)+1)
 	for name, values := range req.Header {
 		shown.Header[name] = values
@@ -84,20 +85,20 @@ func showing(req *http.Request, t auth.Ticket) *http.Request {
 	return &shown
 }
 
-// anew returns the request as it may be sent once more.
-func anew(req *http.Request, ex *exchange) (*http.Request, error) {
+// anew returns the request, with its own header, as it may be sent once more.
+func anew(req *http.Request, header http.Header, ex *exchange) (*http.Request, error) {
 	if ex != nil {
 		ex.wrote.Store(false) // a refusal proves that it was not executed
 	}
-	if req.GetBody == nil {
-		return req, nil
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil, err
-	}
 	next := *req
-	next.Body = body
+	next.Header = header
+	if req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		next.Body = body
+	}
 	return &next, nil
 }
 

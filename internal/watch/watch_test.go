@@ -296,5 +296,14 @@ func TestFaultS18WhileItStarted(t *testing.T) {
 			t.Errorf("it was used %s before it was whole", early)
 		}
 		writer.Wait()
+
+		whole := filepath.Join(t.TempDir(), "srv")
+		files = Look(Command{Name: whole})
+		must(t, os.WriteFile(whole, []byte("x"), 0o700))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if !files.Wait(ctx, time.Now().Add(time.Minute)) {
+			t.Error("a repair that was over before the wait was missed")
+		}
 	})
 }

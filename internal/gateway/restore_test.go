@@ -183,6 +183,10 @@ func TestFaultW6MessagesWaitForTheirStream(t *testing.T) {
 	e.next()
 
 	after := l.start(newHub())
+	if resp, err := after.try(t.Context(), "POST", e.messages, listRequest("6")); err == nil { // its stream does not come
+		resp.Body.Close()
+		t.Errorf("a message is answered with %d while its stream is away", resp.StatusCode)
+	}
 	posted := make(chan reply, 1)
 	go func() { posted <- after.do("POST", e.messages, listRequest("7")) }() // ends with the answer
 	again := after.eventSource(e.last)

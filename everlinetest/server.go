@@ -4,6 +4,7 @@
 package everlinetest
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -171,7 +172,8 @@ func (s *Server) Close() {
 }
 
 func (s *Server) listen(addr string) {
-	l, err := net.Listen("tcp", addr)
+	var c net.ListenConfig
+	l, err := c.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		panic("everlinetest: " + err.Error())
 	}

@@ -59,6 +59,7 @@ func literals(t *testing.T, path string) []string {
 			} else {
 				all = append(all, text)
 			}
+		default:
 		}
 		joined = false
 	}

@@ -117,6 +117,7 @@ func (k keywordKind) wrong(raw []byte) string {
 		if all, _ := elements(raw); k == valueList && len(all) == 0 {
 			return "is empty"
 		}
+	default:
 	}
 	return ""
 }

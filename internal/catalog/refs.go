@@ -251,6 +251,7 @@ func (k keywordKind) schemas(raw []byte) [][]byte {
 			return all
 		}
 		return [][]byte{raw}
+	default:
+		return nil
 	}
-	return nil
 }

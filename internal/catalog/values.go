@@ -126,19 +126,20 @@ func isScheme(s string) bool {
 
 // isHost reports whether a text is a host with a port that may be missing.
 func isHost(s string, named, isFile bool) bool {
-	host, port := s, ""
+	var port string
 	if end := strings.LastIndexByte(s, ']'); strings.HasPrefix(s, "[") && end > 0 {
 		addr, err := netip.ParseAddr(s[1:end])
 		if err != nil || !addr.Is6() || addr.Zone() != "" {
 			return false
 		}
-		host, port = "", s[end+1:]
+		port = s[end+1:]
 		if port != "" && port[0] != ':' {
 			return false
 		}
 		port = strings.TrimPrefix(port, ":")
 	} else {
-		if host, port, _ = strings.Cut(s, ":"); host == "" || isFile && strings.Contains(s, ":") {
+		host, rest, _ := strings.Cut(s, ":")
+		if port = rest; host == "" || isFile && strings.Contains(s, ":") {
 			return false
 		}
 		forbidden := "\x00\t\n\r #/:<>?@[\\]^|"

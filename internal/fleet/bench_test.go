@@ -25,6 +25,7 @@ type still struct {
 func (u *still) List(context.Context, *catalog.Catalog, ...catalog.Kind) (*catalog.Catalog, error) {
 	return u.catalog.Load(), nil
 }
+
 func (u *still) Call(context.Context, *upstream.Call) (upstream.Result, error) {
 	return upstream.Result{Raw: []byte(`{}`)}, nil
 }

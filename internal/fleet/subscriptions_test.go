@@ -32,7 +32,7 @@ func TestFaultS19(t *testing.T) {
 	ten := func(ctx context.Context) []context.Context {
 		ctxs := make([]context.Context, 10)
 		for i := range ctxs {
-			ctxs[i] = ctx
+			ctxs[i] = ctx //nolint:fatcontext // ten times the same one
 		}
 		return ctxs
 	}

@@ -240,7 +240,7 @@ func elfProblem(path string) *Problem {
 	if err != nil {
 		return &Problem{Text: path + " is a damaged program: " + err.Error(), Remedy: "install it anew"}
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	if of := machines[f.Machine]; of != runtime.GOARCH {
 		if of == "" {
 			of = f.Machine.String()

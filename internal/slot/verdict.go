@@ -20,6 +20,7 @@ func policyOf(server config.Server) lifecycle.Policy {
 		p.Restart = lifecycle.OnFailure
 	case "never":
 		p.Restart = lifecycle.Never
+	default: // always
 	}
 	return p
 }

@@ -113,7 +113,7 @@ var errorMembers = [][]byte{[]byte("code"), []byte("message"), []byte("data")}
 const codeInternal = -32603
 
 // isPlainInt reports whether a whole number is written without point and exponent.
-func isPlainInt(raw []byte) bool { return bytes.IndexAny(raw, ".eE") < 0 }
+func isPlainInt(raw []byte) bool { return !bytes.ContainsAny(raw, ".eE") }
 
 func errorObject(code int64, message string, data []byte) []byte {
 	b := AppendInt([]byte(`{"code":`), code)

@@ -51,7 +51,7 @@ func TestFaultS9(t *testing.T) {
 func TestFaultS9Bytes(t *testing.T) {
 	for _, body := range []string{"\x8b\x07\x80", "\x00\x01\x02\x03", "abc\x00def", strings.Repeat("a", 199) + "\xff", "PNG\r\n\x1a\n"} {
 		got := transport.BodyText([]byte(body))
-		if !utf8.ValidString(got) || !strings.Contains(got, "no text") && strings.ContainsAny(body[:1], "\x8b\x00a") {
+		if !utf8.ValidString(got) || !strings.Contains(got, "no text") && strings.Contains("\x8b\x00a", body[:1]) {
 			t.Errorf("%q became %q", body, got)
 		}
 		for _, r := range got {

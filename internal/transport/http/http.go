@@ -322,7 +322,9 @@ func (c *core) take(frame []byte, id int64) (answer wire.Message, found match, e
 	}
 	err = nil
 	for part := range parts {
-		m, w, bad := wire.Message{}, matchNone, error(nil)
+		var m wire.Message
+		var w match
+		var bad error
 		if msg, bad = wire.Parse(part); bad == nil {
 			m, w, bad = c.takeOne(part, msg, id)
 		} else {

@@ -140,7 +140,7 @@ func (c *conn) standRead(s *standing, resp *http.Response, cancel context.Cancel
 		}
 		if ev.IsMessage() {
 			messages++
-			c.take(ev.Data, 0)
+			_, _, _ = c.take(ev.Data, 0) // who waits for it has it
 		}
 	}
 	s.from.id = rd.LastID

@@ -106,6 +106,7 @@ func (c *conn) events(rd *mcp.EventReader, p *post) (wire.Message, *fault.Fault,
 		case matchNoID:
 			msg, f := p.reply(p.resp, ev.Data).classify()
 			return msg, f, nil
+		case matchNone: // of another request, or a message of the server's own
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (c *conn) awaitEnd(ex *exchange, rd *mcp.EventReader, id int64) {
 			c.leftOpen.Add(1)
 			return
 		case ev.IsMessage():
-			c.take(ev.Data, id)
+			_, _, _ = c.take(ev.Data, id) // who waits for it has it
 		}
 	}
 }

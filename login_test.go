@@ -19,13 +19,16 @@ import (
 // guarded is a scripted server that wants a login, and who gives it.
 func guarded(t *testing.T, script authserver.Script) (cfg *config.Config, issuer *authserver.Server, resource *authserver.Resource) {
 	t.Helper()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { issuer.ServeHTTP(w, r) }))
-	t.Cleanup(site.Close)
-	issuer = authserver.New(site.URL, script)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { resource.ServeHTTP(w, r) }))
-	t.Cleanup(server.Close)
-	resource = authserver.NewResource(server.URL+"/mcp", issuer)
+	// Who connects to a port that was another's a moment ago must find all of it.
+	site, server := httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
+	issuer = authserver.New("http://"+site.Listener.Addr().String(), script)
+	resource = authserver.NewResource("http://"+server.Listener.Addr().String()+"/mcp", issuer)
 	resource.SetBehind(mcptest.New(mcptest.Config{}).Handler())
+	site.Config.Handler, server.Config.Handler = issuer, resource
+	for _, each := range []*httptest.Server{site, server} {
+		each.Start()
+		t.Cleanup(each.Close)
+	}
 	s := config.NewServer("notes")
 	s.URL, s.Transport, s.Overlap = server.URL+"/mcp", config.TransportAuto, true
 	cfg = config.New()

@@ -72,19 +72,21 @@ func guarded(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		script.Lifetime = lifetime
 	}
-	var issuer *authserver.Server
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// Who connects to a port that was another's a moment ago must find all of it.
+	site, server := httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
+	issuer := authserver.New("http://"+site.Listener.Addr().String(), script)
+	site.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		issuer.ServeHTTP(w, r)
 		if r.URL.Path == "/device" {
 			issuer.Approve() // the code is typed at once
 		}
-	}))
-	ts.Defer(site.Close)
-	issuer = authserver.New(site.URL, script)
-	var resource *authserver.Resource
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { resource.ServeHTTP(w, r) }))
-	ts.Defer(server.Close)
-	resource = authserver.NewResource(server.URL+"/mcp", issuer)
+	})
+	resource := authserver.NewResource("http://"+server.Listener.Addr().String()+"/mcp", issuer)
 	resource.SetBehind(mcptest.New(mcptest.Config{}).Handler())
+	server.Config.Handler = resource
+	for _, s := range []*httptest.Server{site, server} {
+		s.Start()
+		ts.Defer(s.Close)
+	}
 	ts.Setenv(args[0], server.URL+"/mcp")
 }

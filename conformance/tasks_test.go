@@ -24,7 +24,7 @@ var failedCheck = regexp.MustCompile(`(?m)^.*\bFAILURE\b.*$`)
 // tasks: go-sdk, whose fixture the suite is else run against, has none.
 func TestTaskScenarios(t *testing.T) {
 	up := mcptest.New(mcptest.Config{Era: mcptest.Modern, Tools: mcptest.TaskTools, Capabilities: mcptest.TaskCapabilities(mcptest.Modern)})
-	mcptest.Desk(up)
+	mcptest.ServeTasks(up)
 	g := serve(t, map[string]any{"fixtures": map[string]any{"type": "http", "url": mcptest.Web(t, up).URL + "/mcp"}})
 	for _, scenario := range taskScenarios {
 		t.Run(scenario, func(t *testing.T) {

@@ -10,4 +10,7 @@ fi
 for os in linux darwin windows; do
   GOOS=$os go vet ./...
 done
+for tag in conformance interop; do
+  go vet -tags "$tag" ./conformance
+done
 go test ./...

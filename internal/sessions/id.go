@@ -48,7 +48,7 @@ func (s *Store) Seal(endpoint string, of Session) string {
 // another endpoint, or of a session that was ended. It keeps nothing.
 func (s *Store) Open(endpoint, id string) (Session, bool) {
 	text, ok := strings.CutPrefix(id, prefix)
-	if !ok || s.keys == nil || len(text) > maxText {
+	if !ok || len(text) > maxText {
 		return Session{}, false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -72,7 +72,7 @@ func (s *Store) Open(endpoint, id string) (Session, bool) {
 // every everline after this one. It does not wait; the caller must call keep,
 // which writes that to the disk.
 func (s *Store) End(of Session) (keep func()) {
-	if s.keys == nil || !s.ended.mark(of) {
+	if !s.ended.mark(of) {
 		return func() {}
 	}
 	return func() {

@@ -81,13 +81,13 @@ func (n *notes) read(name string) (stored, error) {
 
 // Note is what is noted of a session, the zero value if that is nothing.
 func (s *Store) Note(of Session) Note {
-	if s.notes == nil {
-		return Note{}
-	}
-	n := s.notes
+	n, name := s.notes, hex.EncodeToString(of.Name[:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	at, err := n.read(hex.EncodeToString(of.Name[:]))
+	if _, have := n.kept[name]; !have {
+		return Note{} // most sessions have asked for nothing, and cost no look at the disk
+	}
+	at, err := n.read(name)
 	if err != nil {
 		return Note{}
 	}
@@ -96,9 +96,6 @@ func (s *Store) Note(of Session) Note {
 
 // SetNote notes what a session has asked for; all of it each time.
 func (s *Store) SetNote(of Session, note Note) {
-	if s.notes == nil {
-		return
-	}
 	if note.empty() {
 		s.notes.remove(of)
 		return

@@ -48,7 +48,7 @@ type kept struct {
 // SaveResults keeps the outcomes of an endpoint for the next everline. It takes
 // the place of what was kept before.
 func (s *Store) SaveResults(endpoint string, all []Result) error {
-	if s.keys == nil || len(all) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	list := make([]kept, len(all))
@@ -79,9 +79,6 @@ func (s *Store) SaveResults(endpoint string, all []Result) error {
 // TakeResults returns what the everline before this one has kept for an endpoint,
 // and is not over by now. It is there once.
 func (s *Store) TakeResults(endpoint string) []Result {
-	if s.keys == nil {
-		return nil
-	}
 	path := s.resultsOf(endpoint)
 	b, err := readOwn(path, maxResults)
 	if errors.Is(err, fs.ErrNotExist) {

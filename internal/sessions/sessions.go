@@ -14,8 +14,7 @@ import (
 )
 
 // A Store has one state folder, which the caller has locked: no other process
-// writes there. Its methods are called by many goroutines at once. The zero
-// value keeps nothing, and Open of it knows no id.
+// writes there. Its methods are called by many goroutines at once.
 type Store struct {
 	dir  string
 	warn func(text string)
@@ -47,9 +46,6 @@ func OpenStore(stateDir string, warn func(text string)) (*Store, error) {
 
 // Close closes the files. What is written later is not kept.
 func (s *Store) Close() error {
-	if s.ended == nil {
-		return nil
-	}
 	return s.ended.close()
 }
 

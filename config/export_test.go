@@ -16,6 +16,7 @@ func Keys() map[string][]string {
 	return map[string][]string{
 		"everline": names(settings(New())), "mcpServers.NAME": names(standard(&d)), "mcpServers.NAME.everline": names(ours(&d)),
 		"mcpServers.NAME.everline.limits": names(limits(&d.Limits)), "mcpServers.NAME.everline.retry": names(retry(&d)),
+		"everline.auth": names(endpointAuth(New())), "everline.auth.policies.NAME": names(policyKeys(&Policy{})),
 		"mcpServers.NAME.everline.tools": names(tools(&d.Tools)),
 	}
 }

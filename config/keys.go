@@ -27,6 +27,7 @@ func settings(c *Config) []key {
 		{"metricsListen", hostPort(&c.MetricsListen)},
 		{"metricsTokenFile", path(&c.MetricsTokenFile)},
 		{"groups", groups(&c.Groups)},
+		{"auth", endpointAuthAt(c)},
 	}
 }
 

@@ -126,6 +126,7 @@ func (b *builder) done(first string) *Config {
 			}
 		}
 	}
+	c.policyWarnings(known)
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +132,12 @@ func TestEffectiveReadsBack(t *testing.T) {
 				t.Errorf("%s: %v\n%s", file, err, text)
 				continue
 			}
+			for i := range again.Policies {
+				again.Policies[i].Origin = c.Policies[i].Origin
+			}
+			if !reflect.DeepEqual(again.Policies, c.Policies) || !reflect.DeepEqual(again.Grants, c.Grants) {
+				t.Errorf("%s (all %v): policies %+v and grants %+v became\n%s", file, all, c.Policies, c.Grants, text)
+			}
 			for _, s := range c.Servers {
 				if s.Err != nil {
 					continue
@@ -153,7 +160,8 @@ func TestReferencePage(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
 	titles := map[string]string{
-		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group", settings.SectionStandard: "A server: what every client knows",
+		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group",
+		settings.SectionClientAuth: "What clients may do", settings.SectionPolicy: "A policy", settings.SectionStandard: "A server: what every client knows",
 		settings.SectionServer: "A server: what is everline's own", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
 		settings.SectionTools: "Tools of a server",
 	}
@@ -182,7 +190,7 @@ const referenceHead = `# everline.json
 The file is JSON with comments and trailing commas; ` + "`.yaml`, `.yml` and `.toml`" + ` files are read by the same keys. It is a
 superset of the ` + "`mcpServers`" + ` that every client knows, so a snippet from the README of any server works when it is pasted. What
 is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is reported in a warning, with
-its place, and changes nothing. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
+its place, and changes nothing; under ` + "`everline.auth`" + ` it is an error, because it may be the restriction that you rely on. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
 
 With ` + "`\"$schema\": \"" + settings.SchemaID + "\"`" + `
 editors complete the keys ([the schema](everline.schema.json)).

@@ -39,6 +39,10 @@ type Config struct {
 
 	Groups []Group // further endpoints, /mcp/<name>, by name
 
+	// What clients may do. Where both are nil, everybody may do everything.
+	Policies []Policy // by name
+	Grants   []Grant  // who has which
+
 	sides []SideFile
 }
 

@@ -24,7 +24,12 @@ func Effective(c *config.Config, all bool) []byte {
 		servers = append(servers, tree.Member{Key: s.Name, Value: serverEntry(s, all, escaped)})
 	}
 	var file tree.Entry
-	if top := sectionEntry(SectionTop, reflect.ValueOf(*shown), reflect.ValueOf(*config.New()), all, escaped); len(top) > 0 {
+	whole, plain := reflect.ValueOf(*shown), reflect.ValueOf(*config.New())
+	top := sectionEntry(SectionTop, whole, plain, all, escaped)
+	if auth := sectionEntry(SectionClientAuth, whole, plain, false, escaped); len(auth) > 0 {
+		top = append(top, tree.Member{Key: "auth", Value: auth})
+	}
+	if len(top) > 0 {
 		file = append(file, tree.Member{Key: "everline", Value: top})
 	}
 	file = append(file, tree.Member{Key: "mcpServers", Value: servers})
@@ -101,6 +106,15 @@ func value(v reflect.Value, kind string) any {
 		return mapEntry(x, func(r config.Replay) any { return r.String() })
 	case []config.Group:
 		return groupEntry(x)
+	case []config.Policy:
+		return policyEntry(x)
+	case []config.Grant:
+		return grantEntry(x)
+	case config.Rate:
+		if x == (config.Rate{}) {
+			return nil
+		}
+		return x.String()
 	case []string, bool, int, float64:
 		return x
 	case int64:
@@ -126,6 +140,29 @@ func groupEntry(groups []config.Group) tree.Entry {
 			servers = []string{}
 		}
 		e = append(e, tree.Member{Key: g.Name, Value: tree.Pairs("servers", servers, "expose", string(g.Expose))})
+	}
+	return e
+}
+
+func policyEntry(policies []config.Policy) tree.Entry {
+	var e tree.Entry
+	for _, p := range policies {
+		inner := sectionEntry(SectionPolicy, reflect.ValueOf(p), reflect.ValueOf(config.Policy{}), false, nil)
+		if p.Servers != nil && len(p.Servers) == 0 {
+			inner = append(inner, tree.Member{Key: "servers", Value: []string{}}) // which is none, and not all
+		}
+		if inner == nil {
+			inner = tree.Entry{}
+		}
+		e = append(e, tree.Member{Key: p.Name, Value: inner})
+	}
+	return e
+}
+
+func grantEntry(grants []config.Grant) tree.Entry {
+	var e tree.Entry
+	for _, g := range grants {
+		e = append(e, tree.Member{Key: g.Label, Value: g.Policies})
 	}
 	return e
 }

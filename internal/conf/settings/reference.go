@@ -23,8 +23,12 @@ type Setting struct {
 
 // The places of settings, as paths with NAME for a server or group.
 const (
-	SectionTop      = "everline"
-	SectionGroup    = "everline.groups.NAME"
+	SectionTop   = "everline"
+	SectionGroup = "everline.groups.NAME"
+
+	SectionClientAuth = "everline.auth"
+	SectionPolicy     = "everline.auth.policies.NAME"
+
 	SectionStandard = "mcpServers.NAME"
 	SectionServer   = "mcpServers.NAME.everline"
 	SectionAuth     = "mcpServers.NAME.everline.auth"
@@ -35,7 +39,7 @@ const (
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionClientAuth, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
@@ -51,6 +55,7 @@ const (
 	TypeTextMap  = "object of strings"
 	TypeReplays  = "object of words"
 	TypeObject   = "object"
+	TypeRate     = "rate"
 )
 
 var replayWords = []string{"safe", "never", "always"}
@@ -76,7 +81,21 @@ func Settings() []Setting {
 		{SectionTop, "metricsTokenFile", TypeText, nil, "A file whose text who scrapes must send as bearer token. It is read for each scrape.", "MetricsTokenFile"},
 		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
+		{SectionTop, "auth", TypeObject, nil, "What clients of the endpoint may do.", ""},
 		{SectionGroup, "expose", TypeWord, words(config.ExposeAll, config.ExposeSearch), "Like expose of the whole, for this endpoint.", "Expose"},
+
+		{SectionClientAuth, "policies", TypeObject, nil, "What may be granted, by name. The policies all and none are built in.", "Policies"},
+		{SectionClientAuth, "grants", TypeObject, nil, "Who has which policies: each label with one, or a list. A label is token:NAME, scope:SCOPE, claim:NAME=VALUE, sub:SUBJECT, mtls:NAME, uid:N, uid:self, anonymous, or * for everybody. Who has several has what each of them allows; who has none is refused. Without policies and grants everybody may do everything.", "Grants"},
+
+		{SectionPolicy, "servers", TypeTexts, nil, "The servers that there are, as if there were no others. Without servers and groups: those that tools names, or all.", "Servers"},
+		{SectionPolicy, "groups", TypeTexts, nil, "The servers of these groups, too.", "Groups"},
+		{SectionPolicy, "tools", TypeTexts, nil, "Globs over SERVER.TOOL, in the server's own names: the tools that there are. All where it is left out. Methods of a server that no revision of MCP has are then not served.", "Tools"},
+		{SectionPolicy, "readOnly", TypeBool, nil, "Only tools that say of themselves that they change nothing (readOnlyHint).", "ReadOnly"},
+		{SectionPolicy, "rate", TypeRate, nil, "How many calls each who has the policy may make: 20/s, 100/m or 1000/h.", "Rate"},
+		{SectionPolicy, "burst", TypeNumber, nil, "How many of them may come at the same moment; as many as rate names where it is left out.", "Burst"},
+		{SectionPolicy, "concurrent", TypeNumber, nil, "How many calls each may have in flight; 0: no limit.", "Concurrent"},
+		{SectionPolicy, "sessions", TypeNumber, nil, "How many sessions each may have; 0: no limit but that of the endpoint.", "Sessions"},
+		{SectionPolicy, "maxBody", TypeSize, nil, "The largest message of each; 0: that of the endpoint, 64MiB.", "MaxBody"},
 
 		{SectionStandard, "type", TypeWord, words(config.TransportStdio, config.TransportHTTP, config.TransportSSE), "How the server is reached; found out where it is left out.", ""},
 		{SectionStandard, "command", TypeText, nil, "The program to start, without arguments; ~/ is your own folder.", "Command"},
@@ -182,10 +201,12 @@ func (s Setting) Default() string {
 	}
 	var from reflect.Value
 	switch s.Section {
-	case SectionTop:
+	case SectionTop, SectionClientAuth:
 		from = reflect.ValueOf(*config.New())
 	case SectionGroup:
 		from = reflect.ValueOf(config.Group{Expose: config.ExposeAll})
+	case SectionPolicy:
+		from = reflect.ValueOf(config.Policy{})
 	default:
 		from = reflect.ValueOf(config.NewServer(""))
 	}

@@ -35,7 +35,8 @@ func Schema() []byte {
 		"properties", tree.Pairs(
 			"$schema", tree.Pairs("type", "string"),
 			"everline", object(SectionTop, tree.Pairs(
-				"groups", tree.Pairs("type", "object", "additionalProperties", group, "description", groupsDoc()),
+				"groups", tree.Pairs("type", "object", "additionalProperties", group, "description", docOf(SectionTop, "groups")),
+				"auth", clientAuth(object),
 			)),
 			"mcpServers", servers,
 			"servers", servers,
@@ -48,9 +49,22 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
-func groupsDoc() string {
+// clientAuth is the schema of "auth" at the top, where a key that is not known is an
+// error.
+func clientAuth(object func(section string, more tree.Entry) tree.Entry) tree.Entry {
+	strict := func(e tree.Entry) tree.Entry {
+		return append(e, tree.Member{Key: "additionalProperties", Value: false})
+	}
+	names := tree.Pairs("anyOf", tree.Entries{tree.Pairs("type", "string"), tree.Pairs("type", "array", "items", tree.Pairs("type", "string"))})
+	return strict(object(SectionClientAuth, tree.Pairs(
+		"policies", tree.Pairs("type", "object", "additionalProperties", strict(object(SectionPolicy, nil)), "description", docOf(SectionClientAuth, "policies")),
+		"grants", tree.Pairs("type", "object", "additionalProperties", names, "description", docOf(SectionClientAuth, "grants")),
+	)))
+}
+
+func docOf(section, key string) string {
 	for _, s := range Settings() {
-		if s.Section == SectionTop && s.Key == "groups" {
+		if s.Section == section && s.Key == key {
 			return s.Doc
 		}
 	}
@@ -96,6 +110,8 @@ func shapeOf(s Setting) tree.Entry {
 		return tree.Pairs("type", "array", "items", tree.Pairs("type", scalars(s)))
 	case TypeTextMap:
 		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", scalars(s)))
+	case TypeRate:
+		return tree.Pairs("type", "string", "examples", []string{"20/s", "100/m"})
 	case TypeReplays:
 		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", "string", "enum", s.Words))
 	default:

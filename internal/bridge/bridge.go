@@ -284,15 +284,19 @@ func (b *bridge) notice(ctx context.Context, rq *relayed, line []byte) {
 	if rq.Method == mcp.NotifyCancelled {
 		b.mu.Lock()
 		f, ok := b.inFlight[string(rq.Fields.RequestID)]
+		named := b.nameUsed
 		b.mu.Unlock()
 		switch {
-		case !ok || f.rq.muted.Swap(true):
-			return // it has ended, or is being canceled already
-		case f.rq.Modern:
-			f.cancel() // which is the cancel
-			return
+		case ok && f.rq.muted.Swap(true), !ok && !named:
+			return // it is being canceled already, or has ended
+		case !ok || f.rq.Modern:
+			if ok {
+				f.cancel() // which is the cancel, unless it crosses an interim result
+			}
+			rq.Modern, rq.Fields.Meta.Version = true, wire.AppendString(nil, mcp.ModernVersion)
+		default:
+			pass = func() { b.revoke(ctx, f, rq, line) }
 		}
-		pass = func() { b.revoke(ctx, f, rq, line) }
 	}
 	if !b.admission.Admit() {
 		return

@@ -50,13 +50,5 @@ func (x *exchange) present() bool {
 	}
 }
 
-// cancelNamed cancels the request that a notifications/cancelled names, within
-// the session that it came in.
-func (x *exchange) cancelNamed() {
-	if x.sess != nil && x.Fields.RequestID != nil {
-		x.sess.Cancel(x.Fields.RequestID)
-	}
-}
-
 // sessionName is the name of the session that a modern request over HTTP is of.
 func (x *exchange) sessionName() (string, bool) { return wire.Text(x.name) }

@@ -98,7 +98,11 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 // readyModern completes the exchange of a message of the 2026-07-28 revision. It
 // is false if that has been answered.
 func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
+	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" && x.name == nil {
+		x.name = wire.AppendString(nil, name)
+	}
 	if !x.IsRequest() {
+		g.noticeNamed(x)
 		p.w.WriteHeader(http.StatusAccepted)
 		return false
 	}
@@ -109,9 +113,6 @@ func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 	if g.closing() {
 		g.ending(p.w, x.Message)
 		return false
-	}
-	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" && x.name == nil {
-		x.name = wire.AppendString(nil, name)
 	}
 	x.client = g.peers.clientOf(r, x.Message)
 	if x.Method == mcp.SubscriptionsListen {

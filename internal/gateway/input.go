@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ type pendingInput struct {
 
 	mu     sync.Mutex // guards the rest; nothing waits under it
 	now    *caller    // attends; nil while the client has the questions
+	last   []byte     // the raw id of the request that attended last
 	open   []*question
 	asked  int
 	round  uint32
@@ -71,7 +73,7 @@ type question struct {
 // begin registers a call that c attends first; nil if the gateway is closing.
 // Whoever makes the call must finish it.
 func (reg *inputs) begin(ctx context.Context, c *caller) *pendingInput {
-	p := &pendingInput{first: c, now: c, done: make(chan struct{}), asking: make(chan struct{}, 1)}
+	p := &pendingInput{first: c, now: c, last: c.exchange.ID, done: make(chan struct{}), asking: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
@@ -109,6 +111,9 @@ func (reg *inputs) attend(ctx context.Context, p *pendingInput) ([]byte, error) 
 			return p.result, p.err
 		case <-p.asking:
 			p.gather(ctx)
+			if ctx.Err() != nil {
+				continue // the client has gone: what it was to be asked is not its call's alone
+			}
 			if interim := reg.pause(p); interim != nil {
 				return interim, nil
 			}
@@ -250,7 +255,7 @@ func (reg *inputs) take(p *pendingInput, c *caller, round uint32) bool {
 		return false
 	}
 	p.expiry.Stop()
-	p.now = c
+	p.now, p.last = c, c.exchange.ID
 	p.open = slices.DeleteFunc(p.open, func(q *question) bool {
 		raw := wire.Get(c.Fields.InputResponses, q.key)
 		if !wire.IsObject(raw) {
@@ -375,6 +380,31 @@ func (reg *inputs) find(id uint64) *pendingInput {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	return reg.all[id]
+}
+
+// revoke gives up the call whose last request a client has canceled by its id:
+// the cancel may have crossed an interim result, which is no answer to wait for.
+func (reg *inputs) revoke(client uint64, rawID []byte) {
+	reg.mu.Lock()
+	var own []*pendingInput
+	for _, p := range reg.all {
+		if p.first.id == client {
+			own = append(own, p)
+		}
+	}
+	reg.mu.Unlock()
+	for _, p := range own {
+		p.revoke(reg, rawID)
+	}
+}
+
+func (p *pendingInput) revoke(reg *inputs, rawID []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !bytes.Equal(p.last, rawID) || p.now == nil && !reg.leave(p) {
+		return
+	}
+	p.cancel(session.ErrCanceled)
 }
 
 // forget gives up the calls of a client whose connection has ended.

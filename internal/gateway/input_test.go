@@ -213,6 +213,42 @@ func TestParkedCallsEnd(t *testing.T) {
 	})
 }
 
+// A question that crosses the client's cancel goes to no answer that nobody
+// waits for: the call is given up, and its question is free for another.
+func TestAQuestionThatCrossesACancel(t *testing.T) {
+	for name, cross := range map[string]func(b *booth, cancel func(), sess uint64){
+		"the cancel comes while questions are gathered": func(_ *booth, cancel func(), _ uint64) { time.Sleep(gatherGap / 2); cancel() },
+		"the cancel comes behind the interim result": func(b *booth, _ func(), sess uint64) {
+			time.Sleep(time.Second)
+			b.g.inputs.revoke(sess+1, []byte("1")) // another client's
+			b.g.inputs.revoke(sess, []byte("2"))   // of another request
+			b.g.inputs.revoke(sess, []byte("1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				free := make(chan time.Time, 1)
+				b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {
+					_, err := c.Client.Ask(ctx, mcp.ElicitationCreate, []byte(`{}`))
+					free <- time.Now()
+					return nil, err
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go b.call(ctx, "echo", "") // ends with the cancel, or an interim result
+				synctest.Wait()
+				b.g.inputs.mu.Lock()
+				client, began := b.g.inputs.all[1].first.id, time.Now()
+				b.g.inputs.mu.Unlock()
+				cross(b, cancel, client)
+				if took := (<-free).Sub(began); took > time.Second || len(b.g.inputs.all) != 0 || b.g.inputs.waiting != 0 {
+					t.Errorf("the question was free after %s, %d calls are kept, %d waited for", took, len(b.g.inputs.all), b.g.inputs.waiting)
+				}
+			})
+		})
+	}
+}
+
 func TestQuestionsAtOneTimeAreOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooth(t, func(ctx context.Context, c *everline.Call) ([]byte, error) {

@@ -114,7 +114,8 @@ func (svc *service) notice(x *exchange) {
 	if x.sess != nil {
 		x.sess.Heard(x.Method, false)
 	}
-	if x.Method == mcp.NotifyCancelled {
-		x.cancelNamed()
+	if x.Method == mcp.NotifyCancelled && x.sess != nil && x.Fields.RequestID != nil {
+		x.sess.Cancel(x.Fields.RequestID)
+		svc.inputs.revoke(x.sess.ID(), x.Fields.RequestID)
 	}
 }

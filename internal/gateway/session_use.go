@@ -70,6 +70,19 @@ func (svc *service) pinNamed(x *exchange) *session.Session {
 	return svc.sessions.PinNamed(name)
 }
 
+// noticeNamed takes a notification of a named session. Only a cancel says
+// something: over HTTP the end of the response is the cancel, but for a request
+// that an interim result has answered already.
+func (svc *service) noticeNamed(x *exchange) {
+	if x.Method != mcp.NotifyCancelled || x.Fields.RequestID == nil {
+		return
+	}
+	if s := svc.pinNamed(x); s != nil {
+		defer svc.sessions.Unpin(s)
+		svc.inputs.revoke(s.ID(), x.Fields.RequestID)
+	}
+}
+
 // endNamed ends a named session: its client has said that it is gone.
 func (svc *service) endNamed(name string) {
 	s := svc.sessions.PinNamed(name)

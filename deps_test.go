@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"internal/slot":     {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter"},
 	"internal/fleet":    {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter"},
 	".":                 {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth"},
-	"internal/gateway":  {"internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
+	"internal/gateway":  {"internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
 	"internal/admin":    {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
 	"internal/doctor":   {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":   {"internal/mcp", "internal/wire", "fault"},
@@ -54,6 +54,10 @@ var mayImport = map[string][]string{
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},
 	"internal/peeruid":    {},
+
+	// Who a client is: a value that every layer of the endpoint may look at.
+	"internal/access": {},
+
 	"internal/sessions":   {"internal/owned", "fault"},
 
 	// The rooms of the endpoint, and what is a client of it.

@@ -16,6 +16,15 @@ const (
 	ClientsAnyLocal Clients = "any-local" // all
 )
 
+// TLSTerminatedBy says who encrypts the way between clients and a machine whose
+// endpoint does not.
+type TLSTerminatedBy string
+
+const (
+	TLSByNobody TLSTerminatedBy = "nobody"
+	TLSByProxy  TLSTerminatedBy = "proxy" // in front of it
+)
+
 // Outage says what becomes of the items of a server that is away.
 type Outage string
 

@@ -14,7 +14,9 @@ func (o Options) WithSideFiles(read func(folder, path string) (string, error)) O
 func Keys() map[string][]string {
 	var d draft
 	return map[string][]string{
-		"everline": names(settings(New())), "mcpServers.NAME": names(standard(&d)), "mcpServers.NAME.everline": names(ours(&d)),
+		"everline": names(settings(New())), "everline.tls": names(tlsKeys(&TLS{})),
+		"everline.auth.oidc.N": names(issuerKeys(&Issuer{})), "everline.auth.mtls": names(mtlsKeys(&Access{})),
+		"mcpServers.NAME": names(standard(&d)), "mcpServers.NAME.everline": names(ours(&d)),
 		"mcpServers.NAME.everline.limits": names(limits(&d.Limits)), "mcpServers.NAME.everline.retry": names(retry(&d)),
 		"everline.auth": names(endpointAuth(New())), "everline.auth.policies.NAME": names(policyKeys(&Policy{})),
 		"mcpServers.NAME.everline.tools": names(tools(&d.Tools)),

@@ -11,6 +11,10 @@ import (
 func settings(c *Config) []key {
 	return []key{
 		{"listen", hostPort(&c.Listen)},
+		{"listenUnix", path(&c.ListenUnix)},
+		{"publicUrl", baseURL(&c.PublicURL)},
+		{"tls", tlsFiles(&c.TLS)},
+		{"tlsTerminatedBy", word(&c.TLSTerminatedBy, TLSByNobody, TLSByProxy)},
 		{"clients", word(&c.Clients, ClientsSameUser, ClientsAnyLocal)},
 		{"firstListWait", duration(&c.FirstListWait, 0)},
 		{"naming", word(&c.Naming, NamingAuto, NamingAlwaysPrefix)},

@@ -77,6 +77,9 @@ func PolicyTool(glob string) (parts [][2]string) {
 // endpointAuth are the keys of "auth" at the top.
 func endpointAuth(c *Config) []key {
 	return []key{
+		{"tokens", boolean(&c.Access.Tokens)},
+		{"oidc", issuers(&c.Access.Issuers)},
+		{"mtls", mtls(&c.Access)},
 		{"policies", policies(&c.Policies)},
 		{"grants", grants(&c.Grants)},
 	}
@@ -231,6 +234,7 @@ func labelProblem(label string) string {
 // endpointAuthAt reads "auth" at the top.
 func endpointAuthAt(c *Config) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
+		c.Access.Demanded = true
 		if err := r.strictObject(n, `"auth"`, endpointAuth(c)); err != nil {
 			return err
 		}

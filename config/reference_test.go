@@ -135,6 +135,9 @@ func TestEffectiveReadsBack(t *testing.T) {
 			for i := range again.Policies {
 				again.Policies[i].Origin = c.Policies[i].Origin
 			}
+			if !reflect.DeepEqual(again.Access, c.Access) || again.TLS.CertFile == "" != (c.TLS.CertFile == "") {
+				t.Errorf("%s (all %v): %+v, %+v became\n%s", file, all, c.Access, c.TLS, text)
+			}
 			if !reflect.DeepEqual(again.Policies, c.Policies) || !reflect.DeepEqual(again.Grants, c.Grants) {
 				t.Errorf("%s (all %v): policies %+v and grants %+v became\n%s", file, all, c.Policies, c.Grants, text)
 			}
@@ -161,7 +164,8 @@ func TestReferencePage(t *testing.T) {
 	b.WriteString(referenceHead)
 	titles := map[string]string{
 		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group",
-		settings.SectionClientAuth: "What clients may do", settings.SectionPolicy: "A policy", settings.SectionStandard: "A server: what every client knows",
+		settings.SectionClientAuth: "Who may come in, and what they may do", settings.SectionTLS: "Encryption of the endpoint",
+		settings.SectionIssuer: "An issuer of tokens", settings.SectionMTLS: "Certificates of clients", settings.SectionPolicy: "A policy", settings.SectionStandard: "A server: what every client knows",
 		settings.SectionServer: "A server: what is everline's own", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
 		settings.SectionTools: "Tools of a server",
 	}

@@ -16,9 +16,16 @@ import (
 
 // A Config is everything that configuration says. It is not changed after Load.
 type Config struct {
-	Servers  []Server // in the order of the files
-	Listen   string   // address of the endpoint; "127.0.0.1:7433" by default
-	Clients  Clients  // which users of this machine it serves; "same-user"
+	Servers []Server // in the order of the files
+	Listen  string   // address of the endpoint; "127.0.0.1:7433" by default
+	Clients Clients  // which users of this machine it serves; "same-user"
+
+	ListenUnix      string          // path of a further endpoint for this machine; "": none
+	PublicURL       string          // under which clients reach the endpoint, without a slash at the end; "": that of Listen
+	TLS             TLS             // of Listen
+	TLSTerminatedBy TLSTerminatedBy // who else encrypts what others can hear; "nobody"
+	Access          Access          // who may come in
+
 	Warnings []Warning
 
 	FirstListWait time.Duration // how long the very first list waits; 500 ms
@@ -136,19 +143,20 @@ type Server struct {
 // New returns a Config without servers and with every default.
 func New() *Config {
 	return &Config{
-		Listen:        "127.0.0.1:7433",
-		FirstListWait: 500 * time.Millisecond,
-		Naming:        NamingAuto,
-		Clients:       ClientsSameUser,
-		Separator:     "__",
-		MaxName:       64,
-		DrainTimeout:  10 * time.Second,
-		MaxStarting:   8,
-		Outage:        OutageKeep,
-		HideAfter:     5 * time.Minute,
-		Pins:          PinsOff,
-		Expose:        ExposeAll,
-		Metrics:       true,
+		Listen:          "127.0.0.1:7433",
+		FirstListWait:   500 * time.Millisecond,
+		Naming:          NamingAuto,
+		Clients:         ClientsSameUser,
+		TLSTerminatedBy: TLSByNobody,
+		Separator:       "__",
+		MaxName:         64,
+		DrainTimeout:    10 * time.Second,
+		MaxStarting:     8,
+		Outage:          OutageKeep,
+		HideAfter:       5 * time.Minute,
+		Pins:            PinsOff,
+		Expose:          ExposeAll,
+		Metrics:         true,
 	}
 }
 

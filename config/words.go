@@ -16,6 +16,8 @@ import (
 func (c *Config) Check() *fault.Fault {
 	problems := []string{
 		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal),
+		wrongWord("TLSTerminatedBy", c.TLSTerminatedBy, TLSByNobody, TLSByProxy),
+		wrongWord("Access.MTLS", c.Access.MTLS, CertURI, CertCN),
 		wrongWord("Naming", c.Naming, NamingAuto, NamingAlwaysPrefix),
 		wrongWord("Outage", c.Outage, OutageKeep, OutageHide),
 		wrongWord("Pins", c.Pins, PinsOff, PinsWarn, PinsEnforce),

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 )
@@ -29,7 +30,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		writeJSON(p.w, bad)
 		return
 	}
-	answers := g.startBatch(context.WithoutCancel(r.Context()), s, r.Context().Done(), frames)()
+	answers := g.startBatch(context.WithoutCancel(r.Context()), g.whose(r.Context()), s, r.Context().Done(), frames)()
 	if len(answers) == 0 {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
@@ -40,10 +41,10 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 // startBatch begins to serve all requests of a batch at the same time; wait
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
-func (svc *service) startBatch(ctx context.Context, s *session.Session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
-	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, sess: s}) }
+func (svc *service) startBatch(ctx context.Context, who *access.Identity, s *session.Session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
+	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, who: who, sess: s}) }
 	return message.StartBatch(frames, notice, func(m *message.Message, _ []byte) func() message.Answer {
-		x := svc.exchange(m)
+		x := svc.exchange(m, who)
 		x.sess, x.gone, x.tracked = s, gone, true
 		ctx, p, err := svc.inflight.begin(ctx, x)
 		if err != nil {

@@ -78,7 +78,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, bad)
 		return
 	}
-	x := g.exchange(m)
+	x := g.exchange(m, g.whose(r.Context()))
 	x.held, x.gone = held, r.Context().Done()
 	// The loss of the client cancels nothing, but in the modern era, where a request
 	// ends with its response stream (basic/patterns/cancellation).

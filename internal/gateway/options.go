@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
 )
@@ -33,6 +35,14 @@ type Backend interface {
 	// SetLevel asks all servers for log messages from this level on; "" for
 	// none. It does not wait.
 	SetLevel(level string)
+}
+
+// An Entrance knows who may come in.
+type Entrance interface {
+	// Enter is whose a request is, by its connection and its header: the body has
+	// not been read. One that is refused has been answered, and nil is returned.
+	// The request's context carries the identity from there on; see access.From.
+	Enter(w http.ResponseWriter, r *http.Request) *access.Identity
 }
 
 // Options make a Gateway. The zero value works and serves loopback names only.
@@ -67,6 +77,11 @@ type Options struct {
 	// Group returns what /mcp/<name> serves, nil if there is no such endpoint;
 	// it does not wait. The first Backend of a name is kept. May be nil.
 	Group func(name string) Backend
+
+	// Entrance says who the requests over HTTP are of. nil: all are of the user that
+	// everline runs as, because nobody else reaches the listener. What comes over
+	// stdio is that user's.
+	Entrance Entrance
 
 	// Keep says how long the outcomes of a server's tool calls are kept for
 	// clients that lost their connection; nil or 0: not at all.

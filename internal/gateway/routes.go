@@ -12,6 +12,7 @@ import (
 type Route struct {
 	Pattern string
 	Serve   http.HandlerFunc
+	Open    bool // to everybody, whatever the Entrance says
 }
 
 // Handler serves /mcp for Streamable HTTP of both eras, /sse and /messages for
@@ -21,22 +22,27 @@ type Route struct {
 // accept its connections from Listener.
 func (g *Gateway) Handler(more ...Route) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/mcp", g.serveMCP)
-	mux.HandleFunc("/mcp/{group}", g.ofGroup((*Gateway).serveMCP))
-	mux.HandleFunc("/groups/{group}/mcp", g.ofGroup((*Gateway).serveMCP))
+	handle := func(pattern string, serve http.HandlerFunc) { mux.Handle(pattern, g.identified(serve)) }
+	handle("/mcp", g.serveMCP)
+	handle("/mcp/{group}", g.ofGroup((*Gateway).serveMCP))
+	handle("/groups/{group}/mcp", g.ofGroup((*Gateway).serveMCP))
 	for prefix, endpoint := range map[string]func(func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc{
 		"": g.ofAll, "/groups/{group}": g.ofGroup,
 	} {
-		mux.HandleFunc(prefix+"/sse", only(http.MethodGet, endpoint((*Gateway).serveSSE)))
+		handle(prefix+"/sse", only(http.MethodGet, endpoint((*Gateway).serveSSE)))
 		messages := only(http.MethodPost, endpoint((*Gateway).serveMessages))
-		mux.HandleFunc(prefix+"/messages", messages)
-		mux.HandleFunc(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
+		handle(prefix+"/messages", messages)
+		handle(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
 	}
 	for _, r := range more {
-		mux.HandleFunc(r.Pattern, r.Serve)
+		if r.Open {
+			mux.HandleFunc(r.Pattern, r.Serve)
+		} else {
+			handle(r.Pattern, r.Serve)
+		}
 	}
-	mux.HandleFunc("/{$}", g.serveRoot)
-	mux.HandleFunc("/", g.lost)
+	handle("/{$}", g.serveRoot)
+	handle("/", g.lost)
 	return g.unread(g.guard.wrap(tidy(mux)))
 }
 

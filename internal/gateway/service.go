@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
@@ -132,8 +133,8 @@ func (svc *service) panicked(what string, p any) {
 
 // exchange returns the exchange of a message, for its transport to complete. It
 // is here that a tool is looked up, once.
-func (svc *service) exchange(m *message.Message) *exchange {
-	x := &exchange{Message: m, name: m.Fields.Meta.Session}
+func (svc *service) exchange(m *message.Message, who *access.Identity) *exchange {
+	x := &exchange{Message: m, who: who, name: m.Fields.Meta.Session}
 	if m.Method != mcp.ToolsCall {
 		return x
 	}

@@ -147,7 +147,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
 func (g *Gateway) takeMessage(ctx context.Context, m *message.Message, held *claim, s *session.Session) *message.Answer {
-	x := g.exchange(m)
+	x := g.exchange(m, g.whose(ctx))
 	x.sess, x.gone, x.held = s, s.Gone, held
 	if m.IsRequest() {
 		return g.serveOn(ctx, x, s.Admission, s.Out())

@@ -26,14 +26,40 @@ func Effective(c *config.Config, all bool) []byte {
 	var file tree.Entry
 	whole, plain := reflect.ValueOf(*shown), reflect.ValueOf(*config.New())
 	top := sectionEntry(SectionTop, whole, plain, all, escaped)
-	if auth := sectionEntry(SectionClientAuth, whole, plain, false, escaped); len(auth) > 0 {
-		top = append(top, tree.Member{Key: "auth", Value: auth})
-	}
+	top = append(top, accessEntry(shown)...)
 	if len(top) > 0 {
 		file = append(file, tree.Member{Key: "everline", Value: top})
 	}
 	file = append(file, tree.Member{Key: "mcpServers", Value: servers})
 	return []byte(file.Text("", "  ") + "\n")
+}
+
+// accessEntry is what the configuration says of who may come in; nothing where it
+// says nothing.
+func accessEntry(c *config.Config) tree.Entry {
+	v, plain := reflect.ValueOf(*c), reflect.ValueOf(*config.New())
+	var e tree.Entry
+	if c.TLS != (config.TLS{}) {
+		e = append(e, tree.Member{Key: "tls", Value: sectionEntry(SectionTLS, v, plain, false, escaped)})
+	}
+	if !c.Access.Demanded {
+		return e
+	}
+	auth := sectionEntry(SectionClientAuth, v, plain, false, escaped)
+	if len(c.Access.Issuers) > 0 {
+		var all tree.Entries
+		for _, i := range c.Access.Issuers {
+			all = append(all, sectionEntry(SectionIssuer, reflect.ValueOf(i), reflect.ValueOf(config.NewIssuer("")), false, escaped))
+		}
+		auth = append(auth, tree.Member{Key: "oidc", Value: all})
+	}
+	if c.Access.MTLS != "" {
+		auth = append(auth, tree.Member{Key: "mtls", Value: tree.Pairs("subject", string(c.Access.MTLS))})
+	}
+	if auth == nil {
+		auth = tree.Entry{}
+	}
+	return append(e, tree.Member{Key: "auth", Value: auth})
 }
 
 // serverEntry is the server as it would be written into our own file, with all
@@ -102,6 +128,8 @@ func value(v reflect.Value, kind string) any {
 		return x.String()
 	case map[string]string:
 		return mapEntry(x, func(s string) any { return s })
+	case map[string][]string:
+		return mapEntry(x, func(list []string) any { return list })
 	case map[string]config.Replay:
 		return mapEntry(x, func(r config.Replay) any { return r.String() })
 	case []config.Group:

@@ -28,6 +28,9 @@ const (
 
 	SectionClientAuth = "everline.auth"
 	SectionPolicy     = "everline.auth.policies.NAME"
+	SectionIssuer     = "everline.auth.oidc.N"
+	SectionMTLS       = "everline.auth.mtls"
+	SectionTLS        = "everline.tls"
 
 	SectionStandard = "mcpServers.NAME"
 	SectionServer   = "mcpServers.NAME.everline"
@@ -39,23 +42,24 @@ const (
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionClientAuth, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
 const (
-	TypeText     = "string"
-	TypeBool     = "boolean"
-	TypeNumber   = "whole number"
-	TypeFraction = "number"
-	TypeSize     = "size"
-	TypeTime     = "time"
-	TypeWord     = "word"
-	TypeTexts    = "list of strings"
-	TypeTextMap  = "object of strings"
-	TypeReplays  = "object of words"
-	TypeObject   = "object"
-	TypeRate     = "rate"
+	TypeText      = "string"
+	TypeBool      = "boolean"
+	TypeNumber    = "whole number"
+	TypeFraction  = "number"
+	TypeSize      = "size"
+	TypeTime      = "time"
+	TypeWord      = "word"
+	TypeTexts     = "list of strings"
+	TypeTextMap   = "object of strings"
+	TypeReplays   = "object of words"
+	TypeObject    = "object"
+	TypeRate      = "rate"
+	TypeTextLists = "object of lists"
 )
 
 var replayWords = []string{"safe", "never", "always"}
@@ -65,6 +69,10 @@ func Settings() []Setting {
 	return []Setting{
 		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only with --allow-remote.", "Listen"},
 		{SectionTop, "clients", TypeWord, words(config.ClientsSameUser, config.ClientsAnyLocal), "Which users of this machine may connect: the one that everline runs as, and root, or all. Linux tells whose a connection is; elsewhere all are served.", "Clients"},
+		{SectionTop, "listenUnix", TypeText, nil, "The path of a socket where the endpoint is served, too, to processes of this machine. Its folder must be yours alone.", "ListenUnix"},
+		{SectionTop, "publicUrl", TypeText, nil, "The address under which clients reach the endpoint, without the path: https://gw.example.com.", "PublicURL"},
+		{SectionTop, "tls", TypeObject, nil, "With what the endpoint is encrypted.", ""},
+		{SectionTop, "tlsTerminatedBy", TypeWord, words(config.TLSByNobody, config.TLSByProxy), "Who encrypts what is said to the endpoint where it has no tls of its own: a proxy in front, or nobody.", "TLSTerminatedBy"},
 		{SectionTop, "firstListWait", TypeTime, nil, "How long the very first list after a start waits for servers that have never had a catalog.", "FirstListWait"},
 		{SectionTop, "naming", TypeWord, words(config.NamingAuto, config.NamingAlwaysPrefix), "Whether the names of tools and prompts begin with that of their server: only where there are several servers, or always, so that none changes when a second server comes.", "Naming"},
 		{SectionTop, "separator", TypeText, nil, "What stands between server and tool in the names that clients see.", "Separator"},
@@ -81,11 +89,29 @@ func Settings() []Setting {
 		{SectionTop, "metricsTokenFile", TypeText, nil, "A file whose text who scrapes must send as bearer token. It is read for each scrape.", "MetricsTokenFile"},
 		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},
-		{SectionTop, "auth", TypeObject, nil, "What clients of the endpoint may do.", ""},
+		{SectionTop, "auth", TypeObject, nil, "Who may come in, and what they may do. With it nobody does without an identity.", ""},
 		{SectionGroup, "expose", TypeWord, words(config.ExposeAll, config.ExposeSearch), "Like expose of the whole, for this endpoint.", "Expose"},
 
+		{SectionTLS, "certFile", TypeText, nil, "A PEM file with the certificate, and those between it and the root. It is read again when it changes.", "TLS.CertFile"},
+		{SectionTLS, "keyFile", TypeText, nil, "A PEM file with its private key.", "TLS.KeyFile"},
+		{SectionTLS, "clientCAFile", TypeText, nil, "A PEM file with the roots of the certificates that clients may show.", "TLS.ClientCAFile"},
+
+		{SectionClientAuth, "tokens", TypeBool, nil, "Whether tokens that everline token has made let clients in.", "Access.Tokens"},
+		{SectionClientAuth, "oidc", TypeObject, nil, "A list of the issuers whose JWTs let clients in.", ""},
+		{SectionClientAuth, "mtls", TypeObject, nil, "Clients come in with a certificate that one of clientCAFile has signed.", ""},
 		{SectionClientAuth, "policies", TypeObject, nil, "What may be granted, by name. The policies all and none are built in.", "Policies"},
 		{SectionClientAuth, "grants", TypeObject, nil, "Who has which policies: each label with one, or a list. A label is token:NAME, scope:SCOPE, claim:NAME=VALUE, sub:SUBJECT, mtls:NAME, uid:N, uid:self, anonymous, or * for everybody. Who has several has what each of them allows; who has none is refused. Without policies and grants everybody may do everything.", "Grants"},
+
+		{SectionIssuer, "issuer", TypeText, nil, "Its address, exactly as its tokens have it.", "Issuer"},
+		{SectionIssuer, "audience", TypeTexts, nil, "Whom a token must be for: one of these. The address of the endpoint where it is left out.", "Audience"},
+		{SectionIssuer, "algs", TypeTexts, nil, "How its tokens may be signed.", "Algs"},
+		{SectionIssuer, "subject", TypeText, nil, "The claim that names the client.", "Subject"},
+		{SectionIssuer, "scopesClaim", TypeText, nil, "The claim with the scopes; scope, or else scp, where it is left out.", "ScopesClaim"},
+		{SectionIssuer, "require", TypeTextLists, nil, "Claims that a token must have, each with one of the values.", "Require"},
+		{SectionIssuer, "clockSkew", TypeTime, nil, "By how much its clock may differ from this machine's.", "ClockSkew"},
+		{SectionIssuer, "jwksUri", TypeText, nil, "Where its keys are; its metadata says so where this is left out.", "JWKSURI"},
+
+		{SectionMTLS, "subject", TypeWord, words(config.CertURI, config.CertCN), "What in a certificate names its holder: its first URI, or its common name.", "Access.MTLS"},
 
 		{SectionPolicy, "servers", TypeTexts, nil, "The servers that there are, as if there were no others. Without servers and groups: those that tools names, or all.", "Servers"},
 		{SectionPolicy, "groups", TypeTexts, nil, "The servers of these groups, too.", "Groups"},
@@ -201,10 +227,12 @@ func (s Setting) Default() string {
 	}
 	var from reflect.Value
 	switch s.Section {
-	case SectionTop, SectionClientAuth:
+	case SectionTop, SectionClientAuth, SectionTLS, SectionMTLS:
 		from = reflect.ValueOf(*config.New())
 	case SectionGroup:
 		from = reflect.ValueOf(config.Group{Expose: config.ExposeAll})
+	case SectionIssuer:
+		from = reflect.ValueOf(config.NewIssuer(""))
 	case SectionPolicy:
 		from = reflect.ValueOf(config.Policy{})
 	default:

@@ -36,6 +36,7 @@ func Schema() []byte {
 			"$schema", tree.Pairs("type", "string"),
 			"everline", object(SectionTop, tree.Pairs(
 				"groups", tree.Pairs("type", "object", "additionalProperties", group, "description", docOf(SectionTop, "groups")),
+				"tls", strict(object(SectionTLS, nil)),
 				"auth", clientAuth(object),
 			)),
 			"mcpServers", servers,
@@ -52,14 +53,17 @@ func Schema() []byte {
 // clientAuth is the schema of "auth" at the top, where a key that is not known is an
 // error.
 func clientAuth(object func(section string, more tree.Entry) tree.Entry) tree.Entry {
-	strict := func(e tree.Entry) tree.Entry {
-		return append(e, tree.Member{Key: "additionalProperties", Value: false})
-	}
 	names := tree.Pairs("anyOf", tree.Entries{tree.Pairs("type", "string"), tree.Pairs("type", "array", "items", tree.Pairs("type", "string"))})
 	return strict(object(SectionClientAuth, tree.Pairs(
+		"oidc", tree.Pairs("type", "array", "items", strict(object(SectionIssuer, nil))),
+		"mtls", strict(object(SectionMTLS, nil)),
 		"policies", tree.Pairs("type", "object", "additionalProperties", strict(object(SectionPolicy, nil)), "description", docOf(SectionClientAuth, "policies")),
 		"grants", tree.Pairs("type", "object", "additionalProperties", names, "description", docOf(SectionClientAuth, "grants")),
 	)))
+}
+
+func strict(e tree.Entry) tree.Entry {
+	return append(e, tree.Member{Key: "additionalProperties", Value: false})
 }
 
 func docOf(section, key string) string {
@@ -112,6 +116,8 @@ func shapeOf(s Setting) tree.Entry {
 		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", scalars(s)))
 	case TypeRate:
 		return tree.Pairs("type", "string", "examples", []string{"20/s", "100/m"})
+	case TypeTextLists:
+		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", "array", "items", texts))
 	case TypeReplays:
 		return tree.Pairs("type", "object", "additionalProperties", tree.Pairs("type", "string", "enum", s.Words))
 	default:

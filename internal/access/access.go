@@ -1,0 +1,141 @@
+// Package access says who a client of the endpoint is: an Identity is the answer,
+// and travels with the request. The package lets nobody in and keeps nobody out.
+package access
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A Kind is how somebody showed who they are.
+type Kind uint8
+
+const (
+	KindAnonymous Kind = iota // not at all
+	KindUser                  // as a user of this machine, whom the system vouches for
+	KindToken                 // with a token that everline has made
+	KindJWT                   // with a token of an issuer
+	KindMTLS                  // with a certificate
+)
+
+func (k Kind) String() string {
+	return [...]string{"anonymous", "user", "token", "jwt", "mtls"}[k]
+}
+
+// An Identity is who a client is. It is of the person or program, not of one token
+// or connection: a token that is renewed leaves it as it is. It does not change
+// once it is made.
+type Identity struct {
+	kind     Kind
+	key      string
+	name     string
+	labels   []string
+	scopes   []string
+	policies []string
+	expires  time.Time
+}
+
+// Anonymous is everybody who has shown nothing. They are all one.
+var Anonymous = &Identity{key: "anonymous", name: "anonymous", labels: []string{"anonymous"}}
+
+// local is the user that everline runs as.
+var local = User(os.Geteuid())
+
+// Local is the identity of the user that everline runs as.
+func Local() *Identity { return local }
+
+// User is a user of this machine.
+func User(uid int) *Identity {
+	id := strconv.Itoa(uid)
+	labels := []string{"uid:" + id}
+	if uid == os.Geteuid() {
+		labels = append(labels, "uid:self")
+	}
+	return &Identity{kind: KindUser, key: "uid:" + id, name: "uid " + id, labels: labels}
+}
+
+// Token is the holder of a token that everline has made: its id and the name that
+// it was given. policy is the one that it was made with, "" for none; expires is
+// zero for a token that does not.
+func Token(id, name, policy string, expires time.Time) *Identity {
+	t := &Identity{kind: KindToken, key: "token:" + id, name: name, labels: []string{"token:" + name}, expires: expires}
+	if policy != "" {
+		t.policies = []string{policy}
+	}
+	return t
+}
+
+// JWT is whom an issuer names as the subject of a token, with the scopes and claims
+// of that token.
+func JWT(issuer, subject string, scopes []string, claims map[string][]string, expires time.Time) *Identity {
+	id := &Identity{
+		kind: KindJWT, key: "oidc:" + issuer + "|" + subject, name: subject, labels: []string{"sub:" + subject}, scopes: scopes, expires: expires,
+	}
+	for _, scope := range scopes {
+		id.labels = append(id.labels, "scope:"+scope)
+	}
+	for name, values := range claims {
+		for _, value := range values {
+			id.labels = append(id.labels, "claim:"+name+"="+value)
+		}
+	}
+	slices.Sort(id.labels)
+	return id
+}
+
+// MTLS is the holder of a certificate, by the name in it that was asked for.
+func MTLS(name string, expires time.Time) *Identity {
+	return &Identity{kind: KindMTLS, key: "mtls:" + name, name: name, labels: []string{"mtls:" + name}, expires: expires}
+}
+
+// Kind is how the identity was shown.
+func (id *Identity) Kind() Kind { return id.kind }
+
+// Key is one text for one identity, and another for every other one: what belongs
+// to an identity is bound to it. It holds no secret.
+func (id *Identity) Key() string { return id.key }
+
+// Name is for people: the name of a token, the subject of a JWT. It comes from
+// outside, and two identities may have the same.
+func (id *Identity) Name() string { return id.name }
+
+// Scopes are what the token of a JWT was issued for. They are not to be changed.
+func (id *Identity) Scopes() []string { return id.scopes }
+
+// Policies are those that the identity brings along, whatever the configuration
+// grants. They are not to be changed.
+func (id *Identity) Policies() []string { return id.policies }
+
+// Labels are the names by which a configuration grants something to the identity,
+// besides "*": "token:NAME", "sub:SUBJECT", "scope:SCOPE", "claim:NAME=VALUE",
+// "mtls:NAME", "uid:N", "uid:self", "anonymous". They are not to be changed.
+func (id *Identity) Labels() []string { return id.labels }
+
+// Expires is when what showed the identity is good no more; zero for never.
+func (id *Identity) Expires() time.Time { return id.expires }
+
+// Expired tells whether that was before now.
+func (id *Identity) Expired(now time.Time) bool {
+	return !id.expires.IsZero() && !now.Before(id.expires)
+}
+
+// Is tells whether two are the same: by their keys.
+func (id *Identity) Is(other *Identity) bool { return id == other || id.key == other.key }
+
+type contextKey struct{}
+
+// With is ctx for a request of an identity.
+func With(ctx context.Context, id *Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, id)
+}
+
+// From is the identity that With has put into ctx; Anonymous where none was.
+func From(ctx context.Context) *Identity {
+	if id, ok := ctx.Value(contextKey{}).(*Identity); ok {
+		return id
+	}
+	return Anonymous
+}

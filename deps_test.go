@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	// Who a client is: a value that every layer of the endpoint may look at.
 	"internal/access": {},
 
-	"internal/sessions":   {"internal/owned", "fault"},
+	"internal/sessions": {"internal/owned", "fault"},
 
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/message":         {"internal/mcp", "internal/rounds", "internal/wire", "fault"},

@@ -29,8 +29,8 @@ var mayImport = map[string][]string{
 	"internal/meter":    {"internal/mcp", "event", "fault"},
 	"internal/slot":     {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter"},
 	"internal/fleet":    {"internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter"},
-	".":                 {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth"},
-	"internal/gateway":  {"internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
+	".":                 {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth"},
+	"internal/gateway":  {"internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
 	"internal/admin":    {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
 	"internal/doctor":   {"internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":   {"internal/mcp", "internal/wire", "fault"},
@@ -111,7 +111,10 @@ var mayImport = map[string][]string{
 
 	// What the program's own endpoint and admin API use of a hub beside its public
 	// API.
-	"internal/door": {"internal/meter"},
+	"internal/door": {"internal/meter", "internal/policy"},
+
+	// What a client may do. It matches names as the rules of a server's tools do.
+	"internal/policy": {"config", "internal/catalog"},
 
 	// What a slot waits for between attempts, seen from outside the server.
 	"internal/watch": {"fault"},

@@ -29,6 +29,7 @@ type Hub struct {
 	lock     *statelock.Lock // of the state folder; nil if there is none
 	notifier notifier
 	levels   viewLevels
+	views    views
 	links    links
 	nowhere  *meter.Server // counts the calls that no server was meant by
 	observe  func(event.CallFacts)
@@ -159,13 +160,16 @@ func (h *Hub) check(c *Call) *fault.Fault {
 type catalogSource interface {
 	Catalog() *Catalog
 	has(server string) bool
+	restricted() bool // by policies: then nothing of what the source has not is looked at, so that it cannot be told from what does not exist
 }
 
 func (h *Hub) has(string) bool { return true }
 
+func (h *Hub) restricted() bool { return false }
+
 // find sends a call to where its name belongs in this source.
 func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, error) {
-	if all, sure := h.owners(source.Catalog(), c); len(all) > 0 {
+	if all, sure := h.owners(source, c); len(all) > 0 {
 		var answer Answer
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
 			answer, err = h.send(ctx, t, c)
@@ -350,24 +354,24 @@ func exposed(table *Catalog, c *Call) (string, bool) {
 // generations of its server. fn gets the params of each notification, in order,
 // and one more after a generation was replaced; it must not block.
 func (h *Hub) Subscribe(ctx context.Context, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return h.subscribeIn(ctx, h.Catalog(), nil, uri, fn)
+	return h.subscribeIn(ctx, h, nil, uri, fn)
 }
 
-// subscribeIn is Subscribe by the names of a table, for a session, whose own
+// subscribeIn is Subscribe for what a source has, for a session, whose own
 // generation is asked where the server's isolation says that it has one.
-func (h *Hub) subscribeIn(ctx context.Context, table *Catalog, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
+func (h *Hub) subscribeIn(ctx context.Context, source catalogSource, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
 	if f := h.closed(mcp.ResourcesSubscribe); f != nil {
 		return nil, f
 	}
-	all, sure := h.ownersOf(table, uri, clientIn(session))
+	all, sure := h.ownersOf(source, uri, clientIn(session))
 	if len(all) == 0 {
 		return nil, fault.New(fault.NotFound, mcp.ResourcesSubscribe, "no server has the resource "+uri)
 	}
 	err = h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
-		cancel, err = h.fleet.Subscribe(ctx, session, t.Server, uri, func(params []byte) {
+		cancel, err = h.fleet.Subscribe(ctx, session, t.Server, uri, onlyIf(source, t.Server, func(params []byte) {
 			h.links.note(t.Server, clientIn(session), params) // it may be a part of what was subscribed to
 			fn(params)
-		})
+		}))
 		return err
 	})
 	return cancel, err
@@ -382,7 +386,7 @@ func clientIn(session *Session) uint64 {
 
 // SetLevel asks all servers for log messages from this level on ("debug" to
 // "emergency"); "" asks for nothing.
-func (h *Hub) SetLevel(level string) { h.setLevel("", level) }
+func (h *Hub) SetLevel(level string) { h.setLevel(nil, level) }
 
 // Apply makes cfg the configuration. Only what changed is touched; the plan
 // says what that was. It returns once the new catalog is published. Where cfg

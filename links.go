@@ -93,7 +93,7 @@ const guessLimit = 10 * time.Second
 
 // owners returns who may have the resource that a call is about, best first; nil
 // if it is about none. sure tells that the first one has claimed it.
-func (h *Hub) owners(table *Catalog, c *Call) (all []catalog.Target, sure bool) {
+func (h *Hub) owners(source catalogSource, c *Call) (all []catalog.Target, sure bool) {
 	switch {
 	case c.Server != "":
 		return nil, false
@@ -102,11 +102,13 @@ func (h *Hub) owners(table *Catalog, c *Call) (all []catalog.Target, sure bool) 
 	default:
 		return nil, false
 	}
-	return h.ownersOf(table, c.Name, clientOf(c))
+	return h.ownersOf(source, c.Name, clientOf(c))
 }
 
-func (h *Hub) ownersOf(table *Catalog, uri string, client uint64) (all []catalog.Target, sure bool) {
-	if lister := h.Catalog().Lister(uri); lister != "" && table.Lister(uri) == "" {
+func (h *Hub) ownersOf(source catalogSource, uri string, client uint64) (all []catalog.Target, sure bool) {
+	table := source.Catalog()
+	lister := h.Catalog().Lister(uri)
+	if lister != "" && table.Lister(uri) == "" && !source.restricted() {
 		return nil, false // it belongs to a server that the client's view does not have
 	}
 	to, last := h.links.server(client, uri)

@@ -16,27 +16,29 @@ import (
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/policy"
 	"github.com/everline/everline/internal/upstream"
 )
 
-// A view is the part of a hub that one endpoint serves: all servers, or those
-// of a group; all of their tools, or two that find and call them. What that is
-// follows the configuration that is applied, so a view outlives reloads. What
-// it does not have cannot be called, read or heard through it. Package gateway
-// gets one by package door.
+// A view is the part of a hub that one client sees at one endpoint: all servers, or
+// those of a group; of these what policies grant; all of their tools, or two that find
+// and call them. What that is follows the configuration that is applied, so a view
+// outlives reloads. What it does not have is unknown through it: it is not listed,
+// called, read, completed or heard of. Package gateway gets one by package door.
 type view struct {
 	hub   *Hub
-	group string // "": all servers
+	group string         // "": all servers
+	who   policy.Subject // nil: who may do everything
 
 	made atomic.Pointer[made]
-	mu   sync.Mutex // makes one at a time; nothing waits under it
 }
 
-// made is the table of a view for one table of the hub and one configuration.
+// made is the table of a view for one table of the hub and one configuration. Views
+// of the same group and policies share it.
 type made struct {
 	from   *Catalog
 	cfg    *config.Config
-	scope  scope
+	scope  *scope
 	table  *Catalog // what is listed and found
 	finder func() *catalog.Finder
 }
@@ -45,27 +47,36 @@ type made struct {
 type scope struct {
 	exists  bool
 	search  bool
-	servers []string // nil: all
+	servers []string      // nil: all
+	may     *policy.Scope // nil: nothing is granted
 }
 
-func (s scope) has(server string) bool { return s.servers == nil || slices.Contains(s.servers, server) }
+// Server tells whether a view has a server; with Whole and Tool it is what
+// catalog.Filter asks.
+func (s *scope) Server(server string) bool {
+	return s.may != nil && (s.servers == nil || slices.Contains(s.servers, server)) && s.may.Server(server)
+}
+
+// Whole tells whether a view has all that a server has.
+func (s *scope) Whole(server string) bool { return s.Server(server) && s.may.Whole(server) }
+
+// Tool tells whether a view has a tool.
+func (s *scope) Tool(server, name string, readOnly bool) bool {
+	return s.Server(server) && s.may.Tool(server, name, readOnly)
+}
 
 func init() {
-	door.View = func(h any, group string) any { return &view{hub: h.(*Hub), group: group} }
+	door.View = func(h any, group string, who policy.Subject) any { return &view{hub: h.(*Hub), group: group, who: who} }
 	door.Stuck = func(ctx context.Context, h any) []string { return h.(*Hub).fleet.Stuck(ctx) }
 	door.Counts = func(h any) map[string]meter.Counts { return h.(*Hub).counts() }
 }
 
-// Exists tells whether the configuration that is applied has the view's group.
-func (v *view) Exists() bool { return v.scope(v.hub.Config()).exists }
+// Exists tells whether the configuration that is applied has the view's group: for
+// who sees none of its servers it has not.
+func (v *view) Exists() bool { return v.now().scope.exists }
 
-func (v *view) scope(cfg *config.Config) scope {
-	if v.group == "" {
-		return scope{exists: true, search: cfg.Expose == config.ExposeSearch}
-	}
-	g, ok := cfg.Group(v.group)
-	return scope{exists: ok, search: g.Expose == config.ExposeSearch, servers: append([]string{}, g.Servers...)}
-}
+// May is what policies grant now; nil for nothing.
+func (v *view) May() *policy.Scope { return v.now().scope.may }
 
 // Catalog is what the view publishes now.
 func (v *view) Catalog() *Catalog { return v.now().table }
@@ -75,28 +86,78 @@ func (v *view) now() *made {
 	if m := v.made.Load(); m != nil && m.from == from && m.cfg == cfg {
 		return m
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	old := v.made.Load()
-	if old != nil && old.from == from && old.cfg == cfg {
-		return old
-	}
-	m := v.build(from, cfg, old)
+	m := v.hub.views.make(v.group, v.who, from, cfg)
 	v.made.Store(m)
 	return m
 }
 
-func (v *view) build(from *Catalog, cfg *config.Config, old *made) *made {
-	m := &made{from: from, cfg: cfg, scope: v.scope(cfg), table: from}
+// views makes what views show, once for all of the same group and policies.
+type views struct {
+	mu    sync.Mutex // guards the rest; makes one at a time; nothing waits under it
+	of    *config.Config
+	rules *policy.Rules // of that configuration
+	made  map[viewKey]*made
+}
+
+type viewKey struct{ group, policies string }
+
+// maxViews bounds what is kept, which is made again where it is asked for.
+const maxViews = 64
+
+func (vs *views) make(group string, who policy.Subject, from *Catalog, cfg *config.Config) *made {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if vs.of != cfg {
+		vs.of, vs.rules = cfg, policy.New(cfg)
+	}
+	may := vs.rules.For(who)
+	key := viewKey{group: group}
+	if may != nil {
+		key.policies = may.Name()
+	}
+	old := vs.made[key]
+	if old != nil && old.from == from && old.cfg == cfg {
+		return old
+	}
+	if vs.made == nil {
+		vs.made = map[viewKey]*made{}
+	}
+	for other := range vs.made {
+		if old != nil || len(vs.made) < maxViews {
+			break
+		}
+		delete(vs.made, other)
+	}
+	m := build(newScope(group, may, cfg, old), from, cfg, old)
+	vs.made[key] = m
+	return m
+}
+
+// newScope is what cfg says of a view; that of before where cfg is the same.
+func newScope(group string, may *policy.Scope, cfg *config.Config, old *made) *scope {
+	if old != nil && old.cfg == cfg {
+		return old.scope
+	}
+	if group == "" {
+		return &scope{exists: true, search: cfg.Expose == config.ExposeSearch, may: may}
+	}
+	g, ok := cfg.Group(group)
+	s := &scope{exists: ok, search: g.Expose == config.ExposeSearch, servers: append([]string{}, g.Servers...), may: may}
+	s.exists = ok && (may == policy.Everything || slices.ContainsFunc(g.Servers, s.Server))
+	return s
+}
+
+func build(s *scope, from *Catalog, cfg *config.Config, old *made) *made {
+	m := &made{from: from, cfg: cfg, scope: s, table: from}
 	var last, whole *Catalog
 	if old != nil {
 		last = old.table
 		whole = last.Whole()
 	}
-	if m.scope.servers != nil {
-		m.table = from.Only(m.scope.has, whole)
+	if s.servers != nil || s.may != policy.Everything {
+		m.table = from.Only(s, whole)
 	}
-	if !m.scope.search {
+	if !s.search {
 		return m
 	}
 	all := m.table
@@ -107,7 +168,7 @@ func (v *view) build(from *Catalog, cfg *config.Config, old *made) *made {
 	}
 	var names []string
 	for _, s := range cfg.Servers {
-		if m.scope.has(s.Name) && !s.Disabled {
+		if m.scope.Server(s.Name) && !s.Disabled {
 			names = append(names, s.Name)
 		}
 	}
@@ -132,16 +193,21 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 			return v.callFound(ctx, c)
 		}
 	}
-	if c.Target != nil && m.scope.has(c.Target.Server) {
+	if c.Target != nil && m.scope.Server(c.Target.Server) {
 		return v.hub.send(ctx, *c.Target, c)
 	}
-	if c.Server != "" && !m.scope.has(c.Server) {
+	if c.Server != "" && !m.scope.Server(c.Server) {
 		return Answer{}, v.hub.refused(c, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server))
+	}
+	if c.Server != "" && c.Name == "" && !m.scope.Whole(c.Server) {
+		return Answer{}, v.hub.refused(c, fault.New(fault.Unsupported, c.Method, "nobody serves "+c.Method+" for this client")) // who knows what it does
 	}
 	return v.hub.find(ctx, v, c)
 }
 
-func (v *view) has(server string) bool { return v.now().scope.has(server) }
+func (v *view) has(server string) bool { return v.now().scope.Server(server) }
+
+func (v *view) restricted() bool { return v.now().scope.may != policy.Everything }
 
 // search answers a call of the search tool.
 func (m *made) search(params []byte) []byte {
@@ -179,7 +245,7 @@ func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 // session, whose own generation is asked where the server's isolation says that
 // it has one.
 func (v *view) SubscribeFor(ctx context.Context, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return v.hub.subscribeIn(ctx, v.Catalog(), session, uri, fn)
+	return v.hub.subscribeIn(ctx, v, session, uri, fn)
 }
 
 // WatchTask asks a server for the updates of a task until cancel is called, over
@@ -190,7 +256,19 @@ func (v *view) WatchTask(ctx context.Context, session *Session, server, id strin
 	if f := v.hub.closed("tasks"); f != nil {
 		return nil, f
 	}
-	return v.hub.fleet.Subscribe(ctx, session, server, upstream.TaskPrefix+id, fn)
+	if !v.has(server) {
+		return nil, fault.New(fault.NotFound, "tasks", "no server is called "+server)
+	}
+	return v.hub.fleet.Subscribe(ctx, session, server, upstream.TaskPrefix+id, onlyIf(v, server, fn))
+}
+
+// onlyIf is fn as long as a source has the server, of which fn hears.
+func onlyIf(source catalogSource, server string, fn func(params []byte)) func(params []byte) {
+	return func(params []byte) {
+		if source.has(server) {
+			fn(params)
+		}
+	}
 }
 
 // KeepResults is how long a server wants the outcomes of its tool calls to be
@@ -240,7 +318,7 @@ func (v *view) OnChange(fn func(kinds []Kind)) (cancel func()) {
 // OnLog is Hub.OnLog for the servers that the view has.
 func (v *view) OnLog(fn func(server string, params []byte)) (cancel func()) {
 	return v.hub.OnLog(func(server string, params []byte) {
-		if v.now().scope.has(server) {
+		if v.has(server) {
 			fn(server, params)
 		}
 	})
@@ -248,22 +326,25 @@ func (v *view) OnLog(fn func(server string, params []byte)) (cancel func()) {
 
 // SetLevel asks for log messages on behalf of the view's clients. Servers are
 // asked for the most talkative level that any view wants.
-func (v *view) SetLevel(level string) { v.hub.setLevel("view "+v.group, level) }
+func (v *view) SetLevel(level string) { v.hub.setLevel(v, level) }
 
 // viewLevels are the levels that the views ask for.
 type viewLevels struct {
-	mu    sync.Mutex // guards wants
-	wants map[string]string
+	mu    sync.Mutex       // guards wants
+	wants map[*view]string // the hub's own has nil
 }
 
-func (h *Hub) setLevel(who, level string) {
+func (h *Hub) setLevel(who *view, level string) {
 	l := &h.levels
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wants == nil {
-		l.wants = map[string]string{}
+		l.wants = map[*view]string{}
 	}
 	l.wants[who] = level
+	if level == "" {
+		delete(l.wants, who)
+	}
 	levels := mcp.Levels[1:]
 	lowest := len(levels)
 	for _, want := range l.wants {

@@ -18,6 +18,10 @@ type fragment struct {
 	key    fragmentKey
 	pieces [len(Kinds)]*piece // nil where the server lists nothing
 	offers [len(Kinds)]bool
+
+	// Of one that Only has made.
+	from *fragment
+	by   Filter
 }
 
 // A fragmentKey is all that a fragment depends on.
@@ -239,6 +243,50 @@ func (p *piece) without(shadowed map[string]bool) *piece {
 	return q
 }
 
+// only returns the fragment with the tools that a filter lets through. last, which
+// may be nil, is what was made of the server's fragment before.
+func (f *fragment) only(filter Filter, last *fragment) *fragment {
+	if last != nil && last.from == f && last.by == filter {
+		return last
+	}
+	n := &fragment{key: f.key, pieces: f.pieces, offers: f.offers, from: f, by: filter}
+	n.pieces[Tools] = f.pieces[Tools].only(func(l Listed) bool { return filter.Tool(l.Server, l.Item.Name, l.Item.ReadOnly) })
+	return n
+}
+
+// only returns the piece with the named items that are kept, the piece itself if that
+// is all of them. What was told apart by a name stays so.
+func (p *piece) only(keep func(Listed) bool) *piece {
+	q := &piece{server: p.server, replay: p.replay, targets: map[string]Target{}}
+	begin, listed := 0, 0
+	for _, l := range p.all {
+		var item []byte
+		if !l.Hidden {
+			item = p.text[begin:p.ends[listed]]
+			begin = p.ends[listed] + 1
+			listed++
+		}
+		if !keep(l) {
+			continue
+		}
+		q.all = append(q.all, l)
+		q.targets[l.Exposed] = p.targets[l.Exposed]
+		if l.Hidden {
+			continue
+		}
+		if len(q.ends) > 0 {
+			q.text = append(q.text, ',')
+		}
+		q.text = append(q.text, item...)
+		q.ends = append(q.ends, len(q.text))
+	}
+	if len(q.all) == len(p.all) {
+		return p
+	}
+	q.hash = sha256.Sum256(q.text)
+	return q
+}
+
 // marked is the text with an outage mark in each item's _meta. The last one
 // is kept: lists are read more often than servers change their state.
 func (p *piece) marked(away *Away) []byte {
@@ -318,17 +366,18 @@ func allowed(rules config.Tools, own string) bool {
 	return !matches(rules.Deny, own) && (len(rules.Allow) == 0 || matches(rules.Allow, own))
 }
 
-// matches reports whether one of the globs matches. A '*' matches slashes too: tool names are
-// not paths, and deny: ["*"] must mean all. A glob that is malformed matches itself alone.
+// matches reports whether one of the globs matches.
 func matches(globs []string, own string) bool {
-	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x1f") }
-	for _, g := range globs {
-		if g == own {
-			return true
-		}
-		if ok, err := path.Match(flat(g), flat(own)); err == nil && ok {
-			return true
-		}
+	return slices.ContainsFunc(globs, func(glob string) bool { return Matches(glob, own) })
+}
+
+// Matches reports whether a glob matches a name. A '*' matches slashes too: tool names are
+// not paths, and deny: ["*"] must mean all. A glob that is malformed matches itself alone.
+func Matches(glob, name string) bool {
+	if glob == name || glob == "*" {
+		return true
 	}
-	return false
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x1f") }
+	ok, err := path.Match(flat(glob), flat(name))
+	return err == nil && ok
 }

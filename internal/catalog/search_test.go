@@ -81,11 +81,61 @@ func TestSearchParams(t *testing.T) {
 	}
 }
 
+type noMail struct{}
+
+func (noMail) Server(s string) bool          { return s != "mail" }
+func (noMail) Whole(s string) bool           { return s != "mail" }
+func (noMail) Tool(s, _ string, _ bool) bool { return s != "mail" }
+
+// readers has the tools of git that only read, and one that is hidden.
+type readers struct{}
+
+func (readers) Server(s string) bool                    { return s != "mail" }
+func (readers) Whole(s string) bool                     { return s != "git" }
+func (readers) Tool(_, name string, readOnly bool) bool { return readOnly || name == "secret" }
+
+func TestOnlySomeTools(t *testing.T) {
+	entries := []Entry{
+		{Server: "git", Published: true, Rules: config.Tools{Hide: []string{"secret", "lost"}}, Catalog: offering("",
+			`{"name":"lost"}`, `{"name":"read","annotations":{"readOnlyHint":true}}`, `{"name":"secret"}`, `{"name":"write"}`, `{"name":"look","annotations":{"readOnlyHint":true}}`)},
+		{Server: "mail", Published: true, Catalog: offering("", `{"name":"send"}`)},
+		{Server: "docs", Published: true, Catalog: offering("", `{"name":"find"}`)},
+	}
+	m := Merger{}
+	all := m.Merge(entries)
+	some := all.Only(readers{}, nil)
+	alone := Merge([]Entry{{Server: "git", Published: true, Catalog: offering("", `{"name":"read","annotations":{"readOnlyHint":true}}`, `{"name":"look","annotations":{"readOnlyHint":true}}`)}, {Server: "docs", Published: true, Catalog: entries[2].Catalog}}, Naming{})
+	if string(some.Array(Tools)) != string(alone.Array(Tools)) || some.Hash(Tools) != alone.Hash(Tools) {
+		t.Errorf("%s\nwant\n%s", some.Array(Tools), alone.Array(Tools))
+	}
+	for name, want := range map[string]bool{"git__read": true, "git__secret": true, "git__look": true, "git__write": false, "git__lost": false, "mail__send": false, "docs__find": true} {
+		if _, ok := some.Tool(name); ok != want {
+			t.Errorf("%s is found: %v", name, ok)
+		}
+	}
+	entries[2].Catalog = offering("", `{"name":"find2"}`)
+	if next := m.Merge(entries).Only(readers{}, some); next.fragments[0] != some.fragments[0] || next.Hash(Tools) == some.Hash(Tools) {
+		t.Error("what did not change is made again")
+	}
+}
+
+func TestOnlyOfOneServer(t *testing.T) {
+	one := Merge([]Entry{{Server: "git", Published: true, Catalog: offering("", `{"name":"write"}`, `{"name":"read","annotations":{"readOnlyHint":true}}`)}}, Naming{}).Only(readers{}, nil)
+	if _, ok := one.Tool("read"); !ok {
+		t.Error("a tool of the only server is not found")
+	}
+	for _, name := range []string{"write", "git__write"} {
+		if _, ok := one.Tool(name); ok {
+			t.Errorf("%s is found", name)
+		}
+	}
+}
+
 func TestOnlyKeepsNamesAndWhatDidNotChange(t *testing.T) {
 	entries := park3()
 	m := Merger{}
 	all := m.Merge(entries)
-	keep := func(s string) bool { return s != "mail" }
+	keep := noMail{}
 	some := all.Only(keep, nil)
 	if n := some.Len(Tools); n != 3 {
 		t.Errorf("%d tools", n)

@@ -8,22 +8,35 @@ import (
 	"github.com/everline/everline/internal/mcp"
 )
 
-// Only returns a table of some of the servers, under the same names as in t.
-// old, which may be nil, is an earlier table made so: what did not change is
+// A Filter says what of a table is in another one. It must be comparable: what was
+// made by an equal one is taken over.
+type Filter interface {
+	Server(server string) bool                    // whether anything of a server is
+	Whole(server string) bool                     // whether all of it is
+	Tool(server, name string, readOnly bool) bool // whether a tool is, by the server's own name; of a server that is not there whole
+}
+
+// Only returns a table of what the filter lets through, under the same names as in
+// t. old, which may be nil, is an earlier table made so: what did not change is
 // taken over from it.
-func (t *Table) Only(keep func(server string) bool, old *Table) *Table {
+func (t *Table) Only(filter Filter, old *Table) *Table {
 	n := &Table{
 		naming: t.naming, entries: slices.Clone(t.entries), fragments: slices.Clone(t.fragments),
-		labels: t.labels, byLabel: t.byLabel, only: t.only, lone: -1,
+		labels: t.labels, byLabel: t.byLabel, lone: -1,
 	}
-	for i := range n.entries {
-		if !keep(n.entries[i].Server) {
+	known := old.known()
+	for i, f := range n.fragments {
+		switch server := n.entries[i].Server; {
+		case !filter.Server(server):
 			n.entries[i].Published = false
 			n.fragments[i] = nil
+		case f == nil || f.pieces[Tools] == nil || filter.Whole(server):
+		default:
+			n.fragments[i] = f.only(filter, known[server])
 		}
 	}
-	if n.only != nil && n.fragments[0] == nil {
-		n.only = nil
+	if t.only != nil {
+		n.only = n.fragments[0]
 	}
 	n.gather(old)
 	n.text = sync.OnceValue(n.instructions)

@@ -7,12 +7,14 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/policy"
 )
 
-// View returns the part of a hub that one endpoint serves: all servers, or
-// those of a group for a name. hub is an *everline.Hub and the result a
-// gateway.View. Package everline sets it when it is initialized.
-var View func(hub any, group string) any
+// View returns the part of a hub that one client sees at one endpoint: all servers,
+// or those of a group for a name, as far as policies grant them to who; nil is who
+// may do everything. hub is an *everline.Hub and the result a gateway.View. Package
+// everline sets it when it is initialized.
+var View func(hub any, group string, who policy.Subject) any
 
 // Counts returns what a hub has counted, by server; "" is for what no server was
 // meant by. hub is an *everline.Hub. Package everline sets it, too.

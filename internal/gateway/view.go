@@ -19,9 +19,9 @@ type View interface {
 	KeepResults(server string) time.Duration
 }
 
-// ViewOf returns the view of a group of a hub; that of all servers for "". The
-// group need not exist yet.
-func ViewOf(hub *everline.Hub, group string) View { return door.View(hub, group).(View) }
+// ViewOf returns the view of a group of a hub, whatever policies say; that of all
+// servers for "". The group need not exist yet.
+func ViewOf(hub *everline.Hub, group string) View { return door.View(hub, group, nil).(View) }
 
 // ForHub makes a Gateway of a hub with the addresses of its groups, and keeps
 // results as its servers want it.

@@ -1,0 +1,258 @@
+// Package policy says what a client may do: which policies of the configuration its
+// labels are granted, what these let it see, and how much of it. It knows no request,
+// and neither who a client is nor what it is told.
+package policy
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/catalog"
+)
+
+// A Subject is who policies are granted to; an access.Identity is one.
+type Subject interface {
+	Labels() []string   // what a configuration grants something to, besides "*"
+	Policies() []string // those that it brings along, whatever the configuration grants
+}
+
+// A Decision is what was decided of one request, for whoever writes it down.
+type Decision struct {
+	Allowed  bool
+	Policies []string // those that were asked, by name; not to be changed
+	Reason   string   // why not, as one of the Reason constants; "" if allowed
+}
+
+// The reasons of a refusal.
+const (
+	ReasonNothing    = "nothing_granted" // nobody has granted the client anything
+	ReasonServer     = "server"          // the server is not among those that it may see
+	ReasonTool       = "tool"            // the tool is not among those that it may see
+	ReasonRate       = "rate"            // too many calls in a time
+	ReasonConcurrent = "concurrent"      // too many calls at a time
+	ReasonSessions   = "sessions"        // too many sessions
+	ReasonBody       = "body"            // the message is too large
+)
+
+// Rules are the policies and grants of one configuration. They are not changed once
+// made, but for what they remember of scopes.
+type Rules struct {
+	configured bool
+	policies   map[string]*compiled
+	grants     []config.Grant
+
+	mu     sync.Mutex        // guards scopes; nothing waits under it
+	scopes map[string]*Scope // by the names that Scope.Name joins
+}
+
+// maxScopes bounds what is remembered: which sets of policies come together depends
+// on whom the configuration does not list.
+const maxScopes = 64
+
+// New returns the rules of a configuration.
+func New(cfg *config.Config) *Rules {
+	r := &Rules{
+		configured: cfg.Policies != nil || cfg.Grants != nil, grants: cfg.Grants,
+		policies: map[string]*compiled{config.PolicyAll: {}}, scopes: map[string]*Scope{},
+	}
+	for i := range cfg.Policies {
+		r.policies[cfg.Policies[i].Name] = compile(cfg, &cfg.Policies[i])
+	}
+	return r
+}
+
+// Everything is the scope of who is not restricted.
+var Everything = &Scope{policies: []*compiled{{}}, names: []string{config.PolicyAll}}
+
+// For is what a subject may do: the same value for whoever has the same policies. It
+// is nil where nothing is granted, and everything for a nil subject, and for each
+// that brings no policy where the configuration has neither policies nor grants.
+func (r *Rules) For(s Subject) *Scope {
+	if s == nil || !r.configured && len(s.Policies()) == 0 {
+		return Everything
+	}
+	var names []string
+	grant := func(policies []string) {
+		for _, name := range policies {
+			if r.policies[name] != nil && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	grant(s.Policies())
+	labels := s.Labels()
+	for _, g := range r.grants {
+		if g.Label == "*" || slices.Contains(labels, g.Label) {
+			grant(g.Policies)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return r.scope(names)
+}
+
+func (r *Rules) scope(names []string) *Scope {
+	key := strings.Join(names, "+")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.scopes[key]; s != nil {
+		return s
+	}
+	s := &Scope{names: names}
+	for _, name := range names {
+		s.policies = append(s.policies, r.policies[name])
+	}
+	s.limits = union(s.policies)
+	for old := range r.scopes {
+		if len(r.scopes) < maxScopes {
+			break
+		}
+		delete(r.scopes, old)
+	}
+	r.scopes[key] = s
+	return s
+}
+
+// A Scope is what some policies together allow: whatever one of them does. It is not
+// changed once made.
+type Scope struct {
+	names    []string
+	policies []*compiled
+	limits   Limits
+}
+
+// Name is the names of the policies, in order and joined by "+".
+func (s *Scope) Name() string { return strings.Join(s.names, "+") }
+
+// Limits are how much is allowed.
+func (s *Scope) Limits() Limits { return s.limits }
+
+// Whole tells whether nothing that a server has is withheld. For "" it is asked of
+// all servers.
+func (s *Scope) Whole(server string) bool {
+	return slices.ContainsFunc(s.policies, func(p *compiled) bool {
+		return p.tools == nil && !p.readOnly && (p.servers == nil || server != "" && p.server(server))
+	})
+}
+
+// Server tells whether a server is there, for the client.
+func (s *Scope) Server(server string) bool {
+	return slices.ContainsFunc(s.policies, func(p *compiled) bool { return p.server(server) })
+}
+
+// Tool tells whether a tool is there, for the client: name is the server's own.
+func (s *Scope) Tool(server, name string, readOnly bool) bool {
+	return slices.ContainsFunc(s.policies, func(p *compiled) bool { return p.server(server) && p.tool(server, name, readOnly) })
+}
+
+// Decide is the decision on a request for a server; tool is "" for a request about
+// none.
+func (s *Scope) Decide(server, tool string, readOnly bool) Decision {
+	switch {
+	case s == nil:
+		return Decision{Reason: ReasonNothing}
+	case !s.Server(server):
+		return s.Refused(ReasonServer)
+	case tool != "" && !s.Tool(server, tool, readOnly):
+		return s.Refused(ReasonTool)
+	default:
+		return Decision{Allowed: true, Policies: s.names}
+	}
+}
+
+// Refused is the decision against a request.
+func (s *Scope) Refused(reason string) Decision { return Decision{Policies: s.names, Reason: reason} }
+
+// A compiled policy has what a request is compared with.
+type compiled struct {
+	servers  map[string]bool // nil: all
+	tools    [][2]string     // globs of server and tool; nil: all
+	readOnly bool
+	limits   Limits
+}
+
+func compile(cfg *config.Config, p *config.Policy) *compiled {
+	c := &compiled{readOnly: p.ReadOnly, limits: limitsOf(p)}
+	if p.Tools != nil {
+		c.tools = [][2]string{}
+		for _, glob := range p.Tools {
+			c.tools = append(c.tools, config.PolicyTool(glob)...)
+		}
+	}
+	if p.Servers == nil && p.Groups == nil {
+		return c
+	}
+	c.servers = map[string]bool{}
+	for _, name := range p.Servers {
+		c.servers[name] = true
+	}
+	for _, name := range p.Groups {
+		group, _ := cfg.Group(name)
+		for _, server := range group.Servers {
+			c.servers[server] = true
+		}
+	}
+	return c
+}
+
+func (p *compiled) server(server string) bool {
+	if p.servers != nil {
+		return p.servers[server]
+	}
+	return p.tools == nil || slices.ContainsFunc(p.tools, func(glob [2]string) bool { return catalog.Matches(glob[0], server) })
+}
+
+func (p *compiled) tool(server, name string, readOnly bool) bool {
+	if p.readOnly && !readOnly {
+		return false
+	}
+	return p.tools == nil || slices.ContainsFunc(p.tools, func(glob [2]string) bool {
+		return catalog.Matches(glob[0], server) && catalog.Matches(glob[1], name)
+	})
+}
+
+// Limits are how much a client may do; zero for no limit.
+type Limits struct {
+	Rate       float64 // calls in a second
+	Burst      int     // calls at the same moment; valid with Rate
+	Concurrent int     // calls in flight
+	Sessions   int
+	MaxBody    int64 // bytes of one message
+}
+
+func limitsOf(p *config.Policy) Limits {
+	l := Limits{Concurrent: p.Concurrent, Sessions: p.Sessions, MaxBody: p.MaxBody}
+	if p.Rate.Calls > 0 {
+		l.Rate = float64(p.Rate.Calls) / (float64(p.Rate.Per) / float64(time.Second))
+		l.Burst = p.Burst
+		if l.Burst == 0 {
+			l.Burst = p.Rate.Calls
+		}
+	}
+	return l
+}
+
+// union is the most generous of each limit.
+func union(policies []*compiled) Limits {
+	l := policies[0].limits
+	for _, p := range policies[1:] {
+		l.Rate = loosest(l.Rate, p.limits.Rate)
+		l.Burst = max(l.Burst, p.limits.Burst)
+		l.Concurrent = loosest(l.Concurrent, p.limits.Concurrent)
+		l.Sessions = loosest(l.Sessions, p.limits.Sessions)
+		l.MaxBody = loosest(l.MaxBody, p.limits.MaxBody)
+	}
+	return l
+}
+
+func loosest[T int | int64 | float64](a, b T) T {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return max(a, b)
+}

@@ -14,6 +14,7 @@ type Clients string
 const (
 	ClientsSameUser Clients = "same-user" // the one that everline runs as, and root; where the system tells whose a connection is: Linux
 	ClientsAnyLocal Clients = "any-local" // all
+	ClientsTokens   Clients = "tokens"    // none of them without showing more: whom Access lets in
 )
 
 // TLSTerminatedBy says who encrypts the way between clients and a machine whose

@@ -15,7 +15,7 @@ func settings(c *Config) []key {
 		{"publicUrl", baseURL(&c.PublicURL)},
 		{"tls", tlsFiles(&c.TLS)},
 		{"tlsTerminatedBy", word(&c.TLSTerminatedBy, TLSByNobody, TLSByProxy)},
-		{"clients", word(&c.Clients, ClientsSameUser, ClientsAnyLocal)},
+		{"clients", word(&c.Clients, ClientsSameUser, ClientsAnyLocal, ClientsTokens)},
 		{"firstListWait", duration(&c.FirstListWait, 0)},
 		{"naming", word(&c.Naming, NamingAuto, NamingAlwaysPrefix)},
 		{"separator", text(&c.Separator)},

@@ -15,7 +15,7 @@ import (
 // a server with an Err costs only itself. The fault is of kind Invalid.
 func (c *Config) Check() *fault.Fault {
 	problems := []string{
-		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal),
+		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal, ClientsTokens),
 		wrongWord("TLSTerminatedBy", c.TLSTerminatedBy, TLSByNobody, TLSByProxy),
 		wrongWord("Access.MTLS", c.Access.MTLS, CertURI, CertCN),
 		wrongWord("Naming", c.Naming, NamingAuto, NamingAlwaysPrefix),

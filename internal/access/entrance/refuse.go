@@ -1,0 +1,69 @@
+package entrance
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
+)
+
+// refuse answers with a JSON-RPC error with id null.
+func refuse(w http.ResponseWriter, status int, code int64, text string) {
+	body := wire.AppendError(nil, nil, code, text, nil)
+	w.Header().Set("Content-Type", mcp.TypeJSON)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone hears nothing
+}
+
+func retryIn(w http.ResponseWriter, after time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(after.Seconds())))))
+}
+
+func tooMany(w http.ResponseWriter, after time.Duration) {
+	retryIn(w, after)
+	refuse(w, http.StatusTooManyRequests, mcp.CodeOverloaded, "Too many tokens from this address were refused")
+}
+
+// unavailable is no 401, for which clients would throw a good token away.
+func unavailable(w http.ResponseWriter, after time.Duration) {
+	retryIn(w, after)
+	refuse(w, http.StatusServiceUnavailable, mcp.CodeOverloaded, "The issuer of the token cannot be asked now whether it is good")
+}
+
+// challenge asks for a token (RFC 6750 section 3; 2025-11-25 basic/authorization).
+// Why one was refused is not said.
+func (e *Entrance) challenge(w http.ResponseWriter, r *http.Request, rules *rules, problem string) {
+	var params []string
+	if rules.challenges {
+		params = append(params, `resource_metadata="`+rules.public+metadataPath+placeOf(r.URL.Path)+`"`)
+		if len(rules.scopes) > 0 {
+			params = append(params, `scope="`+strings.Join(rules.scopes, " ")+`"`)
+		}
+	}
+	text := "Unauthorized: show a token in the Authorization header"
+	if problem != "" {
+		params, text = append(params, `error="`+problem+`"`), "Unauthorized: the token is not good here, or not any more"
+	}
+	value := "Bearer"
+	if len(params) > 0 {
+		value += " " + strings.Join(params, ", ")
+	}
+	w.Header().Set("WWW-Authenticate", value)
+	refuse(w, http.StatusUnauthorized, mcp.CodeInvalidRequest, text)
+}
+
+// Forbid refuses somebody who is known, and has nothing granted here: a token with
+// one of the scopes may help (RFC 6750 section 3.1).
+func (e *Entrance) Forbid(w http.ResponseWriter, r *http.Request) {
+	rules := e.rules.Load()
+	if rules.challenges && len(rules.scopes) > 0 {
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(rules.scopes, " ")+
+			`", resource_metadata="`+rules.public+metadataPath+placeOf(r.URL.Path)+`"`)
+	}
+	refuse(w, http.StatusForbidden, mcp.CodeInvalidRequest, "Forbidden: nothing here is granted to you")
+}

@@ -67,7 +67,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer held.release()
-	p := &post{o: &g.replies, w: w, accept: accept, sess: s}
+	p := &post{o: &g.replies, w: w, who: g.whose(r.Context()), accept: accept, sess: s}
 	if wire.IsBatch(body) {
 		g.postBatch(r, body, p)
 		return
@@ -78,7 +78,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, bad)
 		return
 	}
-	x := g.exchange(m, g.whose(r.Context()))
+	x := g.exchange(m, p.who)
 	x.held, x.gone = held, r.Context().Done()
 	// The loss of the client cancels nothing, but in the modern era, where a request
 	// ends with its response stream (basic/patterns/cancellation).
@@ -114,7 +114,7 @@ func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 		g.ending(p.w, x.Message)
 		return false
 	}
-	x.client = g.peers.clientOf(r, x.Message)
+	x.client = g.peers.clientOf(r, x)
 	if x.Method == mcp.SubscriptionsListen {
 		g.listenHTTP(r, x, p.w)
 		return false
@@ -174,7 +174,7 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 		return
 	}
 	version := negotiate(m.Params)
-	s := g.sessions.New(version)
+	s := g.sessions.NewOf(p.who, version)
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
 		g.crowded(p.w, m, "Too many sessions are in use")
@@ -200,9 +200,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 		g.noSession(w)
 		return nil
 	}
-	s, full := g.sessions.Pin(id), false
+	who := g.whose(r.Context())
+	s, full := g.sessions.Pin(id, who), false
 	if s == nil && !g.closing() {
-		s, full = g.sessions.Restore(id)
+		s, full = g.sessions.Restore(id, who)
 	}
 	if s != nil && s.Admission != nil { // of /sse, where everything goes out on one stream
 		g.sessions.Unpin(s)
@@ -238,7 +239,7 @@ func (g *Gateway) noSession(w http.ResponseWriter) {
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" {
-		g.endNamed(name)
+		g.endNamed(name, g.whose(r.Context()))
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -265,6 +266,8 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	if last := r.Header.Get(mcp.HeaderLastEventID); stream.Resumes(last) && g.comeBack(w, r, s, last) {
 		return
 	}
+	ctx, end := g.whileGood(r.Context())
+	defer end()
 	out := s.Out()
 	if g.closing() {
 		g.ending(w, &message.Message{})
@@ -287,7 +290,7 @@ func (g *Gateway) serveGet(w http.ResponseWriter, r *http.Request) {
 	_ = stream.NewWriter(stream.Options{
 		Sink: standing.Sink(events), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
 		Announced: s.Announced(), Save: s.SetAnnounced, Turn: standing.Turn, Over: standing.Over(), Stop: g.stop,
-	}).Run(r.Context())
+	}).Run(ctx)
 }
 
 func (g *Gateway) events(w http.ResponseWriter) *stream.Events {

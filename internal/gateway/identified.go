@@ -27,3 +27,26 @@ func (svc *service) whose(ctx context.Context) *access.Identity {
 	}
 	return access.From(ctx)
 }
+
+// Recheck ends what belongs to identities that the Entrance does not admit any more:
+// their sessions, with all that these have, and their requests.
+func (g *Gateway) Recheck() {
+	if g.opts.Entrance == nil {
+		return
+	}
+	gone := func(who *access.Identity) bool { return !g.opts.Entrance.Admits(who) }
+	for _, each := range append(g.groups.all(), g) {
+		each.inflight.cancelOf(gone)
+		each.inputs.cancelOf(gone)
+		each.sessions.EndOf(gone)
+	}
+}
+
+// whileGood is ctx for a stream: it ends when what its client has shown is good no
+// more. The client comes back with something newer, and goes on.
+func (svc *service) whileGood(ctx context.Context) (context.Context, context.CancelFunc) {
+	if until := svc.whose(ctx).Expires(); !until.IsZero() {
+		return context.WithDeadline(ctx, until)
+	}
+	return ctx, func() {}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/pipe"
@@ -138,6 +139,17 @@ func (f *inflight) drain(ctx context.Context) error {
 	return &fault.Fault{Kind: fault.Deadline, Op: "close", Err: fmt.Errorf("%d requests were still in flight and were canceled", left)}
 }
 
+// cancelOf cancels the requests of identities that gone is true for.
+func (f *inflight) cancelOf(gone func(*access.Identity) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p := range f.all {
+		if gone(p.who) {
+			p.cancel(errNoMore)
+		}
+	}
+}
+
 func (f *inflight) cancelUnattended() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,6 +162,9 @@ func (f *inflight) cancelUnattended() {
 
 // errClosing is why a request is canceled by Close.
 var errClosing = fault.New(fault.Closed, "close", "everline is shutting down")
+
+// errNoMore is why a request is canceled whose identity is not let in any more.
+var errNoMore = fault.New(fault.Forbidden, "serve", "the client's token was revoked, or is not taken any more")
 
 // failed answers a request that ended in an error. Why our own context ended
 // decides where the backend can only say that it did.
@@ -166,6 +181,8 @@ func failed(ctx context.Context, m *message.Message, err error) message.Answer {
 		a := m.Failure(&c)
 		a.Silent = true
 		return a
+	case errors.Is(cause, errNoMore):
+		c.Err = errNoMore
 	case errors.Is(cause, pipe.ErrLeft):
 		c.Err = pipe.ErrLeft
 	}

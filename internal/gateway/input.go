@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
@@ -414,6 +415,17 @@ func (reg *inputs) forget(client uint64) {
 	for _, p := range reg.all {
 		if p.first.id == client {
 			p.cancel(session.ErrCanceled)
+		}
+	}
+}
+
+// cancelOf gives up the calls of identities that gone is true for.
+func (reg *inputs) cancelOf(gone func(*access.Identity) bool) {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	for _, p := range reg.all {
+		if gone(p.first.who) {
+			p.cancel(errNoMore)
 		}
 	}
 }

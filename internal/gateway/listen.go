@@ -204,7 +204,9 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 		g.crowded(w, x.Message, "Too many subscriptions are open")
 		return
 	}
-	ctx, p, err := g.inflight.begin(r.Context(), x)
+	good, end := g.whileGood(r.Context())
+	defer end()
+	ctx, p, err := g.inflight.begin(good, x)
 	if err != nil {
 		a := x.Failure(fault.From(mcp.SubscriptionsListen, err))
 		writeJSON(w, &a)

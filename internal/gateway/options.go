@@ -43,6 +43,9 @@ type Entrance interface {
 	// not been read. One that is refused has been answered, and nil is returned.
 	// The request's context carries the identity from there on; see access.From.
 	Enter(w http.ResponseWriter, r *http.Request) *access.Identity
+	// Admits tells whether an identity that Enter has returned once would be let in
+	// today, whatever has expired since. It does not wait.
+	Admits(who *access.Identity) bool
 }
 
 // Options make a Gateway. The zero value works and serves loopback names only.

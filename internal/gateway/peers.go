@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -18,7 +18,7 @@ const (
 
 // peers tells which modern requests over HTTP, which name no session, come of
 // one client: those of one connection with equal clientInfo. A connection that
-// several clients share shows that by what a proxy adds, by another clientInfo,
+// several clients share shows that by what a proxy adds, by another identity or clientInfo,
 // or by a request id that comes again: a client uses each once. Who cannot be
 // told from others is a client of its own in each request.
 type peers struct {
@@ -30,6 +30,7 @@ type peers struct {
 // A peer is what one connection has shown of who is at its other end.
 type peer struct {
 	client uint64
+	who    *access.Identity
 	info   string
 	ids    map[string]struct{}
 	shared bool
@@ -41,29 +42,29 @@ var proxyHeaders = []string{
 }
 
 // clientOf is the client that a request comes from; 0 if that cannot be told.
-func (p *peers) clientOf(r *http.Request, m *message.Message) uint64 {
+func (p *peers) clientOf(r *http.Request, x *exchange) uint64 {
 	conn := connection(r)
 	if conn == nil {
 		return 0
 	}
-	info := wire.Get(m.Params, "_meta", mcp.MetaClientInfo)
+	info := wire.Get(x.Params, "_meta", mcp.MetaClientInfo)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.all[conn]
 	if c == nil {
-		c = p.addLocked(conn, string(info))
+		c = p.addLocked(conn, x.who, string(info))
 	}
-	_, again := c.ids[string(m.ID)]
-	c.shared = c.shared || again || len(info) == 0 || c.info != string(info) || len(c.ids) >= maxPeerIDs || proxied(r.Header)
+	_, again := c.ids[string(x.ID)]
+	c.shared = c.shared || again || !c.who.Is(x.who) || len(info) == 0 || c.info != string(info) || len(c.ids) >= maxPeerIDs || proxied(r.Header)
 	if c.shared {
 		c.ids = nil
 		return 0
 	}
-	c.ids[string(m.ID)] = struct{}{}
+	c.ids[string(x.ID)] = struct{}{}
 	return c.client
 }
 
-func (p *peers) addLocked(conn net.Addr, info string) *peer {
+func (p *peers) addLocked(conn net.Addr, who *access.Identity, info string) *peer {
 	if p.all == nil {
 		p.all = map[net.Addr]*peer{}
 	}
@@ -71,7 +72,7 @@ func (p *peers) addLocked(conn net.Addr, info string) *peer {
 		delete(p.all, p.order[0])
 		p.order = p.order[1:]
 	}
-	c := &peer{client: door.NewClientID(), info: info, ids: map[string]struct{}{}}
+	c := &peer{client: door.NewClientID(), who: who, info: info, ids: map[string]struct{}{}}
 	p.all[conn] = c
 	p.order = append(p.order, conn)
 	return c

@@ -18,6 +18,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/bridge"
 	words "github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -265,7 +266,7 @@ func TestFaultW2WhatOneConnectionTells(t *testing.T) {
 			if q.header != "" {
 				r.Header.Set(q.header, "x")
 			}
-			got = append(got, p.clientOf(r, rq))
+			got = append(got, p.clientOf(r, &exchange{Message: rq, who: access.Local()}))
 		}
 		if same := got[0] != 0 && got[0] == got[len(got)-1]; same != c.same {
 			t.Errorf("%s: %v", name, got)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 )
@@ -52,7 +53,7 @@ func (svc *service) named(x *exchange) (*session.Session, error) {
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	s := svc.sessions.Named(name)
+	s := svc.sessions.Named(name, x.who)
 	if s == nil {
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome = fault.NotSent
@@ -67,7 +68,7 @@ func (svc *service) pinNamed(x *exchange) *session.Session {
 	if !ok {
 		return nil
 	}
-	return svc.sessions.PinNamed(name)
+	return svc.sessions.PinNamed(name, x.who)
 }
 
 // noticeNamed takes a notification of a named session. Only a cancel says
@@ -84,8 +85,8 @@ func (svc *service) noticeNamed(x *exchange) {
 }
 
 // endNamed ends a named session: its client has said that it is gone.
-func (svc *service) endNamed(name string) {
-	s := svc.sessions.PinNamed(name)
+func (svc *service) endNamed(name string, who *access.Identity) {
+	s := svc.sessions.PinNamed(name, who)
 	if s == nil {
 		return
 	}

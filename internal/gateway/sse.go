@@ -35,7 +35,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
-	s := g.sessions.New(mcp.FirstVersion)
+	s := g.sessions.NewOf(g.whose(r.Context()), mcp.FirstVersion)
 	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
 	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {
@@ -62,7 +62,9 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		Sink: events.WithID(s.EventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,
 		Announced: s.Announced(), Want: s.Wants, Over: standing.Over(), Stop: g.stop,
 	})
-	if err := writer.Run(r.Context()); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
+	ctx, end := g.whileGood(r.Context())
+	defer end()
+	if err := writer.Run(ctx); errors.Is(err, stream.ErrStopped) || errors.Is(err, stream.ErrOver) {
 		writer.RunUntil(r.Context(), s.Admission.Drain)
 	}
 }
@@ -79,11 +81,12 @@ const (
 // is not refused: its connection breaks, which tells the client that it may send
 // the message again, and by then it knows the id.
 func (g *Gateway) standingSession(ctx context.Context, id string) *session.Session {
-	s := g.sessions.Pin(id)
+	who := g.whose(ctx)
+	s := g.sessions.Pin(id, who)
 	if s != nil || g.closing() {
 		return s
 	}
-	if !g.sessions.IsKept(id) {
+	if !g.sessions.IsKept(id, who) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
@@ -93,7 +96,7 @@ func (g *Gateway) standingSession(ctx context.Context, id string) *session.Sessi
 	for s == nil && ctx.Err() == nil && !g.leaving() {
 		select {
 		case <-tick.C:
-			s = g.sessions.Pin(id)
+			s = g.sessions.Pin(id, who)
 		case <-ctx.Done():
 		}
 	}

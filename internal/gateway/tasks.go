@@ -45,7 +45,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, an
 	if !ok {
 		return result
 	}
-	t := &task.Task{ServerID: theirs, Holder: *answer, Session: use.isolated}
+	t := &task.Task{Who: c.who, ServerID: theirs, Holder: *answer, Session: use.isolated}
 	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
@@ -108,7 +108,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := svc.tasks.Find(id, svc.clientOf(x))
+	t := svc.tasks.Find(id, x.who, svc.clientOf(x))
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
@@ -222,7 +222,7 @@ func (svc *service) taskStates(ctx context.Context, c *caller, page []*task.Task
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case svc.tasks.Find(t.ID, c.id) != nil:
+		case svc.tasks.Find(t.ID, c.who, c.id) != nil:
 			return svc.tasks.State(t)
 		default:
 			return nil
@@ -265,7 +265,7 @@ func (svc *service) listenedTasks(x *exchange, ids []byte) []*task.Task {
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := svc.tasks.Find(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
+		if t := svc.tasks.Find(id, x.who, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
@@ -25,7 +26,8 @@ import (
 // DELETE, its idle expiry, or the end of its connection. It has no goroutine.
 // Everything that belongs to the client is freed with it.
 type Session struct {
-	Key string // its id over HTTP: unguessable, visible ASCII; set by Store.Add; "" on stdio
+	Key string           // its id over HTTP: unguessable, visible ASCII; set by Store.Add; "" on stdio
+	Who *access.Identity // whose it is: for everybody else it does not exist
 
 	Standing  stream.Standing    // its standing streams
 	Responses *stream.Responses  // those to POSTs that its client can come back for
@@ -258,10 +260,14 @@ func (s *Session) Unsubscribe(uri string) {
 	}
 }
 
-// New returns a session that is not in the store.
-func (st *Store) New(version string) *Session {
+// New returns a session of the user that everline runs as, which is not in the
+// store.
+func (st *Store) New(version string) *Session { return st.NewOf(access.Local(), version) }
+
+// NewOf is New for an identity.
+func (st *Store) NewOf(who *access.Identity, version string) *Session {
 	s := &Session{
-		store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
+		Who: who, store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
 	}
 	s.Isolated.Client, s.Isolated.Capabilities = s, s.declaration
 	return s

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 )
@@ -50,7 +51,7 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		if alive(first) || !alive(second) || !alive(used) {
 			t.Errorf("after an hour: %v %v %v", alive(first), alive(second), alive(used))
 		}
-		if s := st.Pin(used.Key); s != used {
+		if s := st.Pin(used.Key, access.Local()); s != used {
 			t.Fatal("not there")
 		}
 		st.Unpin(used)

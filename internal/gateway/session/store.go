@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
@@ -107,16 +108,32 @@ func (st *Store) InUse() int {
 	return n
 }
 
-// Pin returns the session of this id for one exchange or stream, nil if there
-// is none. The caller must unpin it.
-func (st *Store) Pin(id string) *Session {
+// Pin returns the session that an identity has under this id for one exchange or
+// stream, nil if there is none. The caller must unpin it.
+func (st *Store) Pin(id string, who *access.Identity) *Session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s := st.byID[id]
-	if s != nil {
-		s.pins++
+	if s == nil || !s.Who.Is(who) {
+		return nil
 	}
+	s.pins++
 	return s
+}
+
+// EndOf ends the sessions of identities that gone is true for.
+func (st *Store) EndOf(gone func(*access.Identity) bool) {
+	st.mu.Lock()
+	var hit []*Session
+	for _, s := range st.byID {
+		if gone(s.Who) {
+			hit = append(hit, s)
+		}
+	}
+	st.mu.Unlock()
+	for _, s := range hit {
+		st.Conclude(s)
+	}
 }
 
 func (st *Store) Unpin(s *Session) {
@@ -142,16 +159,21 @@ func (st *Store) Conclude(s *Session) {
 const namedPrefix = " "
 
 // Named returns the pinned session of a name that a modern client has chosen, a new
-// one where there is none; nil if there are too many.
-func (st *Store) Named(name string) *Session {
-	if s := st.PinNamed(name); s != nil {
+// one where the identity has none; nil if there are too many.
+func (st *Store) Named(name string, who *access.Identity) *Session {
+	if s := st.PinNamed(name, who); s != nil {
 		return s
 	}
-	return st.addAs(st.New(mcp.ModernVersion), namedPrefix+name)
+	return st.addAs(st.NewOf(who, mcp.ModernVersion), namedFor(name, who))
 }
 
 // PinNamed is named for a session that need not be there; nil if it is not.
-func (st *Store) PinNamed(name string) *Session { return st.Pin(namedPrefix + name) }
+func (st *Store) PinNamed(name string, who *access.Identity) *Session {
+	return st.Pin(namedFor(name, who), who)
+}
+
+// namedFor lets two identities choose the same name.
+func namedFor(name string, who *access.Identity) string { return namedPrefix + who.Key() + " " + name }
 
 // Remove takes a session out and ends it; false if it was not there.
 func (st *Store) Remove(s *Session) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 )
 
 // Bounds of what is remembered of tasks.
@@ -40,7 +41,8 @@ type Task struct {
 	ID       string            // ours; Add makes it
 	ServerID string            // the server's
 	Holder   everline.Answer   // who has it; without the result
-	Owner    uint64            // the client with a session that it is for; 0: whoever knows the id
+	Who      *access.Identity  // whose it is: for everybody else it does not exist
+	Owner    uint64            // the client with a session that it is for; 0: whoever of Who's knows the id
 	Session  *everline.Session // whose generation of the server has it; nil: the shared one
 
 	serial uint64 // in the order of Add
@@ -100,12 +102,12 @@ func (s *Table) OnDrop(t *Task, fn func()) {
 	}
 }
 
-// Find returns a task of this client; nil if there is none.
-func (s *Table) Find(id string, client uint64) *Task {
+// Find returns a task that this client of an identity has; nil if there is none.
+func (s *Table) Find(id string, who *access.Identity, client uint64) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byID[id]
-	if t == nil || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
+	if t == nil || !t.Who.Is(who) || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
 		return nil
 	}
 	return t

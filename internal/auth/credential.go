@@ -432,7 +432,7 @@ func (c *credential) describe(s *State) {
 	if f != nil {
 		s.Cause, s.Remedy = f.Reason(), f.Remedy
 	}
-	s.Dead = c.rec == nil && !c.renewable() || c.rec.dead()
+	s.Dead = !c.renewable() && (c.rec == nil || c.rec.over(now)) || c.rec.dead()
 	if c.rec == nil {
 		return
 	}

@@ -479,8 +479,8 @@ func (s *source) describe() *State {
 		case f == nil:
 		case f.Kind == fault.Unavailable:
 			st.Phase, st.Dead = Retrying, false
-		case f.Kind == fault.Unauthorized:
-			st.Phase = NeedsLogin
+		case f.Kind == fault.Unauthorized: // it offers no login: others may put it right
+			st.Phase, st.Dead = NeedsLogin, false
 		default:
 			st.Phase = Misconfigured
 		}

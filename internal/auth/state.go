@@ -47,8 +47,8 @@ type State struct {
 	// Suspect: the server refused a token that should be good, and another one
 	// cannot be had, or would be no better.
 	Suspect bool
-	// Dead: a refresh was refused for good, or nothing is stored. No probe can
-	// help before a login.
+	// Dead: a refresh was refused for good, what there was is over, or nothing is
+	// stored. No probe can help before a login.
 	Dead bool
 	// Refreshes and Failures are counted since the program started.
 	Refreshes, Failures uint64

@@ -56,7 +56,22 @@ type Row struct {
 // link are failures that the link may explain, and the request as well.
 var link = []fault.Kind{fault.Dial, fault.Broken, fault.Exited, fault.Wedged, fault.HTTPStatus}
 
-// Table is the whole decision. The first row that fits counts; what no row
+// NoToken is the row above all others: of a request that was not sent, because
+// what it is to show cannot be had for now.
+var NoToken = Row{
+	"no token can be had for now: its issuer is away, or a refresh takes longer than the request may",
+	[]Source{Call, List, Message, Probe, Start},
+	[]fault.Kind{fault.Unavailable, fault.Deadline, fault.Canceled},
+	Request,
+	"nothing: the server was not asked. A start of that kind is no attempt, and follows when there may be a token",
+}
+
+// Tokenless tells whether a failure is of NoToken.
+func Tokenless(f *fault.Fault) bool {
+	return f.Op == fault.OpAuthorize && slices.Contains(NoToken.Kinds, f.Kind)
+}
+
+// Table is the rest of the decision. The first row that fits counts; what no row
 // speaks of counts against the request alone. A failure with the outcome
 // answered came over a good link and fits no row but those of sessions and
 // logins.
@@ -128,6 +143,9 @@ var Table = [...]Row{
 
 // Of says what f, which was met at src, counts against.
 func Of(src Source, f *fault.Fault) Against {
+	if Tokenless(f) {
+		return NoToken.Against
+	}
 	for i := range Table {
 		r := &Table[i]
 		if slices.Contains(r.From, src) && (r.Kinds == nil || slices.Contains(r.Kinds, f.Kind)) {

@@ -22,7 +22,7 @@ const (
 func table() string {
 	var b strings.Builder
 	b.WriteString("| what everline saw | counts against | what follows |\n|---|---|---|\n")
-	for _, r := range Table {
+	for _, r := range slices.Concat([]Row{NoToken}, Table[:]) {
 		b.WriteString("| " + r.Seen + " | " + r.Against.String() + " | " + r.Follows + " |\n")
 	}
 	return b.String()
@@ -70,6 +70,20 @@ func TestOneRequestEndsNoGeneration(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A request that was not sent says nothing of the server, whatever it was for.
+func TestNoTokenBlamesNobody(t *testing.T) {
+	for src := Call; src <= Start; src++ {
+		for _, k := range NoToken.Kinds {
+			if a := Of(src, &fault.Fault{Op: fault.OpAuthorize, Kind: k}); a != Request {
+				t.Errorf("%d, %s: %s", src, k, a)
+			}
+		}
+	}
+	if a := Of(Probe, &fault.Fault{Op: fault.OpAuthorize, Kind: fault.Unauthorized}); a != Login {
+		t.Errorf("a refusal is %s", a)
 	}
 }
 

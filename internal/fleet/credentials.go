@@ -39,10 +39,14 @@ type source struct {
 
 func newCredentials(c *core) *credentials {
 	cs := &credentials{core: c, sources: map[string]*source{}}
-	cs.manager = auth.New(auth.Options{
+	o := auth.Options{
 		StateDir: c.opts.StateDir, Browser: c.opts.Browser, RedirectURI: c.opts.RedirectURI,
 		Warn: func(text string) { c.warn("", text) }, Changed: cs.changed,
-	})
+	}
+	if c.opts.Auth != nil {
+		c.opts.Auth(&o)
+	}
+	cs.manager = auth.New(o)
 	return cs
 }
 
@@ -131,6 +135,19 @@ func (cs *credentials) state(name string) *auth.State {
 		return s.State()
 	}
 	return nil
+}
+
+// standing says what can help where a server refuses its credential.
+func (cs *credentials) standing(name string) slot.Credential {
+	st := cs.state(name)
+	switch {
+	case st == nil, st.Kind == auth.None, st.Kind == auth.Static, st.Kind == auth.Command:
+		return slot.Foreign
+	case st.Dead:
+		return slot.Dead
+	default:
+		return slot.Living
+	}
 }
 
 // changed hears of each new state, and has the slot of a server know of another

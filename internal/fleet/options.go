@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/everline/everline/event"
+	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
@@ -32,6 +33,8 @@ type Options struct {
 	Log     func(server string, params []byte) // notifications/message of a server
 	Warn    func(server, text string)          // a state file that could not be read or written
 
-	// Start starts a generation in place of upstream.Start; for tests.
+	// Start starts a generation in place of upstream.Start, and Auth changes how
+	// credentials are had; for tests.
 	Start func(context.Context, upstream.Options) (slot.Upstream, error)
+	Auth  func(*auth.Options)
 }

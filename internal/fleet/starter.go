@@ -71,16 +71,17 @@ func (st *starter) newSessionMember(shared *member, session *Session) *member {
 
 func (st *starter) slotOptions(m *member, before <-chan struct{}) slot.Options {
 	return slot.Options{
-		Server:   m.spec,
-		Dial:     st.dial(m, before),
-		Admit:    func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return st.pins.admit(m, c, offers) },
-		Starting: st.starting,
-		Ready:    st.credentials.ready,
-		Hide:     st.credentials.manager.Hide,
-		Watch:    st.watch(m),
-		Meter:    m.meter,
-		Observe:  st.opts.Observe,
-		Emit:     st.opts.Emit,
+		Server:     m.spec,
+		Dial:       st.dial(m, before),
+		Admit:      func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return st.pins.admit(m, c, offers) },
+		Starting:   st.starting,
+		Ready:      st.credentials.ready,
+		Credential: func() slot.Credential { return st.credentials.standing(m.name) },
+		Hide:       st.credentials.manager.Hide,
+		Watch:      st.watch(m),
+		Meter:      m.meter,
+		Observe:    st.opts.Observe,
+		Emit:       st.opts.Emit,
 	}
 }
 
@@ -171,6 +172,9 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 // not of the era that it was. Not so where none answered, or one that asks for
 // something else first, or one ended that was asked nothing but initialize.
 func perhapsChanged(era upstream.Era, f *fault.Fault) bool {
+	if f.Op == fault.OpAuthorize {
+		return false
+	}
 	switch f.Kind {
 	case fault.Exited, fault.Broken:
 		return era.Modern

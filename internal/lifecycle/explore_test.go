@@ -35,6 +35,9 @@ func ends() []end {
 	return []end{
 		{verdict: Retry},
 		{verdict: NeedAuth},
+		{verdict: NeedToken},
+		{verdict: NeedLogin},
+		{verdict: AwaitToken},
 		{verdict: BadConfig},
 		{verdict: NotThere},
 		{verdict: CleanEnd},

@@ -73,7 +73,7 @@ func describeState(s State) string {
 		num("gen", s.Gen), num("trying", s.Trying), num("serving", s.Serving),
 		ifs(s.Serving != 0 && s.ServingSpec != s.Spec, fmt.Sprintf("old-spec=%d", s.ServingSpec)),
 		ifs(s.Proven, "proven"), num("closing", s.Closing[0]), num("closing", s.Closing[1]),
-		next, ifs(s.NoEarlyWake, "no-early-wake"), ifs(s.ResumeIdle, "resume-idle"), num("attempt", s.Attempt), num("returns", s.Returns), ifs(s.Brought, "brought"), num("last-lost", s.LastLost),
+		next, ifs(s.NoEarlyWake, "no-early-wake"), ifs(s.LoginOnly, "login-only"), ifs(s.Unready, "unready"), ifs(s.ResumeIdle, "resume-idle"), num("attempt", s.Attempt), num("returns", s.Returns), ifs(s.Brought, "brought"), num("last-lost", s.LastLost),
 		num("list-strikes", s.ListStrikes), num("call-strikes", s.CallStrikes))
 }
 

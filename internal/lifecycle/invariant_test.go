@@ -62,9 +62,9 @@ func (w *world) checkTimers() error {
 	case Backoff:
 		retry = true
 	case Stopped:
-		retry = s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth
+		retry = s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth && !s.LoginOnly
 	case Ready: // a successor that failed is tried again beside the old generation
-		retry = s.Next == NextTimer || s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth
+		retry = s.Next == NextTimer || s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth && !s.LoginOnly
 	case Off, Idle, Starting, Draining:
 	}
 	switch {
@@ -104,6 +104,8 @@ func (w *world) checkWanted() error {
 		return fmt.Errorf("stopped without a reason, or with a stale one")
 	case s.NoEarlyWake && s.Next != NextTimer && s.Next != NextStopped:
 		return fmt.Errorf("a wait that no call may shorten, and none is")
+	case s.LoginOnly && s.Stopped != Auth, s.Unready && s.Next != NextTimer:
+		return fmt.Errorf("waits for a login or a token, and does not wait")
 	case s.ResumeIdle && (!s.Lazy || w.retry == 0 || w.p.Restart == Always):
 		return fmt.Errorf("leaves the next generation to a call, for no reason")
 	case s.Next != NoNext && s.Trying != 0:

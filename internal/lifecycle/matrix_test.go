@@ -55,6 +55,9 @@ func rows() []row {
 		{"backoff, closing", []Event{on, Failed{Gen: 1}, Started{2}, Exited{Gen: 2}}},
 		{"stopped: budget", []Event{on, Failed{Gen: 1}, Failed{Gen: 2}, RetryDue{2}, Failed{Gen: 3, Down: longDown}}},
 		{"stopped: auth", halt(NeedAuth)},
+		{"stopped: auth, of a login that lives", halt(NeedToken)},
+		{"stopped: auth, login only", halt(NeedLogin)},
+		{"backoff, unready", halt(AwaitToken)},
 		{"stopped: config", halt(BadConfig)},
 		{"stopped: missing", halt(NotThere)},
 	}

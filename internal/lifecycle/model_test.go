@@ -65,7 +65,7 @@ func drawWant(t *rapid.T) Want {
 func drawAbout(t *rapid.T, gen uint64) Event {
 	list := rapid.Bool().Draw(t, "list")
 	e := end{
-		verdict: Verdict(rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3, 4, 5}).Draw(t, "verdict")),
+		verdict: Verdict(rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}).Draw(t, "verdict")),
 		after:   time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 600}).Draw(t, "after")) * time.Second,
 		recent:  rapid.SampledFrom([]int{1, 2, 61, 200}).Draw(t, "recent"),
 		down:    time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 30}).Draw(t, "down")) * time.Minute,

@@ -88,6 +88,11 @@ func (p Policy) slowArm(e end) Arm { return p.retryAfter(halfJitter(p.SlowProbe)
 // it still does: its credentials may not be ours to judge.
 func (p Policy) loginArm(e end) Arm { return p.retryAfter(halfJitter(p.LoginProbe), e) }
 
+// tokenArm is the wait before the next start of a server whose credential is not
+// to be had: its owner says when that may be another matter, and has drawn the
+// jitter.
+func (p Policy) tokenArm(e end) Arm { return p.retryAfter(Arm{After: p.FirstDelay}, e) }
+
 // halfJitter is a wait of which half is certain: with full jitter a few short
 // draws in a row would spend attempts in no time.
 func halfJitter(d time.Duration) Arm { return Arm{After: d, Jitter: true, Least: d / 2} }
@@ -117,4 +122,6 @@ func (p Policy) excess(e end) int {
 }
 
 // noEarlyWake tells that the wait after e has an owner whom no call may overrule.
-func (p Policy) noEarlyWake(e end) bool { return e.after > 0 || p.excess(e) > 0 }
+func (p Policy) noEarlyWake(e end) bool {
+	return e.after > 0 || p.excess(e) > 0 || e.verdict == NeedToken || e.verdict == AwaitToken
+}

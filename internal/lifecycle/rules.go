@@ -113,7 +113,9 @@ func (t *transition) failed(e end) {
 // exited: the serving generation has lost its link. Calls that are out end with
 // it, except where only the session or the login is gone: those may still be
 // answered.
-func (t *transition) exited(e end) { t.drop(e, e.verdict == SessionEnd || e.verdict == NeedAuth) }
+func (t *transition) exited(e end) {
+	t.drop(e, e.verdict == SessionEnd || e.verdict.ofCredential())
+}
 
 // drop ends the serving generation because of e.
 func (t *transition) drop(e end, drain bool) {
@@ -122,7 +124,9 @@ func (t *transition) drop(e end, drain bool) {
 	if t.succession() {
 		return
 	}
-	t.s.LastLost = gen
+	if !e.verdict.ofCredential() {
+		t.s.LastLost = gen
+	}
 	t.lose(e)
 }
 
@@ -130,12 +134,22 @@ func (t *transition) drop(e end, drain bool) {
 // end of the generation before it then changes nothing about that.
 func (t *transition) succession() bool { return t.s.Trying != 0 || t.s.Next != NoNext }
 
-// lose counts a loss and decides what the next generation waits for.
+// lose counts a loss and decides what the next generation waits for. A refused
+// or missing credential is none: it is no word against the server.
 func (t *transition) lose(e end) {
-	t.s.Attempt++
 	follows := t.p.follows(e.verdict)
+	if !e.verdict.ofCredential() {
+		t.s.Attempt++
+	}
 	switch {
-	case e.verdict == NeedAuth:
+	case e.verdict == AwaitToken:
+		t.await(NextTimer)
+		t.s.Unready = true
+		t.arm(t.p.tokenArm(e), e)
+	case e.verdict == NeedLogin:
+		t.halt(Auth)
+		t.s.LoginOnly = true
+	case e.verdict == NeedAuth, e.verdict == NeedToken:
 		t.halt(Auth)
 		t.arm(t.p.loginArm(e), e)
 	case e.verdict == BadConfig:

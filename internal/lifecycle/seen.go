@@ -87,7 +87,7 @@ func (s State) room() bool {
 
 // RetryArmed tells whether RetryTimer is set.
 func (s State) RetryArmed() bool {
-	return s.Next == NextTimer || s.Next == NextStopped && (s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth)
+	return s.Next == NextTimer || s.Next == NextStopped && (s.Stopped == Budget || s.Stopped == Missing || s.Stopped == Auth && !s.LoginOnly)
 }
 
 // StableArmed tells whether StableTimer is set.
@@ -96,7 +96,7 @@ func (s State) StableArmed() bool { return s.Serving != 0 && !s.Proven }
 var (
 	phaseNames   = [...]string{"Off", "Idle", "Starting", "Ready", "Draining", "Backoff", "Stopped"}
 	reasonNames  = [...]string{"none", "budget", "auth", "config", "missing", "ended"}
-	verdictNames = [...]string{"retry", "auth", "config", "missing", "clean", "session"}
+	verdictNames = [...]string{"retry", "auth", "config", "missing", "clean", "session", "token", "login", "await-token"}
 	nextNames    = [...]string{"none", "slot-free", "call", "timer", "stopped"}
 	timerNames   = [...]string{"retry", "stable"}
 	restartNames = [...]string{"always", "on-failure", "never"}

@@ -121,6 +121,7 @@ func (t *transition) disarm(old State) {
 // await says what the next generation waits for, for waits without a timer.
 func (t *transition) await(n Next) {
 	t.s.Next, t.s.Stopped, t.s.NoEarlyWake, t.s.ResumeIdle = n, None, false, false
+	t.s.LoginOnly, t.s.Unready = false, false
 }
 
 // halt waits for what why says.

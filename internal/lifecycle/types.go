@@ -25,7 +25,7 @@ type Reason uint8
 const (
 	None    Reason = iota
 	Budget         // it is away for longer than Policy.FastFor; a slow retry is due
-	Auth           // a login is needed; a look whether it still is, is due
+	Auth           // a login is needed; a look whether it still is, is due unless State.LoginOnly
 	Config         // the configuration is wrong; only a new spec or an operator helps
 	Missing        // the command does not exist; a slow retry is due, it may be installed
 	Ended          // it ended, and Restart lets no other generation follow; only a new spec or an operator helps
@@ -47,12 +47,20 @@ type Verdict uint8
 
 const (
 	Retry      Verdict = iota // may succeed if tried again
-	NeedAuth                  // needs a login
+	NeedAuth                  // needs a login, or somebody who corrects what it is shown
 	BadConfig                 // cannot succeed as configured
 	NotThere                  // the command is not there
 	CleanEnd                  // the peer ended in order: exit 0, a clean EOF, an idle close
 	SessionEnd                // the server forgot the session: not the link's fault, start anew immediately
+	NeedToken                 // as NeedAuth, of a login that lives: the next token may be let in, and no call's wish helps
+	NeedLogin                 // as NeedAuth, and nothing but a login helps
+	AwaitToken                // it was not asked: what it is to be shown cannot be had for now
 )
+
+// ofCredential tells the ends that say nothing about the server: they are no loss.
+func (v Verdict) ofCredential() bool {
+	return v == NeedAuth || v == NeedToken || v == NeedLogin || v == AwaitToken
+}
 
 // State is all that is known about one slot. It is a comparable value; Step
 // returns a new one. The zero State, or one with only Gen set, is a slot that
@@ -80,7 +88,9 @@ type State struct {
 	CallStrikes int       // failed calls in a row on Serving that blame the link
 	Next        Next      // what the next generation waits for; beside Serving: the successor
 	Stopped     Reason    // why; valid in NextStopped, None otherwise
-	NoEarlyWake bool      // the wait is the server's own Retry-After or the start limit: no call shortens it; valid in NextTimer and NextStopped
+	NoEarlyWake bool      // the wait is the server's own Retry-After, the credential's, or the start limit: no call shortens it; valid in NextTimer and NextStopped
+	LoginOnly   bool      // no look is due: nothing but a login, an operator or a new spec helps; valid if Stopped is Auth
+	Unready     bool      // the wait is for something to show to the server, which is not away for all we know; valid in NextTimer
 	ResumeIdle  bool      // NextCall follows the wait, as Restart lets no generation follow by itself and the server is lazy; false where no wait has an end
 	WasReady    bool      // was ready at least once since it was enabled
 }

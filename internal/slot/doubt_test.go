@@ -238,7 +238,7 @@ func TestListingsThatCannotBeRead(t *testing.T) {
 }
 
 // A server that stopped for a login is looked at every few minutes, and when a
-// call comes, at most every 10 s: the token may have been renewed elsewhere.
+// call comes, at most every 30 s: the token may have been renewed elsewhere.
 func TestFaultV3_StoppedIsLookedAt(t *testing.T) {
 	for name, story := range map[string]func(srv *server, b *bench){
 		"by itself": func(srv *server, b *bench) {
@@ -259,8 +259,12 @@ func TestFaultV3_StoppedIsLookedAt(t *testing.T) {
 			if dials, _, _ := srv.count(); dials != 2 {
 				t.Errorf("%d starts for five calls at once", dials)
 			}
-			b.at(11 * time.Second)
+			b.at(29 * time.Second)
 			srv.with(func() { srv.dial = nil })
+			if f := b.send("q"); f == nil || f.RetryAfter != time.Second {
+				t.Errorf("%v", f)
+			}
+			b.at(31 * time.Second)
 			if f := b.send("q"); f != nil {
 				t.Error(f)
 			}

@@ -90,9 +90,18 @@ func TestVerdict(t *testing.T) {
 		{&fault.Fault{Kind: fault.NoVersion}, lifecycle.BadConfig},
 		{&fault.Fault{Kind: fault.Wedged}, lifecycle.Retry},
 		{&fault.Fault{Kind: fault.RateLimited}, lifecycle.Retry},
+		{&fault.Fault{Kind: fault.Unavailable}, lifecycle.Retry},
+		{&fault.Fault{Kind: fault.Unavailable, Op: fault.OpAuthorize}, lifecycle.AwaitToken},
+		{&fault.Fault{Kind: fault.Deadline, Op: fault.OpAuthorize}, lifecycle.AwaitToken},
 	} {
-		if got := verdictOf(c.f); got != c.want {
+		if got := verdictOf(c.f, nil); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.f.Kind, c.f.Exit, got, c.want)
+		}
+	}
+	refused := &fault.Fault{Kind: fault.Unauthorized}
+	for c, want := range map[Credential]lifecycle.Verdict{Foreign: lifecycle.NeedAuth, Living: lifecycle.NeedToken, Dead: lifecycle.NeedLogin} {
+		if got := verdictOf(refused, func() Credential { return c }); got != want {
+			t.Errorf("credential %d: %s, want %s", c, got, want)
 		}
 	}
 }

@@ -32,6 +32,7 @@ func (lp *loop) ready(g *generation) {
 	if g.stopping {
 		return
 	}
+	lp.losses.excuse(g.excused)
 	mark := len(lp.events)
 	c := event.Connected{Head: lp.slot.head(g.gen), Took: time.Since(g.begun)}
 	if lp.hadServed && !lp.awayAt.IsZero() {
@@ -55,9 +56,13 @@ func (lp *loop) startFailed(g *generation, cause *fault.Fault) {
 	}
 	g.cancel()
 	lp.drop(g.gen)
+	if ofCredential(cause) {
+		g.excused = time.Since(g.begun)
+	}
+	lp.losses.excuse(g.excused)
 	cause = lp.noteSessionLoss(named(withNoise(cause, g)))
 	lp.blame(cause)
-	verdict := verdictOf(cause)
+	verdict := verdictOf(cause, lp.slot.opts.Credential)
 	if verdict == lifecycle.SessionEnd {
 		verdict = lifecycle.Retry // a session that never began cannot be lost
 	}

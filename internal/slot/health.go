@@ -68,7 +68,7 @@ func (lp *loop) exit(g *generation, cause *fault.Fault) {
 	lp.blame(cause)
 	mark := len(lp.events)
 	lp.step(lifecycle.Exited{
-		Gen: g.gen, Verdict: verdictOf(cause), After: retryAfterOf(cause), Recent: lp.startsInMinute(), Down: lp.down(),
+		Gen: g.gen, Verdict: verdictOf(cause, lp.slot.opts.Credential), After: retryAfterOf(cause), Recent: lp.startsInMinute(), Down: lp.down(),
 	})
 	lp.emitAt(mark, event.Lost{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next})
 }
@@ -84,10 +84,13 @@ func (lp *loop) demanded() {
 	now := time.Now()
 	soon := lp.slot.since(now) < lp.slot.probeAt.Load()
 	probe := lp.state.Phase() == lifecycle.Stopped && !soon
-	before := lp.state
+	before, every := lp.state, lp.policy.WakeEvery
+	if before.Stopped == lifecycle.Auth {
+		every = max(every, loginPace)
+	}
 	lp.step(lifecycle.Wake{TooSoon: soon})
 	if probe && before != lp.state {
 		lp.flush() // the view comes before the mark; see waiter.mayProbe
-		lp.slot.probeAt.Store(lp.slot.since(now.Add(lp.policy.WakeEvery)))
+		lp.slot.probeAt.Store(lp.slot.since(now.Add(every)))
 	}
 }

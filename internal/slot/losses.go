@@ -9,7 +9,7 @@ import (
 
 // A lossClock measures for how long a server has been losing its generations. It
 // stands still while no attempt is to follow soon: while the server is idle, or
-// stopped for another reason than the time itself.
+// stopped for another reason than the time itself, or waits for a credential.
 type lossClock struct {
 	began time.Time // when the first of the losses in a row was; zero if there are none
 	still time.Time // since when the clock stands still; zero if it runs
@@ -17,7 +17,8 @@ type lossClock struct {
 
 // follow takes a step of the lifecycle.
 func (c *lossClock) follow(before, after lifecycle.State, now time.Time) {
-	stands := after.Phase() == lifecycle.Idle || after.Phase() == lifecycle.Stopped && after.Stopped != lifecycle.Budget
+	stands := after.Phase() == lifecycle.Idle || after.Phase() == lifecycle.Backoff && after.Unready ||
+		after.Phase() == lifecycle.Stopped && after.Stopped != lifecycle.Budget
 	switch {
 	case !stands && !c.still.IsZero():
 		if !c.began.IsZero() {
@@ -32,6 +33,13 @@ func (c *lossClock) follow(before, after lifecycle.State, now time.Time) {
 		c.began = time.Time{}
 	case after.Attempt == 1 && before.Attempt != 1:
 		c.began = now
+	}
+}
+
+// excuse takes out of the count what the server is not to blame for.
+func (c *lossClock) excuse(d time.Duration) {
+	if !c.began.IsZero() {
+		c.began = c.began.Add(d)
 	}
 }
 

@@ -62,6 +62,9 @@ type Options struct {
 	// Ready is waited for before each start, and by no limit of the start: what it
 	// returns is why none is possible. It must end with ctx. nil: nothing is.
 	Ready func(ctx context.Context, server config.Server) error
+	// Credential is asked where the server refuses what it is shown. It must not
+	// block. nil: Foreign.
+	Credential func() Credential
 	// Hide takes secrets out of a text that the configuration does not know; nil:
 	// there are none.
 	Hide func(text string) string

@@ -65,7 +65,10 @@ func (st *starter) open(g *generation, old *catalog.Catalog) error {
 		return g.spec.Err
 	}
 	if st.ready != nil {
-		if err := st.ready(g.ctx, g.spec); err != nil {
+		began := time.Now()
+		err := st.ready(g.ctx, g.spec)
+		g.excused = time.Since(began)
+		if err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/lifecycle"
 )
 
@@ -25,13 +26,35 @@ func policyOf(server config.Server) lifecycle.Policy {
 	return p
 }
 
-// verdictOf says what the end of a generation or of an attempt means for the next.
-func verdictOf(f *fault.Fault) lifecycle.Verdict {
+// A Credential says what can help where a server refuses what it is shown.
+type Credential uint8
+
+const (
+	// Foreign: others may put it right, where that cannot be seen.
+	Foreign Credential = iota
+	// Living: its login lives, and the next token may be let in.
+	Living
+	// Dead: nothing but a login.
+	Dead
+)
+
+// refusedAs are the verdicts on a refusal.
+var refusedAs = [...]lifecycle.Verdict{Foreign: lifecycle.NeedAuth, Living: lifecycle.NeedToken, Dead: lifecycle.NeedLogin}
+
+// verdictOf says what the end of a generation or of an attempt means for the next;
+// credential may be nil.
+func verdictOf(f *fault.Fault, credential func() Credential) lifecycle.Verdict {
+	if evidence.Tokenless(f) {
+		return lifecycle.AwaitToken
+	}
 	switch f.Kind {
 	case fault.SessionLost, fault.SessionSuspect:
 		return lifecycle.SessionEnd
 	case fault.Unauthorized:
-		return lifecycle.NeedAuth
+		if credential == nil {
+			return lifecycle.NeedAuth
+		}
+		return refusedAs[credential()]
 	case fault.Missing:
 		return lifecycle.NotThere
 	case fault.Invalid, fault.NoVersion:

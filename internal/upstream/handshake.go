@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
@@ -29,7 +30,9 @@ type finding struct {
 }
 
 // silent tells whether the probe was not answered in time.
-func (f *finding) silent() bool { return f.fault != nil && f.fault.Kind == fault.Deadline }
+func (f *finding) silent() bool {
+	return f.fault != nil && f.fault.Kind == fault.Deadline && !evidence.Tokenless(f.fault)
+}
 
 func errNotModern() *fault.Fault {
 	return fault.New(fault.Protocol, mcp.ServerDiscover, "the server does not speak the modern protocol any more")
@@ -245,7 +248,7 @@ func (h *handshake) initialize(ctx context.Context, version string) (wire.Messag
 	patient, cancel := h.outlast(ctx)
 	defer cancel()
 	msg, f := h.ask(patient, mcp.Initialize, append(params, '}'))
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && (f == nil || !evidence.Tokenless(f)) {
 		msg, f = wire.Message{}, h.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
 	}
 	h.phases.answer(PhaseInitialize, began, f)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 )
@@ -188,7 +189,7 @@ func (h *handshake) findHTTP(ctx context.Context) *fault.Fault {
 	if found.verdict != notModern {
 		return h.conclude(ctx, found)
 	}
-	if f := found.fault; f != nil && !saysLegacy(f) {
+	if f := found.fault; f != nil && (evidence.Tokenless(f) || !saysLegacy(f)) {
 		return f
 	}
 	f := h.legacyAfterProbe(ctx, found)

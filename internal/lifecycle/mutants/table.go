@@ -162,8 +162,28 @@ var table = []mutant{
 		"t.s.Attempt++\n", "",
 	},
 	{
+		"a missing token is a loss", "rules.go",
+		"if !e.verdict.ofCredential() {\n\t\tt.s.Attempt++\n\t}", "t.s.Attempt++",
+	},
+	{
+		"a refused login may be proven late", "rules.go",
+		"if !e.verdict.ofCredential() {\n\t\tt.s.LastLost = gen\n\t}", "t.s.LastLost = gen",
+	},
+	{
+		"a dead login is probed", "rules.go",
+		"t.s.LoginOnly = true", "t.arm(t.p.loginArm(e), e)",
+	},
+	{
+		"a call asks for a login that lives", "policy.go",
+		" || e.verdict == NeedToken || e.verdict == AwaitToken", " || e.verdict == AwaitToken",
+	},
+	{
+		"a token that is awaited is a slow retry", "rules.go",
+		"t.s.Unready = true\n\t\tt.arm(t.p.tokenArm(e), e)", "t.s.Unready = true\n\t\tt.arm(t.p.slowArm(e), e)",
+	},
+	{
 		"a missing login is retried", "rules.go",
-		"case e.verdict == NeedAuth:\n\t\tt.halt(Auth)", "case false:\n\t\tt.halt(Auth)",
+		"case e.verdict == NeedAuth, e.verdict == NeedToken:", "case false:",
 	},
 	{
 		"a missing command is never probed", "rules.go",

@@ -339,6 +339,9 @@ func (k *core) request(ctx context.Context, method string, to *url.URL, header h
 // lost turns the error of a request or of reading its answer into a fault:
 // whose end it was, and what is proved about the request.
 func (k *core) lost(ex *exchange, err error) *fault.Fault {
+	if f, ok := fault.As(err); ok && f.Op == fault.OpAuthorize { // it was not sent, whoever could not wait
+		return f
+	}
 	out := fault.Unknown
 	if ex.unsent(err) {
 		out = fault.NotSent

@@ -24,6 +24,13 @@ type Options struct {
 	// StateDir keeps the last good catalogs, so that a restart lists them at
 	// once. "": nothing is kept.
 	StateDir string
+	// CredentialsDir is the folder of the logins to servers, which any number of
+	// programs may share. It must be the user's alone. "": StateDir.
+	CredentialsDir string
+	// CredentialsKey is a file with the key that the logins are encrypted with: 32
+	// bytes, or a line for each key in base64 or hex, the one in use first. "": one
+	// of systemd's credentials, or of the keyring, or a file beside them.
+	CredentialsKey string
 	// Name and Version go into clientInfo toward servers; "everline" and the
 	// module's version by default.
 	Name, Version string

@@ -1,6 +1,7 @@
 package everline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,18 +65,20 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 	h := &Hub{lock: lock, nowhere: meter.New(), observe: opts.Observe}
 	h.notifier.emit = opts.Emit
 	h.fleet = fleet.New(cfg, fleet.Options{
-		StateDir:     opts.StateDir,
-		Pins:         pins,
-		Name:         opts.Name,
-		Version:      opts.Version,
-		RoundTripper: opts.RoundTripper,
-		Browser:      opts.Browser,
-		RedirectURI:  func() string { return opts.RedirectURI },
-		Emit:         h.notifier.event,
-		Observe:      opts.Observe,
-		Changed:      h.notifier.changed,
-		Log:          h.notifier.logged,
-		Warn:         opts.Warn,
+		StateDir:       opts.StateDir,
+		CredentialsDir: cmp.Or(opts.CredentialsDir, opts.StateDir),
+		CredentialsKey: opts.CredentialsKey,
+		Pins:           pins,
+		Name:           opts.Name,
+		Version:        opts.Version,
+		RoundTripper:   opts.RoundTripper,
+		Browser:        opts.Browser,
+		RedirectURI:    func() string { return opts.RedirectURI },
+		Emit:           h.notifier.event,
+		Observe:        opts.Observe,
+		Changed:        h.notifier.changed,
+		Log:            h.notifier.logged,
+		Warn:           opts.Warn,
 	})
 	return h, nil
 }

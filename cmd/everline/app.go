@@ -32,6 +32,8 @@ type app struct {
 	*streams
 	stateDir string
 	output   string
+
+	credentialsKey string // a file; "": everline finds or makes a key
 }
 
 var outputs = []string{"table", "wide", "json", "jsonl"}

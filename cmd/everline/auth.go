@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/auth"
@@ -23,8 +24,21 @@ func newAuth(a *app) *cobra.Command {
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	a.addCredentialsKey(cmd.PersistentFlags())
 	cmd.AddCommand(newAuthLogin(a), newAuthLogout(a), newAuthStatus(a), newAuthRekey(a))
 	return cmd
+}
+
+func (a *app) addCredentialsKey(flags *pflag.FlagSet) {
+	flags.StringVar(&a.credentialsKey, "credentials-key", "",
+		"file with the key that logins are encrypted with (default: everline-key of systemd's credentials, else one in the keyring or beside them)")
+}
+
+// manager owns the logins of the state folder, beside others that do. The caller
+// must Close it.
+func (a *app) manager() *auth.Manager {
+	warn := func(text string) { fmt.Fprintf(a.stderr, "warning: %s\n", printable(text)) }
+	return auth.New(auth.Options{StateDir: a.stateDir, KeyFile: a.credentialsKey, Warn: warn})
 }
 
 // credentials are those of every server with a URL, of the files that are named,
@@ -38,7 +52,7 @@ func (a *app) credentials(ctx context.Context, named []string) (m *auth.Manager,
 	if err != nil {
 		return nil, nil, err
 	}
-	m = auth.New(auth.Options{StateDir: a.stateDir, Warn: func(text string) { fmt.Fprintf(a.stderr, "warning: %s\n", printable(text)) }})
+	m = a.manager()
 	for _, s := range found.Config.Servers {
 		if s.URL != "" && s.Err == nil {
 			m.Source(fleet.Credential(&s))
@@ -86,20 +100,21 @@ func (a *app) authStatus(ctx context.Context, configs []string, name string) err
 		return err
 	}
 	defer m.Close()
-	report, states, code := authReport{Servers: []authServer{}}, m.Status(), exitOK
+	report, code := authReport{Servers: []authServer{}}, exitOK
 	if place := m.KeyPlace(ctx); place != "" {
 		report.Key = &place
 	}
 	if name != "" {
-		if states[name] == nil {
+		if m.Status()[name] == nil {
 			return noCredential(name)
 		}
 		servers = []string{name}
 	}
+	running := a.runningAuth(ctx, configs)
 	for _, server := range servers {
-		st := states[server]
-		report.Servers = append(report.Servers, authServer{server, admin.ShapeAuth(st, m.Hide)})
-		if st.Phase == auth.NeedsLogin || st.Phase == auth.Misconfigured {
+		s := shownAuth(m, running, server)
+		report.Servers = append(report.Servers, s)
+		if s.Auth.State == auth.NeedsLogin.String() || s.Auth.State == auth.Misconfigured.String() {
 			code = exitAuth
 		}
 	}
@@ -138,9 +153,35 @@ func (a *app) printAuth(report authReport) error {
 	return err
 }
 
+// runningAuth is how the credentials are of the servers of the everline that runs:
+// it knows more than what is stored. There are none where files are named.
+func (a *app) runningAuth(ctx context.Context, named []string) map[string]admin.Auth {
+	if len(named) > 0 {
+		return nil
+	}
+	st, err := a.glance().Status(ctx)
+	if err != nil {
+		return nil
+	}
+	all := map[string]admin.Auth{}
+	for _, s := range st.Servers {
+		if s.Auth != nil {
+			all[s.Name] = *s.Auth
+		}
+	}
+	return all
+}
+
+func shownAuth(m *auth.Manager, running map[string]admin.Auth, server string) authServer {
+	if s, ok := running[server]; ok {
+		return authServer{server, s}
+	}
+	return authServer{server, admin.ShapeAuth(m.Status()[server], m.Hide)}
+}
+
 // authWords are the states of a credential, for people.
 var authWords = map[string]string{
-	"none": "no login so far", "ok": "logged in", "refreshing": "being renewed", "retrying": "cannot be renewed now",
+	"none": "no login so far", "ok": "logged in", "refreshing": "being renewed", "retrying": "cannot be had now",
 	"needs_login": "needs a login", "misconfigured": "misconfigured",
 }
 
@@ -192,10 +233,10 @@ func newAuthLogout(a *app) *cobra.Command {
 				return err
 			}
 			defer m.Close()
-			if err := m.Logout(cmd.Context(), args[0], all); err != nil {
+			if err := a.logout(cmd.Context(), m, args[0], all, configs); err != nil {
 				return err
 			}
-			return a.printLogin(m, args[0], "logged out of")
+			return a.printLogin(cmd.Context(), m, args[0], "logged out of", configs)
 		}),
 	}
 	cmd.Flags().StringArrayVarP(&configs, "config", "c", nil, configHelp)
@@ -203,17 +244,28 @@ func newAuthLogout(a *app) *cobra.Command {
 	return cmd
 }
 
+// logout has the everline that runs do it, if it has the server: it may be the one
+// that has the key.
+func (a *app) logout(ctx context.Context, m *auth.Manager, server string, all bool, configs []string) error {
+	if _, ok := a.runningAuth(ctx, configs)[server]; !ok {
+		return m.Logout(ctx, server, all)
+	}
+	_, err := a.glance().Logout(ctx, server, admin.LogoutRequest{All: all})
+	return err
+}
+
 func newAuthRekey(a *app) *cobra.Command {
-	return &cobra.Command{
+	var discard bool
+	cmd := &cobra.Command{
 		Use:   "rekey",
 		Short: "Encrypt the logins with a new key",
-		Long: "Encrypt what is kept of logins with a new key. What is locked by a key that is not to be had is moved\n" +
-			"aside, and must be logged in to again.",
+		Long: "Encrypt what is kept of logins with a new key: the first one of --credentials-key, or one that is made. An\n" +
+			"everline that runs with --credentials-key must find the new key in its file, too.",
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
-			m := auth.New(auth.Options{StateDir: a.stateDir, Warn: func(text string) { fmt.Fprintf(a.stderr, "warning: %s\n", printable(text)) }})
+			m := a.manager()
 			defer m.Close()
-			if err := m.Rekey(cmd.Context()); err != nil {
+			if err := m.Rekey(cmd.Context(), discard); err != nil {
 				return err
 			}
 			place := m.KeyPlace(cmd.Context())
@@ -224,13 +276,14 @@ func newAuthRekey(a *app) *cobra.Command {
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&discard, "discard", false, "give up what is locked by a key that is not to be had: it is moved aside, and must be logged in to again")
+	return cmd
 }
 
 // printLogin prints what has become of one server's credential.
-func (a *app) printLogin(m *auth.Manager, server, done string) error {
-	s := authServer{server, admin.ShapeAuth(m.Status()[server], m.Hide)}
+func (a *app) printLogin(ctx context.Context, m *auth.Manager, server, done string, configs []string) error {
 	if a.forMachines() {
-		return writeLine(a.stdout, s)
+		return writeLine(a.stdout, shownAuth(m, a.runningAuth(ctx, configs), server))
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s %s\n", done, shownName(server))
 	return err

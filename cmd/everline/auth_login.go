@@ -91,7 +91,7 @@ func (a *app) login(ctx context.Context, server string, f loginFlags) error {
 		return err
 	}
 	m.Reload(ctx)
-	return a.printLogin(m, server, done)
+	return a.printLogin(ctx, m, server, done, f.configs)
 }
 
 // An aLogin is one on its way, here or in the everline that runs.

@@ -62,7 +62,7 @@ func completeFlags(root *cobra.Command) {
 		states = append(states, string(state))
 	}
 	slices.Sort(states)
-	filesFor := []string{"config", "state-dir", "cwd", "to", "file"}
+	filesFor := []string{"config", "credentials-key", "state-dir", "cwd", "to", "file"}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		complete := func(f *pflag.Flag) {

@@ -40,6 +40,7 @@ func newDoctor(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.configs, "config", "c", nil, "configuration file; by default those of the everline that runs")
 	flags.StringVar(&f.format, "format", "", formatFlag())
+	a.addCredentialsKey(flags)
 	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "how long each check may wait")
 	return cmd
 }
@@ -48,6 +49,7 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 	ctx := cmd.Context()
 	o := doctor.Options{
 		StateDir: a.stateDir, Version: buildVersion(), Env: os.LookupEnv, PortOwner: daemon.PortOwner, Timeout: f.timeout,
+		CredentialsKey: a.credentialsKey,
 	}
 	o.Home, _ = os.UserHomeDir() // "" finds no version managers
 	if st, err := a.client().Status(ctx); err == nil {

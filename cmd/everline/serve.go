@@ -30,8 +30,9 @@ type serveFlags struct {
 	group       string // of stdio
 }
 
-func (f *serveFlags) addCommon(cmd *cobra.Command) {
+func (f *serveFlags) addCommon(a *app, cmd *cobra.Command) {
 	flags := cmd.Flags()
+	a.addCredentialsKey(flags)
 	flags.StringArrayVarP(&f.configs, "config", "c", nil, "configuration file; may be given more than once (default: ./everline.json, then the user's)")
 	flags.StringVar(&f.format, "format", "", formatFlag())
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
@@ -50,7 +51,7 @@ func newServe(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }),
 	}
-	f.addCommon(cmd)
+	f.addCommon(a, cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.listen, "listen", "l", "", "address to serve on (default: the configuration's, 127.0.0.1:7433)")
 	flags.BoolVar(&f.watch, "watch", true, "apply changes of the configuration files when they are saved")
@@ -100,7 +101,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if f.listen == "" {
 		e.Address, e.Configured = found.Config.Listen, found.Config.Listen
 	}
-	err = daemon.Serve(ctx, found, daemon.Options{Version: buildVersion(), Log: log}, e)
+	err = daemon.Serve(ctx, found, daemon.Options{Version: buildVersion(), Log: log, CredentialsKey: a.credentialsKey}, e)
 	if errors.Is(err, daemon.ErrForced) {
 		return exit(exitFailed)
 	}

@@ -23,7 +23,7 @@ func newStdio(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: runE(func(cmd *cobra.Command, _ []string) error { return a.stdio(cmd.Context(), f) }),
 	}
-	f.addCommon(cmd)
+	f.addCommon(a, cmd)
 	cmd.Flags().StringVar(&f.group, "group", "", "serve the servers of this group, in place of all")
 	return cmd
 }
@@ -47,5 +47,5 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	return daemon.ServeStdio(parent, found, daemon.Options{Version: buildVersion(), Log: log}, daemon.Stdio{In: a.stdin, Out: a.raw(), Group: f.group})
+	return daemon.ServeStdio(parent, found, daemon.Options{Version: buildVersion(), Log: log, CredentialsKey: a.credentialsKey}, daemon.Stdio{In: a.stdin, Out: a.raw(), Group: f.group})
 }

@@ -266,6 +266,25 @@ func (w *web) post(ctx context.Context, u, kind, body string, headers http.Heade
 	return w.do(ctx, http.MethodPost, u, kind, strings.NewReader(body), headers)
 }
 
+// knock posts a message and reads no more of the answer than its head: the rest
+// may be a stream.
+func (w *web) knock(ctx context.Context, u, message string) (status int, challenge []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, webLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, strings.NewReader(message))
+	if err != nil {
+		return 0, nil, errors.New("it is no usable URL")
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return 0, nil, bare(err)
+	}
+	_ = resp.Body.Close() // nothing of it is wanted
+	return resp.StatusCode, resp.Header["Www-Authenticate"], nil
+}
+
 func (w *web) do(ctx context.Context, method, u, kind string, body io.Reader, headers http.Header) (*reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, webLimit)
 	defer cancel()

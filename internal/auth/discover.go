@@ -134,6 +134,7 @@ type hunt struct {
 	web       *web
 	spec      *Spec
 	challenge challenge
+	unmet     bool                     // the server has refused nothing so far, and is asked first what it wants
 	known     func(issuer string) bool // we are registered or logged in there
 	secrets   *secrets
 	steps     []Step
@@ -151,6 +152,9 @@ func (h *hunt) run(ctx context.Context) error {
 	if h.spec.MetadataURL != "" {
 		return h.given(ctx)
 	}
+	if h.unmet {
+		h.knock(ctx)
+	}
 	prm, err := h.resourceMetadata(ctx)
 	switch {
 	case errors.Is(err, errAbsent):
@@ -160,6 +164,29 @@ func (h *hunt) run(ctx context.Context) error {
 	}
 	h.site.resource, h.site.published, h.site.scopes = prm.Resource, true, prm.ScopesSupported
 	return h.firstIssuer(ctx, prm.AuthorizationServers)
+}
+
+// ping is what any server may refuse to those who are not logged in, and nothing
+// that an open one would do something for.
+const ping = `{"jsonrpc":"2.0","id":0,"method":"ping"}`
+
+// knock asks the server itself for its challenge, which may be the only place that
+// names its metadata. What else comes of it decides nothing.
+func (h *hunt) knock(ctx context.Context) {
+	step := Step{URL: shownURL(h.spec.URL)}
+	status, fields, err := h.web.knock(ctx, h.spec.URL, ping)
+	step.Status = status
+	switch ch := parseChallenge(fields); {
+	case err != nil:
+		step.Said = h.secrets.words(err.Error())
+	case status != http.StatusUnauthorized:
+		step.Said = "it lets in without a login"
+	case ch.metadata == "":
+		step.Said = "it does not name its metadata"
+	default:
+		h.challenge, step.Said = ch, "its metadata is at "+shownURL(h.secrets.words(ch.metadata))
+	}
+	h.steps = append(h.steps, step)
 }
 
 // itself is the server as a resource, where it does not say what it is. A query

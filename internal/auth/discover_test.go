@@ -270,12 +270,31 @@ func TestExplain(t *testing.T) {
 	inBubble(t, authserver.Script{Only: "/nowhere"}, func(r *rig) {
 		m := r.manager(nil)
 		m.Source(r.spec())
-		steps, err := m.Explain(r.Context(), serverName)
-		if err == nil || len(steps) != 3 || steps[0].URL != "https://mcp.test/.well-known/oauth-protected-resource/mcp" || steps[0].Status != 200 || steps[2].Status != 404 {
+		e, err := m.Explain(r.Context(), serverName)
+		steps := e.Steps
+		if err == nil || len(steps) != 4 || steps[0].URL != siteURL || steps[0].Status != 401 ||
+			steps[1].URL != "https://mcp.test/.well-known/oauth-protected-resource/mcp" || steps[1].Status != 200 || steps[3].Status != 404 {
 			t.Errorf("%+v, %v", steps, err)
 		}
 		if f, _ := fault.As(err); f == nil || !strings.Contains(f.Remedy, "everline doctor docs") {
 			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// A login that no 401 came before finds metadata that only a challenge names.
+func TestLoginAsksForTheChallenge(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		const away = "/.well-known/oauth-protected-resource/of/its/own"
+		r.mcp.SetPRM(map[string]any{away: map[string]any{"resource": siteURL, "authorization_servers": []string{issuerURL}}})
+		r.mcp.SetChallenge(`Bearer resource_metadata="https://mcp.test` + away + `"`)
+		m := r.manager(nil)
+		r.serveCallback(m)
+		s := m.Source(r.spec())
+		r.logIn(m, LoginOptions{})
+		r.mustCall(s)
+		if e, err := m.Explain(r.Context(), serverName); err != nil || e.Issuer != issuerURL || e.Resource != siteURL || !e.Registers {
+			t.Errorf("%+v, %v", e, err)
 		}
 	})
 }

@@ -298,6 +298,7 @@ func TestIssuerMoves(t *testing.T) {
 			m, s := r.loggedIn(nil)
 			next := authserver.New("https://next.test", authserver.Script{})
 			authserver.Start(r.net, publicIP, nil, next)
+			time.Sleep(movedAfter) // what the login found is believed for so long
 			r.mcp.SetServers(next)
 			_ = r.call(s)
 			r.wantFault(r.call(s), fault.Unauthorized, "has moved to the issuer https://next.test", "auth login docs")

@@ -114,7 +114,7 @@ func lockedStore(place string, err error) *fault.Fault {
 		f.Remedy = "give the key that they were written with: --credentials-key FILE"
 	case keyKeyring:
 		f.Err = fmt.Errorf("the credentials are locked, their key is in the keyring: %w", err)
-		f.Remedy = "unlock the keyring of the session, or give these logins up with: everline auth rekey"
+		f.Remedy = "unlock the keyring of the session, or give these logins up with: everline auth rekey --discard"
 	default:
 		f.Err = fmt.Errorf("the credentials are locked, their key should be beside them: %w", err)
 		f.Remedy = "put " + keyFileName + " back, or log in again"
@@ -167,14 +167,29 @@ func (k *keys) readGiven() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := parseKey(text)
-	if one == nil {
-		return nil, &fault.Fault{
-			Kind: fault.Invalid, Op: "read the key " + path, Err: errors.New("it must be 32 bytes, as they are or in base64 or hex"),
-			Remedy: "make one with: openssl rand -base64 32",
+	if all := parseKeys(text); len(all) > 0 {
+		return all, nil
+	}
+	return nil, &fault.Fault{
+		Kind: fault.Invalid, Op: "read the key " + path, Outcome: fault.NotSent,
+		Err:    errors.New("it must be 32 bytes, as they are or in base64 or hex"),
+		Remedy: "make one with: openssl rand -base64 32",
+	}
+}
+
+// parseKeys reads one key as it is, or a line for each: the one that is in use
+// first, and those that it replaces.
+func parseKeys(text []byte) [][]byte {
+	if len(text) == keySize {
+		return [][]byte{text}
+	}
+	var all [][]byte
+	for line := range strings.Lines(string(text)) {
+		if one := parseKey(line); one != nil {
+			all = append(all, one)
 		}
 	}
-	return [][]byte{one}, nil
+	return all
 }
 
 func readCapped(path string) ([]byte, error) {
@@ -186,12 +201,9 @@ func readCapped(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 4096))
 }
 
-// parseKey reads 32 bytes as they are, or as text.
-func parseKey(text []byte) []byte {
-	if len(text) == keySize {
-		return text
-	}
-	line := strings.TrimSpace(string(text))
+// parseKey reads 32 bytes as text.
+func parseKey(line string) []byte {
+	line = strings.TrimSpace(line)
 	for _, decode := range []func(string) ([]byte, error){base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString, hex.DecodeString} {
 		if one, err := decode(line); err == nil && len(one) == keySize {
 			return one
@@ -222,13 +234,7 @@ func (k *keys) readFile() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all [][]byte
-	for line := range strings.Lines(string(text)) {
-		if one := parseKey([]byte(line)); one != nil {
-			all = append(all, one)
-		}
-	}
-	return all, nil
+	return parseKeys(text), nil
 }
 
 // writeFile puts a key before those that are there, so that a store that was
@@ -298,7 +304,7 @@ func (k *keys) readKeyring(ctx context.Context, id string) ([][]byte, error) {
 	case err != nil:
 		return nil, errors.New("it does not answer, or refuses") // the library's words may hold what it was given
 	}
-	if one := parseKey([]byte(text)); one != nil {
+	if one := parseKey(text); one != nil {
 		return [][]byte{one}, nil
 	}
 	return nil, errNoKey

@@ -393,11 +393,11 @@ func (m *Manager) watchFolder() error {
 // the folder can be watched.
 func (m *Manager) Reload(ctx context.Context) {
 	d, f := m.store.read(ctx)
-	if f != nil {
-		return // whoever needs a credential is told
-	}
 	for _, s := range m.all() {
 		if !s.kind.stored() || s.broken != nil {
+			continue
+		}
+		if s.lock(f); f != nil {
 			continue
 		}
 		c := s.cred.Load()
@@ -440,36 +440,49 @@ func (m *Manager) Status() map[string]*State {
 // KeyPlace says where the key of the store is; "" before there is one.
 func (m *Manager) KeyPlace(ctx context.Context) string { return m.store.keyPlace(ctx) }
 
-// Rekey encrypts everything anew with a new key. What is locked by a key that is
-// not to be had is moved aside.
-func (m *Manager) Rekey(ctx context.Context) error {
-	if f := m.store.rekey(ctx); f != nil {
+// Rekey encrypts everything anew with a new key. discard moves aside what is
+// locked by a key that is not to be had; else that is an error.
+func (m *Manager) Rekey(ctx context.Context, discard bool) error {
+	if f := m.store.rekey(ctx, discard); f != nil {
 		return f
 	}
 	return nil
 }
 
-// Explain searches for the way to log in to a server, and tells each step.
-func (m *Manager) Explain(ctx context.Context, server string) ([]Step, error) {
+// An Explanation is how a server says that it is logged in to.
+type Explanation struct {
+	Steps []Step // the last one decided
+	// The rest is valid where the search has succeeded.
+	Issuer, Resource string
+	Registers        bool // a login needs no client that somebody has registered
+	Device           bool // the issuer knows device codes
+}
+
+// Explain searches for the way to log in to a server, and tells each step, also
+// of a search that fails. There are none where nobody logs in.
+func (m *Manager) Explain(ctx context.Context, server string) (Explanation, error) {
 	s, f := m.source(server)
 	if f != nil {
-		return nil, f
+		return Explanation{}, f
 	}
 	if s.broken != nil {
-		return nil, s.broken
+		return Explanation{}, s.broken
 	}
-	if s.web == nil { // there is nothing to find out
-		return nil, nil
+	if s.web == nil || s.kind == Command { // there is nothing to find out
+		return Explanation{}, nil
 	}
 	s.afresh(0)
-	_, f = s.discover(ctx)
+	found, f := s.discover(ctx)
 	s.mu.Lock()
-	steps := slices.Clone(s.steps)
+	e := Explanation{Steps: slices.Clone(s.steps)}
 	s.mu.Unlock()
 	if f != nil {
-		return steps, s.name(f)
+		return e, s.name(f)
 	}
-	return steps, nil
+	meta := &found.meta
+	e.Issuer, e.Resource, e.Device = meta.Issuer, found.resource, meta.DeviceEndpoint != ""
+	e.Registers = s.spec.ClientID != "" || meta.RegistrationEndpoint != "" || meta.ClientIDMetadataDocumentSupported && s.spec.ClientIDURL != ""
+	return e, nil
 }
 
 // Handler serves the redirect URI of logins.

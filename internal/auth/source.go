@@ -55,6 +55,7 @@ type source struct {
 	// mu guards the rest, as in credential.
 	mu        sync.Mutex
 	challenge challenge // the last
+	met       bool      // there was one, or a search that asked for it
 	site      *site
 	lookup    *share[*site]
 	lookups   int // failed in a row
@@ -187,7 +188,7 @@ func (s *source) note(ch challenge) {
 	if ch.metadata == "" {
 		ch.metadata = s.challenge.metadata
 	}
-	s.challenge = ch
+	s.challenge, s.met = ch, true
 	s.mu.Unlock()
 }
 
@@ -198,6 +199,14 @@ func (s *source) bind(ctx context.Context) (*credential, *fault.Fault) {
 		return c, nil
 	}
 	d, f := s.m.store.read(ctx)
+	if s.lock(f); f != nil {
+		return nil, f
+	}
+	return s.bindFrom(d), nil
+}
+
+// lock takes note of why the store cannot be read; nil if it can.
+func (s *source) lock(f *fault.Fault) {
 	s.mu.Lock()
 	news := (s.locked == nil) != (f == nil)
 	s.locked = f
@@ -205,10 +214,6 @@ func (s *source) bind(ctx context.Context) (*credential, *fault.Fault) {
 	if news {
 		s.m.publishSource(s)
 	}
-	if f != nil {
-		return nil, f
-	}
-	return s.bindFrom(d), nil
 }
 
 func (s *source) bindFrom(d *data) *credential {
@@ -322,6 +327,9 @@ func (s *source) look(look *share[*site]) {
 	now := time.Now().Round(0)
 	s.mu.Lock()
 	s.lookup, s.steps = nil, h.steps
+	if !s.met {
+		s.challenge, s.met = h.challenge, h.challenge.metadata != ""
+	}
 	if err == nil {
 		s.site, s.lookups, s.lookFault, s.lookAt = &h.site, 0, nil, time.Time{}
 		look.value = &h.site
@@ -358,7 +366,7 @@ func (s *source) hunt(ctx context.Context) *hunt {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &hunt{web: s.web, spec: &s.spec, challenge: s.challenge, known: known, secrets: &s.m.secrets}
+	return &hunt{web: s.web, spec: &s.spec, challenge: s.challenge, unmet: !s.met, known: known, secrets: &s.m.secrets}
 }
 
 func (s *source) huntFault(err error, wait time.Duration) *fault.Fault {

@@ -163,7 +163,9 @@ func (s *store) enter(ctx context.Context) (release func(), f *fault.Fault) {
 	if s.dir != "" && !s.checked {
 		if err := owned.MakeFolder(s.dir); err != nil {
 			<-s.turn
-			return nil, storeFault(opRead, err)
+			f := *fault.From(opRead, err)
+			f.Kind, f.RetryAfter = fault.Unavailable, lockedFor // it is good again without another configuration
+			return nil, &f
 		}
 		s.checked = true
 		s.tidy()
@@ -257,12 +259,11 @@ func (s *store) moveAside(why error) ([]byte, *fault.Fault) {
 
 // decrypt opens a file: a line of text that names the key, and the rest.
 func (s *store) decrypt(ctx context.Context, file []byte) ([]byte, error) {
-	head, sealed, ok := bytes.Cut(file, []byte("\n"))
-	words := strings.Fields(strings.TrimPrefix(string(head), storeMagic))
-	if !ok || !bytes.HasPrefix(head, []byte(storeMagic)) || len(words) != 2 {
+	head, sealed, _ := bytes.Cut(file, []byte("\n"))
+	place, id, ok := keyNamed(head)
+	if !ok {
 		return nil, corrupt("its first line is not everline's")
 	}
-	place, id := words[0], words[1]
 	if s.key == nil || keyID(s.key) != id {
 		if time.Now().Before(s.lockedTill) {
 			return nil, s.locked
@@ -338,8 +339,9 @@ func (s *store) write(ctx context.Context, raw []byte) error {
 	return err
 }
 
-// rekey writes everything anew with another key. What is locked is moved aside.
-func (s *store) rekey(ctx context.Context) *fault.Fault {
+// rekey writes everything anew with another key. discard moves aside what is
+// locked by a key that is not to be had; else that is a fault.
+func (s *store) rekey(ctx context.Context, discard bool) *fault.Fault {
 	if s.dir == "" {
 		return nil
 	}
@@ -354,10 +356,11 @@ func (s *store) rekey(ctx context.Context) *fault.Fault {
 	}
 	defer unlock()
 	raw, f := s.load(ctx)
+	if f != nil && discard {
+		raw, f = s.moveAside(f)
+	}
 	if f != nil {
-		if raw, f = s.moveAside(f); f != nil {
-			return f
-		}
+		return f
 	}
 	oldKey, oldAt := s.key, s.keyAt
 	s.key = nil
@@ -371,16 +374,21 @@ func (s *store) rekey(ctx context.Context) *fault.Fault {
 	return nil
 }
 
-// keyPlace tells in which words where the key is; "" before there is one.
+// keyPlace tells where the key is; "" before there is one. The key itself need
+// not be there.
 func (s *store) keyPlace(ctx context.Context) string {
 	release, f := s.enter(ctx)
 	if f != nil {
 		return ""
 	}
 	defer release()
-	switch s.keyAt {
+	place := s.keyAt
+	if place == "" {
+		place = s.placeNamed()
+	}
+	switch place {
 	case keyGiven:
-		return "given: " + s.keys.givenPath()
+		return strings.TrimSuffix("given: "+s.keys.givenPath(), ": ")
 	case keyKeyring:
 		return "keyring"
 	case keyFile:
@@ -388,6 +396,27 @@ func (s *store) keyPlace(ctx context.Context) string {
 	default:
 		return ""
 	}
+}
+
+// placeNamed is where the file says that its key is; "" if there is no such file.
+func (s *store) placeNamed() string {
+	file, _, err := readStore(s.path())
+	if err != nil {
+		return ""
+	}
+	head, _, _ := bytes.Cut(file, []byte("\n"))
+	place, _, _ := keyNamed(head)
+	return place
+}
+
+// keyNamed is what the first line of a file says of its key.
+func keyNamed(head []byte) (place, id string, ok bool) {
+	rest, ours := strings.CutPrefix(string(head), storeMagic)
+	words := strings.Fields(rest)
+	if !ours || len(words) != 2 {
+		return "", "", false
+	}
+	return words[0], words[1], true
 }
 
 // replaceFile writes a file of ours so that it is whole at every moment.

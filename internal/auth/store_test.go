@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/mcptest/authserver"
 )
 
 // children are what the test binary does when it is started as another process.
@@ -195,7 +196,7 @@ func TestStoreRefusesFoldersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := testStore(t, dir)
-	if _, f := other.read(t.Context()); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Remedy, "chmod") {
+	if _, f := other.read(t.Context()); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Remedy, "chmod") {
 		t.Errorf("%+v", f)
 	}
 	_ = os.Chmod(dir, 0o700)
@@ -404,6 +405,27 @@ func TestGivenKey(t *testing.T) {
 			t.Errorf("%q: %v", content, f)
 		}
 	}
+	lines := func(all ...string) {
+		text := ""
+		for _, one := range all {
+			text += strings.Repeat(one, 32) + "\n"
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotated := stateDir(t)
+	given := func() *store { return newStore(rotated, &keys{dir: rotated, given: path}, func(string) {}) }
+	lines("6b")
+	putToken(t, given(), "kept")
+	lines("6c", "6b") // the new one goes first, until everything is written with it
+	if f := given().rekey(t.Context(), false); f != nil {
+		t.Fatal(f)
+	}
+	lines("6c")
+	if r := getToken(t, given()); r == nil || r.Refresh != "kept" {
+		t.Errorf("after a change of the given key: %+v", r)
+	}
 	t.Setenv("CREDENTIALS_DIRECTORY", filepath.Dir(path))
 	_ = os.WriteFile(filepath.Join(filepath.Dir(path), systemdKey), bytes.Repeat([]byte{7}, 32), 0o600)
 	s, _ := testStore(t, dir)
@@ -423,7 +445,7 @@ func TestRekey(t *testing.T) {
 	s := ringStore(t, dir, ring)
 	putToken(t, s, "x")
 	id := keyID(s.key)
-	if f := s.rekey(t.Context()); f != nil {
+	if f := s.rekey(t.Context(), false); f != nil {
 		t.Fatal(f)
 	}
 	if keyID(s.key) == id || len(ring.kept) != 1 {
@@ -435,11 +457,14 @@ func TestRekey(t *testing.T) {
 	file := &keys{dir: dir} // the keyring is given up: what is locked is moved aside
 	var warned []string
 	locked := newStore(dir, file, func(text string) { warned = append(warned, text) })
-	if f := locked.rekey(t.Context()); f != nil || len(warned) != 1 {
+	if f := locked.rekey(t.Context(), false); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Remedy, "--discard") {
+		t.Fatalf("what is locked is given up unasked: %+v", f)
+	}
+	if f := locked.rekey(t.Context(), true); f != nil || len(warned) != 1 {
 		t.Fatal(f, warned)
 	}
 	putToken(t, locked, "y")
-	if f := locked.rekey(t.Context()); f != nil {
+	if f := locked.rekey(t.Context(), false); f != nil {
 		t.Fatal(f)
 	}
 	if all, err := file.readFile(); err != nil || len(all) != 1 {
@@ -448,4 +473,33 @@ func TestRekey(t *testing.T) {
 	if r := getToken(t, newStore(dir, file, func(string) {})); r == nil || r.Refresh != "y" {
 		t.Errorf("%+v", r)
 	}
+}
+
+// What is locked is no logout: the state says what is wrong, and it is over once
+// the folder is the user's alone again.
+func TestLockedIsShown(t *testing.T) {
+	inBubble(t, authserver.Script{}, func(r *rig) {
+		m, _ := r.loggedIn(nil)
+		if place := m.KeyPlace(bg); !strings.HasPrefix(place, "file: ") {
+			t.Error(place)
+		}
+		if err := os.Chmod(r.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		other := r.manager(nil)
+		s := other.Source(r.spec())
+		other.Reload(bg)
+		st := r.wantPhase(s, Retrying)
+		if !strings.Contains(st.Cause, "other users may use") || !strings.HasPrefix(st.Remedy, "chmod ") {
+			t.Errorf("%+v", st)
+		}
+		f := r.call(s)
+		r.wantFault(f, fault.Unavailable, "other users may use", "chmod go-rwx")
+		if err := os.Chmod(r.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		other.Reload(bg)
+		r.mustCall(s)
+		r.wantPhase(s, OK)
+	})
 }

@@ -22,8 +22,9 @@ import (
 
 // Options say what a daemon is made of.
 type Options struct {
-	Version string
-	Log     *slog.Logger
+	Version        string
+	Log            *slog.Logger
+	CredentialsKey string // a file; "": everline finds or makes a key
 }
 
 // parts are what start makes a daemon of.
@@ -75,7 +76,7 @@ const ballastSize = 8 << 20
 func start(ctx context.Context, p parts) (*daemon, error) {
 	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	hub, err := everline.Open(ctx, p.found.Config, everline.Options{
-		StateDir: p.stateDir, Name: "everline", Version: p.Version, Emit: d.journal.Record, RedirectURI: p.redirect,
+		StateDir: p.stateDir, CredentialsDir: p.found.source.StateDir, CredentialsKey: p.CredentialsKey, Name: "everline", Version: p.Version, Emit: d.journal.Record, RedirectURI: p.redirect,
 		Warn: func(server, text string) { p.Log.Warn(text, "server", server) },
 	})
 	if err != nil {

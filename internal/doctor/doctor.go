@@ -43,7 +43,9 @@ type Options struct {
 	Files    []string
 	StateDir string
 	Server   string // this one alone; "" for all
-	Version  string // of this program
+
+	CredentialsKey string // the file with the key of the logins in StateDir; "": one that is found
+	Version        string // of this program
 
 	Running *admin.Status // of the everline that runs; nil if none does
 	Tools   []admin.Tool  // that it publishes

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -187,5 +189,74 @@ func TestFaultU20(t *testing.T) {
 		if !strings.HasPrefix(key, "a/") {
 			t.Errorf("%s is not about a", key)
 		}
+	}
+}
+
+// A search for the way to log in that fails is told question by question, each with
+// its address and answer; one that succeeds, in a line.
+func TestLoginIsExplained(t *testing.T) {
+	documents := map[string]string{}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, known := documents[r.URL.Path]
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/mcp"):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+		case text == "503":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case known:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(text))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(site.Close)
+	const resource, issuer = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"
+	published := `{"resource": "` + site.URL + `/mcp", "authorization_servers": ["` + site.URL + `"]}`
+	meta := `"issuer": "` + site.URL + `", "authorization_endpoint": "` + site.URL + `/a", "token_endpoint": "` + site.URL + `/t"`
+	for name, c := range map[string]struct {
+		resource, issuer string
+		verdict          Verdict
+		texts            []string
+		remedy           string
+	}{
+		"found":      {published, `{` + meta + `, "registration_endpoint": "` + site.URL + `/r"}`, OK, []string{"logged in to at the issuer " + site.URL}, ""},
+		"no clients": {published, `{` + meta + `}`, Fail, []string{"registers no clients by itself"}, `http://127.0.0.1:7433/oauth/callback, and set its "clientId"`},
+		"away":       {"503", "", Fail, []string{"asked " + site.URL + "/mcp: 401 Unauthorized", "asked " + site.URL + resource + ": 503 Service Unavailable", "answers 503"}, "try again"},
+		"other":      {`{"resource": "https://else.example/mcp", "authorization_servers": ["x"]}`, "", Fail, []string{resource + ": 200 OK", "of another resource"}, `set "resource"`},
+		"impostor":   {published, `{"issuer": "https://else.example"}`, Fail, []string{issuer + ": 200 OK: it is of https://else.example", "another issuer"}, `set "issuer"`},
+		"file":       {published, strings.Replace(`{`+meta+`}`, site.URL+"/a", "file:///etc/passwd", 1), Fail, []string{"authorization_endpoint"}, "tell whoever runs"},
+		"nothing":    {"", "", Fail, []string{resource + ": 404 Not Found", issuer + ": 404 Not Found"}, `"authorizationServerMetadata"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clear(documents)
+			for path, text := range map[string]string{resource: c.resource, issuer: c.issuer} {
+				if text != "" {
+					documents[path] = text
+				}
+			}
+			cfg := parse(t, `{"mcpServers": {"a": {"url": "`+site.URL+`/mcp"}}}`)
+			state := filepath.Join(t.TempDir(), "none")
+			var last Finding
+			var texts []string
+			Run(t.Context(), Options{Config: cfg, Server: "a", Env: os.LookupEnv, Timeout: 5 * time.Second, StateDir: state}, func(f Finding) {
+				if f.Check == "login" {
+					last = f
+					texts = append(texts, f.Text)
+				}
+			})
+			if last.Verdict != c.verdict || !strings.Contains(last.Remedy, c.remedy) || strings.Contains(last.Remedy, "everline doctor") {
+				t.Errorf("%+v", last)
+			}
+			for _, want := range c.texts {
+				if !strings.Contains(strings.Join(texts, "\n"), want) {
+					t.Errorf("%q is not in\n%s", want, strings.Join(texts, "\n"))
+				}
+			}
+			if _, err := os.Stat(state); err == nil {
+				t.Error("a state folder was made")
+			}
+		})
 	}
 }

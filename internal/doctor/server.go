@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/typed"
 )
@@ -61,11 +63,24 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	}
 	for _, st := range e.Running.Servers {
 		if st.Name == s.Name {
+			if lacksLogin(st) {
+				if remedy := e.login(ctx, s); remedy != "" {
+					st.Remedy = &remedy
+				}
+			}
 			e.state(st)
 			return
 		}
 	}
 	e.say("server", s.Name, Fail, "everline reload", "the everline that runs does not know it")
+}
+
+// lacksLogin tells whether a server may be refused for what it is shown.
+func lacksLogin(st admin.Server) bool {
+	if st.State == event.StateAuthRequired {
+		return true
+	}
+	return st.Auth != nil && st.Auth.State != auth.OK.String() && st.Auth.State != auth.NoCredential.String()
 }
 
 // runs reports whether the everline that runs has what this server needs: its
@@ -196,7 +211,9 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 	s.Lazy, s.Retry.Restart = false, "never"
 	cfg := config.New()
 	cfg.Servers = []config.Server{s}
-	hub, err := everline.Open(ctx, cfg, everline.Options{Name: "everline-doctor", Version: e.Version})
+	hub, err := everline.Open(ctx, cfg, everline.Options{
+		Name: "everline-doctor", Version: e.Version, CredentialsDir: e.credentials(), CredentialsKey: e.CredentialsKey,
+	})
 	if err != nil {
 		e.say("handshake", s.Name, Fail, "everline validate", "%v", err)
 		return
@@ -206,12 +223,16 @@ func (e *examination) probe(ctx context.Context, s config.Server) {
 		defer cancel()
 		_ = hub.Close(end) // what would not end is killed
 	}()
+	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	began := time.Now()
 	st, err := hub.Await(ctx, s.Name, 0)
 	f := handshake(s, st, err, e.Timeout)
 	f.Server, f.TookMS = s.Name, ms(began)
+	if st.State == event.StateAuthRequired || st.Cause != nil && st.Cause.Op == fault.OpAuthorize {
+		f.Remedy = cmp.Or(e.login(outer, s), f.Remedy)
+	}
 	e.add(f)
 	if st.Noise > 0 {
 		e.noise(s.Name, st.Noise)

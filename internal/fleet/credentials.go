@@ -40,7 +40,7 @@ type source struct {
 func newCredentials(c *core) *credentials {
 	cs := &credentials{core: c, sources: map[string]*source{}}
 	o := auth.Options{
-		StateDir: c.opts.StateDir, Browser: c.opts.Browser, RedirectURI: c.opts.RedirectURI,
+		StateDir: c.opts.CredentialsDir, KeyFile: c.opts.CredentialsKey, Browser: c.opts.Browser, RedirectURI: c.opts.RedirectURI,
 		Warn: func(text string) { c.warn("", text) }, Changed: cs.changed,
 	}
 	if c.opts.Auth != nil {

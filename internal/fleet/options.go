@@ -16,6 +16,9 @@ type Options struct {
 	StateDir      string // where last good catalogs are kept; "": nowhere
 	Name, Version string // what servers are told of us
 
+	CredentialsDir string // where logins are kept; "": in memory
+	CredentialsKey string // the file of their key; "": one that is found or made
+
 	// RoundTripper is what sends the requests of one generation of a server at a
 	// URL, by way of base.
 	RoundTripper func(server string, base http.RoundTripper) http.RoundTripper

@@ -87,7 +87,8 @@ type Call struct {
 	// whose a request is.
 	Client Client
 	// Session is whose own slot of a server serves the call, where the server's
-	// isolation is "session". nil: the shared one.
+	// isolation is "session", or the client is of an older revision than the server
+	// is spoken to in. nil: the shared one.
 	Session *Session
 	// Generation makes the call one for this generation alone:
 	// another is not asked, and the fault is NotFound. 0: any.
@@ -154,10 +155,12 @@ func (c *client) Notify(method string, params []byte) {
 }
 
 // A Session is one client between its first call and its end; servers whose
-// isolation is "session" have a slot of their own for each. Its fields are
+// isolation is "session" have a slot of their own for each, and servers that speak
+// both eras one for clients of the older that they can ask. Its fields are
 //
 //	Client       Client        // gets what its own servers ask and log outside of any call; required
 //	Capabilities func() []byte // what the client has declared to serve, a raw object; may be nil
+//	Older        func() []byte // the same of a client of the revisions up to 2025-11-25, nil of another; may be nil
 //
 // Whoever makes one must call its End.
 type Session = fleet.Session
@@ -243,7 +246,7 @@ type Status struct {
 	StderrRate   float64          // bytes a second that the process writes to stderr, of late
 	Warnings     []string
 	Origin       config.Origin
-	Sessions     []SessionStatus // of a server whose isolation is "session": the slots of single clients, the oldest first
+	Sessions     []SessionStatus // the slots that not all clients share, by isolation or by eras, the oldest first
 	Auth         *Credential     // what it is shown; nil of a command
 	Remedy       string          // a command to type; "" if none is needed
 }
@@ -273,10 +276,13 @@ type ServerInfo struct {
 // left out.
 type HandshakePhase = upstream.Phase
 
-// A SessionStatus is what is known about the slot of a server that one client
-// has for itself. Generations count within it.
+// A SessionStatus is what is known about the slot of a server that one client has
+// for itself, or that clients of an older revision share. Generations count within
+// it.
 type SessionStatus struct {
-	Client     uint64 // the ID of the session's Client
+	Client     uint64 // the ID of the session's Client; 0: clients share it
+	Clients    int    // that have it
+	Era        Era    // in which the server is spoken to there, where it is another than elsewhere; "" else
 	State      event.State
 	Generation uint64
 	PID        int

@@ -3,6 +3,9 @@ package everline
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -132,6 +135,9 @@ func (h *Hub) statusOf(v *slot.View) Status {
 	}
 	for _, o := range h.fleet.SessionSlots(st.Name) {
 		st.Sessions = append(st.Sessions, sessionStatus(o))
+		if w := otherLists(v, o); w != "" && !slices.Contains(st.Warnings, w) {
+			st.Warnings = append(st.Warnings, w)
+		}
 	}
 	for _, c := range h.Catalog().Conflicts() {
 		if c.Server == st.Name {
@@ -150,6 +156,32 @@ func (h *Hub) statusOf(v *slot.View) Status {
 		}
 	}
 	return st
+}
+
+// otherLists says what a server offers otherwise in the older era; "" if nothing.
+func otherLists(v *slot.View, o fleet.SessionSlot) string {
+	own := o.Slot.View().Catalog
+	if !o.Older || own == nil || v.Catalog == nil {
+		return ""
+	}
+	diff := catalog.Diff(v.Catalog, own)
+	var parts []string
+	for _, k := range diff.Kinds() {
+		for _, names := range [][]string{diff.Added[k], diff.Removed[k], diff.Changed[k]} {
+			for _, name := range names {
+				parts = append(parts, k.String()+" "+strconv.Quote(name))
+			}
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	const shown = 5
+	text := strings.Join(parts[:min(len(parts), shown)], ", ")
+	if more := len(parts) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "to clients of older revisions it offers something else than is listed: " + text
 }
 
 // lists fills in what is known of the lists that the server offers.
@@ -180,11 +212,14 @@ func outcomesOf(n [event.CallResults]uint64) Outcomes {
 func sessionStatus(o fleet.SessionSlot) SessionStatus {
 	v := o.Slot.View()
 	st := SessionStatus{
-		Client: o.Client, State: v.Seen(), Generation: v.State.Gen, Since: v.Since, AwaySince: v.AwaySince,
+		Client: o.Client, Clients: o.Clients, State: v.Seen(), Generation: v.State.Gen, Since: v.Since, AwaySince: v.AwaySince,
 		Out: o.Slot.Counts().Out, Cause: v.Cause,
 	}
 	if v.State.Serving != 0 {
 		st.PID = v.Info.PID
+	}
+	if o.Older {
+		st.Era = EraLegacy
 	}
 	return st
 }

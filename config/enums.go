@@ -102,6 +102,16 @@ const (
 	IsolationSession Isolation = "session" // nobody: each client's session has its own
 )
 
+// Eras says in which eras a server is spoken to.
+type Eras string
+
+const (
+	ErasAuto   Eras = "auto"   // in the modern one where it speaks both; in the legacy one as well for clients that need it
+	ErasModern Eras = "modern" // in no other
+	ErasLegacy Eras = "legacy" // in no other
+	ErasBoth   Eras = "both"   // as auto, and a command without waiting until it is known that clients need it
+)
+
 // Restart says when a server that has ended is started again.
 type Restart string
 

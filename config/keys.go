@@ -77,6 +77,7 @@ func ours(d *draft) []key {
 		{"maxConcurrent", number(&d.MaxConcurrent, 0)},
 		{"maxWaiting", number(&d.MaxWaiting, 0)},
 		{"maxMessage", size(&d.MaxMessage, 1024)},
+		{"eras", word(&d.Eras, ErasAuto, ErasModern, ErasLegacy, ErasBoth)},
 		{"isolation", word(&d.Isolation, IsolationShared, IsolationSession)},
 		{"maxSessions", number(&d.MaxSessions, 1)},
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},

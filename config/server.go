@@ -34,6 +34,9 @@ func (s Server) hashGeneration(h hash.Hash) {
 	hashStrings(h, s.Args...)
 	hashMap(h, s.Env)
 	hashMap(h, s.Headers)
+	if s.Eras == ErasModern || s.Eras == ErasLegacy { // the others differ in what runs beside it
+		hashStrings(h, string(s.Eras))
+	}
 	if s.Auth.isSet() {
 		hashStrings(h, fmt.Sprintf("%#v", s.Auth.normal()))
 	}

@@ -122,8 +122,9 @@ type Server struct {
 	MaxWaiting    int   // calls that may wait; 1024
 	MaxMessage    int64 // bytes of one message; 64 MiB
 
+	Eras        Eras          // "auto": modern where it speaks both, and legacy beside for clients that need it; "modern", "legacy", "both"
 	Isolation   Isolation     // "shared": one generation for all clients; "session": one for each client's session
-	MaxSessions int           // with Isolation "session": such generations at a time; 64
+	MaxSessions int           // generations for single clients at a time; 64
 	SessionIdle time.Duration // and how long one is kept without a call; 30 min; 0: until its session ends
 
 	Auth   Auth   // what a server at a URL is shown, beside Headers
@@ -178,6 +179,7 @@ func NewServer(name string) Server {
 		PingMisses:      3,
 		MaxWaiting:      1024,
 		MaxMessage:      64 << 20,
+		Eras:            ErasAuto,
 		Isolation:       IsolationShared,
 		MaxSessions:     64,
 		SessionIdle:     30 * time.Minute,

@@ -63,6 +63,7 @@ func (c *Config) checkServers() *fault.Fault {
 func (s *Server) wrongWord() string {
 	problems := []string{
 		wrongWord("Transport", s.Transport, TransportStdio, TransportHTTP, TransportSSE, TransportAuto),
+		wrongWord("Eras", s.Eras, ErasAuto, ErasModern, ErasLegacy, ErasBoth),
 		wrongWord("Isolation", s.Isolation, IsolationShared, IsolationSession),
 		wrongWord("Retry.Restart", s.Retry.Restart, RestartAlways, RestartOnFailure, RestartNever),
 		wrongReplay("Replay", s.Replay),

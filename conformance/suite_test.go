@@ -3,6 +3,10 @@
 package conformance
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -10,11 +14,16 @@ import (
 	"time"
 )
 
-// upstreams are the three ways in which the suite's fixture server is reached,
-// and one of them with a life for each client.
+// upstreams are the ways in which the suite's fixture server is reached: what it
+// can do over each of them differs. Over a pipe, and at the one URL of dual, it
+// speaks both eras and can ask clients in each; stateless speaks both and can ask
+// in one, stateful one alone.
 var upstreams = map[string]func(t *testing.T) map[string]any{
 	"stdio": func(t *testing.T) map[string]any {
-		return map[string]any{"command": binaries.everything}
+		return map[string]any{"command": binaries.everything, "everline": map[string]any{"eras": "both"}}
+	},
+	"dual": func(t *testing.T) map[string]any {
+		return map[string]any{"type": "http", "url": dispatcher(t, overHTTP(t, "-stateless=true"), overHTTP(t, "-stateless=false"))}
 	},
 	"stateful":  func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=false") },
 	"stateless": func(t *testing.T) map[string]any { return overHTTP(t, "-stateless=true") },
@@ -23,6 +32,29 @@ var upstreams = map[string]func(t *testing.T) map[string]any{
 		server["everline"] = map[string]any{"isolation": "session"}
 		return server
 	},
+}
+
+// dispatcher is one URL for a server that speaks both eras: the SDK has a handler
+// for each, and leaves it to its user to tell the requests apart.
+func dispatcher(t *testing.T, modern, legacy map[string]any) string {
+	t.Helper()
+	to := func(server map[string]any) *httputil.ReverseProxy {
+		at, err := url.Parse(server["url"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL, r.Out.Host = at, at.Host }}
+	}
+	m, l := to(modern), to(legacy)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") == "2026-07-28" {
+			m.ServeHTTP(w, r)
+			return
+		}
+		l.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return srv.URL + "/mcp"
 }
 
 func overHTTP(t *testing.T, mode string) map[string]any {

@@ -119,6 +119,10 @@ type (
 		Next   time.Time    // when the slow retry is due; zero if none is
 	}
 
+	// OlderWanted: a server that speaks both eras asks its clients in the way of the
+	// older one. Clients of that era get generations of their own from now on.
+	OlderWanted struct{ Head }
+
 	// Idled: a lazy server was stopped until the next call.
 	Idled struct{ Head }
 

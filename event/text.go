@@ -38,7 +38,10 @@ func (e Stopped) String() string {
 	return text
 }
 
-func (e Idled) String() string    { return fmt.Sprintf("stopped after idling (generation %d)", e.Gen) }
+func (e Idled) String() string { return fmt.Sprintf("stopped after idling (generation %d)", e.Gen) }
+func (e OlderWanted) String() string {
+	return "asks its clients in the way of versions before 2026-07-28: clients of those that can be asked get a generation of their own from now on"
+}
 func (e Disabled) String() string { return "disabled" }
 func (e Ending) String() string   { return "ending: " + e.Why }
 func (e Enabled) String() string  { return "enabled" }

@@ -295,13 +295,31 @@ const sessionsShown = 3
 // sessionLines are the connections that single clients have to a server: how many
 // there are, and those that are not connected; all of them in the wide table.
 func (p statusPrinter) sessionLines(all []admin.Session) []string {
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return p.sessions([]string{"1 client has a connection of its own"}, all)
+	own, shared := 0, 0
+	for _, s := range all {
+		if s.Client == 0 {
+			shared += s.Clients
+		} else {
+			own++
+		}
 	}
-	return p.sessions([]string{fmt.Sprintf("%d clients have connections of their own", len(all))}, all)
+	var heads []string
+	switch {
+	case own == 1:
+		heads = append(heads, "1 client has a connection of its own")
+	case own > 1:
+		heads = append(heads, fmt.Sprintf("%d clients have connections of their own", own))
+	}
+	switch {
+	case shared == 1:
+		heads = append(heads, "1 client of an older revision is served in its own era")
+	case shared > 1:
+		heads = append(heads, fmt.Sprintf("%d clients of older revisions are served in their own era", shared))
+	}
+	if heads == nil {
+		return nil
+	}
+	return p.sessions([]string{strings.Join(heads, ", ")}, all)
 }
 
 func (p statusPrinter) sessions(lines []string, all []admin.Session) []string {
@@ -322,7 +340,14 @@ func (p statusPrinter) sessions(lines []string, all []admin.Session) []string {
 }
 
 func (p statusPrinter) session(s admin.Session) string {
-	cells := []string{fmt.Sprintf("client %d", s.Client), string(s.State), fmt.Sprintf("gen %d", s.Generation)}
+	who := fmt.Sprintf("client %d", s.Client)
+	if s.Client == 0 {
+		who = plural(s.Clients, "client")
+	}
+	cells := []string{who, string(s.State), fmt.Sprintf("gen %d", s.Generation)}
+	if s.Era != nil {
+		cells = append(cells, *s.Era)
+	}
 	if s.PID != nil {
 		cells = append(cells, fmt.Sprintf("pid %d", *s.PID))
 	}

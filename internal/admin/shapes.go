@@ -106,7 +106,7 @@ type Server struct {
 	Auth            *Auth       `json:"auth"`   // how its credential is; null of a command
 	Warnings        []string    `json:"warnings"`
 	ConfigWarnings  []string    `json:"configWarnings"`       // those of Status.Warnings that are about it
-	Sessions        []Session   `json:"sessions"`             // with isolation session: the connections of single clients
+	Sessions        []Session   `json:"sessions"`             // the connections that not all clients share
 	Noise           uint64      `json:"noise"`                // lines where messages belong that were none: of the serving generation, or of the newest start
 	Ignored         uint64      `json:"ignored"`              // messages of the same generation that meant nothing: notifications that no revision defines, progress of what is over
 	StderrRate      float64     `json:"stderrBytesPerSecond"` // of late
@@ -141,9 +141,12 @@ type Phase struct {
 	MS    float64 `json:"ms"`
 }
 
-// Session is the connection to a server that one client has for itself.
+// Session is the connection to a server that one client has for itself, or that
+// clients of an older revision share.
 type Session struct {
-	Client     uint64      `json:"client"` // a number that no other client of this run has
+	Client     uint64      `json:"client"`  // a number that no other client of this run has; 0: clients share it
+	Clients    int         `json:"clients"` // that have it
+	Era        *string     `json:"era"`     // in which the server is spoken to there, where that is another era than elsewhere
 	State      event.State `json:"state"`
 	Generation uint64      `json:"generation"` // counted within the session
 	PID        *int        `json:"pid"`
@@ -284,7 +287,7 @@ func shapeServer(st everline.Status, required bool, hide func(string) string) Se
 	}
 	s.Sessions = make([]Session, len(st.Sessions))
 	for i, o := range st.Sessions {
-		s.Sessions[i] = Session{Client: o.Client, State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), AwaySince: knownTime(o.AwaySince), Out: o.Out}
+		s.Sessions[i] = Session{Client: o.Client, Clients: o.Clients, Era: known(string(o.Era)), State: o.State, Generation: o.Generation, PID: known(o.PID), Since: knownTime(o.Since), AwaySince: knownTime(o.AwaySince), Out: o.Out}
 		if o.Cause != nil {
 			s.Sessions[i].Cause = known(hide(o.Cause.Reason()))
 		}

@@ -73,7 +73,7 @@ func TestCloseIsBoundedWhileARemovedServerDrains(t *testing.T) {
 		cfg := configOf("a")
 		cfg.Servers[0].DrainTimeout = 5 * time.Minute
 		f := start(t, cfg, p.options())
-		s, _, _ := f.At("a", nil)
+		s, _, _ := f.At(t.Context(), "a", nil)
 		go func() {
 			_, _ = s.Call(t.Context(), &upstream.Call{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayNever)
 		}()

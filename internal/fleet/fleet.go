@@ -368,33 +368,51 @@ func (f *Fleet) retire(ctx context.Context, m *member) {
 func (f *Fleet) Flush(ctx context.Context) error { return f.publisher.flush(ctx) }
 
 // At returns the slot that serves a session's calls to a server: the session's
-// own where the server's isolation says so, else the shared one. release, if
+// own where the server's isolation says so, its lane where the client is of the era
+// that the server is not spoken to in, else the shared one. It waits for the first
+// attempt of a lane. release, if
 // not nil, must be called when the call is over. session may be nil: calls of
 // nobody in particular go to the shared slot.
-func (f *Fleet) At(server string, session *Session) (s *slot.Slot, release func(), err error) {
+func (f *Fleet) At(ctx context.Context, server string, session *Session) (s *slot.Slot, release func(), err error) {
+	s, o, err := f.at(ctx, server, session)
+	if o != nil {
+		release = func() { f.sessions.release(o) }
+	}
+	return s, release, err
+}
+
+// at is At that holds the session's slot; nil for the shared one.
+func (f *Fleet) at(ctx context.Context, server string, session *Session) (*slot.Slot, *sessionSlot, error) {
 	f.starter.headStart.end()
 	for {
 		m := f.roster.Load().byName[server]
-		switch {
-		case m == nil:
+		if m == nil {
 			return nil, nil, fault.New(fault.NotFound, "call", "no server is called "+server)
-		case session == nil || !m.private():
-			return m.slot, nil, nil // a disabled server's slot refuses, and says why
 		}
-		o, err := f.sessions.hold(m, session)
-		if err != nil {
+		lane, err := f.sessions.laneOf(m, session)
+		if lane == nil {
+			return m.slot, nil, err // a disabled server's slot refuses, and says why
+		}
+		o, err := f.sessions.hold(m, lane)
+		switch {
+		case err != nil:
 			return nil, nil, err
-		}
-		if o != nil {
-			return o.slot, func() { f.sessions.release(o) }, nil
+		case o == nil:
+		case o.usable(ctx, m):
+			return o.slot, o, nil
+		default:
+			f.sessions.release(o)
+			f.sessions.end(o)
 		}
 	}
 }
 
 // A SessionSlot is what can be seen of one session's slot.
 type SessionSlot struct {
-	Client uint64 // the session's
-	Slot   *slot.Slot
+	Client  uint64 // the session's; 0 where several share the slot
+	Clients int    // that have it
+	Older   bool   // it speaks the older era to a server that is spoken to in the modern one
+	Slot    *slot.Slot
 }
 
 // SessionSlots returns the slots that sessions have of a server, those that are
@@ -402,7 +420,11 @@ type SessionSlot struct {
 func (f *Fleet) SessionSlots(server string) []SessionSlot {
 	var all []SessionSlot
 	for _, o := range f.sessions.live(server) {
-		all = append(all, SessionSlot{o.session.Client.ID(), o.slot})
+		s := SessionSlot{o.session.Client.ID(), 1, o.lane, o.slot}
+		if o.session.shared {
+			s.Client, s.Clients = 0, f.sessions.sharers(o.session)
+		}
+		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b SessionSlot) int { return cmp.Compare(a.Client, b.Client) })
 	return all
@@ -413,14 +435,14 @@ func (f *Fleet) SessionSlots(server string) []SessionSlot {
 // session, that of session is asked. fn gets the params of each notification,
 // and a catch-up one after a generation was replaced; it must not block.
 func (f *Fleet) Subscribe(ctx context.Context, session *Session, server, uri string, fn func(params []byte)) (cancel func(), err error) {
-	_, release, err := f.At(server, session)
+	_, o, err := f.at(ctx, server, session)
 	if err != nil {
 		return nil, err
 	}
 	key := slotKey{server: server}
-	if release != nil {
-		defer release()
-		key.session = session
+	if o != nil {
+		defer f.sessions.release(o)
+		key = o.slotKey()
 	}
 	return f.subs.subscribe(ctx, key, uri, fn)
 }

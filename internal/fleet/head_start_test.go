@@ -45,7 +45,7 @@ func TestClientsHaveAHeadStart(t *testing.T) {
 		defer stop(t, f)
 		if call {
 			time.Sleep(headStartTime / 2)
-			if _, _, err := f.At("a", nil); err != nil {
+			if _, _, err := f.At(t.Context(), "a", nil); err != nil {
 				t.Error(err)
 			}
 		}

@@ -93,6 +93,7 @@ func (k *keeper) saveOne(written map[string]kept, m *member) {
 		now.Catalog = v.Catalog
 	}
 	if e := m.learned(); e.Proven() { // silence is no verdict: it is not kept
+		e.Asks = m.asks.Load()
 		now.Era, _ = json.Marshal(e) // a struct of a number, a string and a bool always encodes
 	}
 	if last := written[m.name]; now.same(last) || now.Catalog == nil && now.Gen == 0 {

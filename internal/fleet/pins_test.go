@@ -25,7 +25,7 @@ func evil() *mcptest.Server {
 
 // send calls the tool of server a, for nobody in particular.
 func send(ctx context.Context, f *Fleet) error {
-	s, _, err := f.At("a", nil)
+	s, _, err := f.At(context.Background(), "a", nil)
 	if err == nil {
 		_, err = s.Call(ctx, &upstream.Call{Method: "tools/call", Name: "send", Params: []byte(`{"name":"send"}`)}, config.ReplayAlways)
 	}

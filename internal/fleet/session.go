@@ -21,9 +21,16 @@ type Session struct {
 	// Capabilities returns what the client has declared to serve, as a raw
 	// object; nil for nothing. It is asked when a generation is started. May be nil.
 	Capabilities func() []byte
+	// Older returns what a client of the revisions up to 2025-11-25 has declared to
+	// serve in its handshake; nil for a client of a later one, and for nothing.
+	// Where a server speaks both eras such a client is served in its own. May be nil.
+	Older func() []byte
+
+	shared bool // it stands for many, and its slots are for all of them; set before it is used
 
 	mu    sync.Mutex // guards the rest; ordered before sessions.mu; nothing waits under it
 	ended bool
+	left  []func()                // what else is to be done when it ends
 	slots map[string]*sessionSlot // by server
 	gens  map[string]uint64       // the newest generation of slots that are gone, by server
 }
@@ -31,6 +38,8 @@ type Session struct {
 // A sessionSlot is one session's slot of one server.
 type sessionSlot struct {
 	*member                    // nil while it is being made
+	lane    bool               // it is there for its era, which the server is not spoken to else; constant
+	proven  atomic.Bool        // of a lane: it has served
 	ended   func(*sessionSlot) // called when its session has ended
 	users   int                // calls that hold it; guarded by the session's lock like the next
 	idle    *time.Timer        // ends it after it was not used for long; nil while users hold it
@@ -40,10 +49,13 @@ type sessionSlot struct {
 // concern makes a generation the session's: what it says by itself goes to the
 // client.
 func (s *Session) concern(o *upstream.Options) {
-	o.Owner = s.Client
 	if s.Capabilities != nil {
 		o.Capabilities = s.Capabilities()
 	}
+	if s.shared {
+		return
+	}
+	o.Owner = s.Client
 	o.Log = func(params []byte) { s.Client.Notify(mcp.NotifyMessage, params) }
 }
 
@@ -52,9 +64,12 @@ func (s *Session) concern(o *upstream.Options) {
 func (s *Session) End() {
 	s.mu.Lock()
 	s.ended = true
-	slots := s.slots
-	s.slots = nil
+	slots, left := s.slots, s.left
+	s.slots, s.left = nil, nil
 	s.mu.Unlock()
+	for _, leave := range left {
+		leave()
+	}
 	for _, o := range slots {
 		o.ended(o)
 	}

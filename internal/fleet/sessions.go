@@ -19,6 +19,7 @@ type sessions struct {
 
 	mu     sync.Mutex // guards the rest; ordered before core.mu; nothing waits under it
 	all    map[string]map[*sessionSlot]struct{}
+	lanes  map[laneKey]*sharedLane
 	making sync.WaitGroup // those whose member is still nil
 	closed bool
 }
@@ -30,19 +31,16 @@ func (ss *sessions) hold(m *member, session *Session) (*sessionSlot, error) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	if session.ended {
-		return nil, &fault.Fault{
-			Kind: fault.Closed, Op: "call", Server: m.name, Outcome: fault.NotSent,
-			Err: errors.New("the client's session has ended"),
-		}
+		return nil, sessionEnded(m.name)
 	}
 	o := session.slots[m.name]
 	if o == nil {
-		o = &sessionSlot{ended: ss.ended}
+		o = &sessionSlot{ended: ss.ended, lane: m.speaksBoth() && (session.shared || session.Older != nil && session.Older() != nil)}
 		if err := ss.add(m, o); err != nil {
 			return nil, err
 		}
-		ss.ready(o, ss.starter.newSessionMember(m, session))
-		if ss.roster.Load().byName[m.name] != m || !m.private() {
+		ss.ready(o, ss.starter.newSessionMember(m, session, o.lane))
+		if ss.roster.Load().byName[m.name] != m || !m.slot.View().State.Want {
 			// From ready on whoever changes the server finds the slot; this was before.
 			ss.partLocked(o)
 			ss.finish(o)
@@ -149,12 +147,12 @@ func (ss *sessions) endServer(server string) {
 // ends them where it has no such slots any more. The roster has m already, and
 // m's slot the configuration.
 func (ss *sessions) apply(ctx context.Context, m *member) error {
-	if !m.private() {
-		ss.endServer(m.name)
-		return nil
-	}
 	var errs []error
 	for _, o := range ss.live(m.name) {
+		if o.lane || !m.private() { // a lane may be one of another era now
+			ss.end(o)
+			continue
+		}
 		if err := o.slot.Apply(ctx, sessionSpec(m.spec)); err != nil && fault.KindOf(err) != fault.Closed {
 			errs = append(errs, err)
 		}

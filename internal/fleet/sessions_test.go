@@ -130,7 +130,7 @@ func isolated(change func(*config.Server)) *config.Config {
 // count calls the tool for a session; nil is nobody in particular.
 func count(t *testing.T, f *Fleet, s *Session) (string, error) {
 	t.Helper()
-	sl, release, err := f.At("srv", s)
+	sl, release, err := f.At(t.Context(), "srv", s)
 	if err != nil {
 		return "", err
 	}

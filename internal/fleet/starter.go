@@ -40,8 +40,9 @@ func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}
 	var era upstream.Era
 	if len(saved.Era) > 0 && json.Unmarshal(saved.Era, &era) == nil && era.Proven() {
 		m.era.Store(&era)
+		m.asks.Store(era.Asks)
 	}
-	o := st.slotOptions(m, before)
+	o := st.slotOptions(m, nil, before)
 	o.Last, o.Gen = saved.Catalog, max(saved.Gen, gen)
 	if saved.Catalog != nil {
 		o.After = st.headStart.over
@@ -53,13 +54,16 @@ func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}
 
 // newSessionMember makes the slot of one session. It takes what the shared one
 // knows of the server, and publishes nothing.
-func (st *starter) newSessionMember(shared *member, session *Session) *member {
+// A lane's is spoken to in the older era.
+func (st *starter) newSessionMember(shared *member, session *Session, lane bool) *member {
 	m := &member{name: shared.name, spec: sessionSpec(shared.spec), session: session, meter: shared.meter, memory: newMemory()}
-	if e := shared.learned(); e != (upstream.Era{}) {
+	if e := shared.learned(); lane {
+		m.spec = laneSpec(shared.spec)
+	} else if e != (upstream.Era{}) {
 		m.era.Store(&e)
 	}
 	m.digest.Store(shared.digest.Load())
-	o := st.slotOptions(m, nil)
+	o := st.slotOptions(m, shared, nil)
 	if v := shared.slot.View(); v.CatalogOf == m.spec.Identity() {
 		o.Last = v.Catalog
 	}
@@ -69,10 +73,10 @@ func (st *starter) newSessionMember(shared *member, session *Session) *member {
 	return m
 }
 
-func (st *starter) slotOptions(m *member, before <-chan struct{}) slot.Options {
+func (st *starter) slotOptions(m, shared *member, before <-chan struct{}) slot.Options {
 	return slot.Options{
 		Server:     m.spec,
-		Dial:       st.dial(m, before),
+		Dial:       st.dial(m, shared, before),
 		Admit:      func(c *upstream.Call, offers *catalog.Catalog) *fault.Fault { return st.pins.admit(m, c, offers) },
 		Starting:   st.starting,
 		Ready:      st.credentials.ready,
@@ -93,8 +97,9 @@ func sessionSpec(s config.Server) config.Server {
 	return s
 }
 
-// dial is the member's way to its next generation.
-func (st *starter) dial(m *member, before <-chan struct{}) slot.Dial {
+// dial is the member's way to its next generation. shared is the member whose
+// sessions it serves; nil if it is that itself.
+func (st *starter) dial(m, shared *member, before <-chan struct{}) slot.Dial {
 	return func(ctx context.Context, s config.Server, gen uint64, h slot.Hooks) (slot.Upstream, error) {
 		if before != nil {
 			select {
@@ -109,11 +114,15 @@ func (st *starter) dial(m *member, before <-chan struct{}) slot.Dial {
 		heard := m.late.Load()
 		m.look(s)
 		up, err := st.start(ctx, st.upstreamOptions(m, s, gen, h))
+		if shared != nil && s.Eras == config.ErasLegacy {
+			up, err = st.older(ctx, shared, up, err)
+		}
 		m.refused(s, err)
 		m.doubt.Store(err != nil && !m.doubt.Load() && perhapsChanged(m.known(), fault.From("start", err)))
 		if err == nil {
 			era := up.Info().Era // at once: the next generation may be due in a moment
 			m.era.Store(&era)
+			m.oneEra.Store(false)
 			m.late.CompareAndSwap(heard, 0) // what was learned from an older generation has been tried
 			st.subs.introduce(ctx, m, up)
 		}
@@ -158,6 +167,10 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 	}
 	if m.session != nil {
 		m.session.concern(&o)
+	} else {
+		o.Asked = func() { st.asked(m) }
+	}
+	if o.Log != nil {
 		return o
 	}
 	o.Log = func(params []byte) {

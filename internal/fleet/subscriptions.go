@@ -208,7 +208,7 @@ func (s *subscriptions) request(ctx context.Context, key slotKey, method, uri st
 		return fault.New(fault.NotFound, method, "no server is called "+key.server+", or the session that asked has ended")
 	}
 	c := &upstream.Call{Method: method, Name: uri, Params: uriParams(uri), Internal: internal}
-	if key.session != nil {
+	if key.session != nil && !key.session.shared {
 		c.Client = key.session.Client // the slot is for it alone
 	}
 	_, err := target.Call(ctx, c, config.ReplayAlways)

@@ -68,10 +68,15 @@ func ruleOf(f *fault.Fault) int {
 	return -1
 }
 
-// harmless tells whether a call may be repeated whose outcome is unknown. What
-// a tool claims about itself is read from the catalog of the generation that was
-// bound to the call: another generation may be another version of the server.
+// harmless is Harmless where what a tool claims about itself is read from the
+// catalog of the generation that was bound to the call: another generation may be
+// another version of the server.
 func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) bool {
+	return Harmless(method, replay, hintsOf(name, cat))
+}
+
+// Harmless tells whether a call may be repeated that may have been executed.
+func Harmless(method string, replay config.Replay, hints catalog.Hints) bool {
 	switch replay {
 	case config.ReplayNever:
 		return false
@@ -84,8 +89,7 @@ func harmless(method, name string, replay config.Replay, cat *catalog.Catalog) b
 		mcp.TasksGet, mcp.TasksList, mcp.TasksResult, mcp.TasksCancel:
 		return true
 	case mcp.ToolsCall:
-		h := hintsOf(name, cat)
-		return h.ReadOnly || h.Idempotent
+		return hints.ReadOnly || hints.Idempotent
 	default:
 		return false
 	}

@@ -80,6 +80,9 @@ func (v *View) Away() bool {
 	return v.State.Serving == 0 && v.State.Phase() != lifecycle.Idle
 }
 
+// Starting tells whether an attempt runs, and no generation serves beside it.
+func (v *View) Starting() bool { return v.State.Phase() == lifecycle.Starting }
+
 // Pending tells whether the server has never had a catalog and may still get
 // its first one without anybody doing something.
 func (v *View) Pending() bool {

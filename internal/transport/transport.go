@@ -119,4 +119,7 @@ type Info struct {
 	// CancelByClose: ending the Call's context tells the server, and no
 	// notifications/cancelled is to be sent. Valid after Agree.
 	CancelByClose bool
+	// Sessionless: the server of a legacy era has given no session id, over which
+	// alone a client can answer it. Valid after Agree.
+	Sessionless bool
 }

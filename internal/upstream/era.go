@@ -15,6 +15,11 @@ type Era struct {
 	// Answered: the server has said so itself. A legacy era without it rests on
 	// silence, which is no verdict: it is not to be kept.
 	Answered bool
+	// Older: a modern server says that it speaks older versions, too.
+	Older bool
+	// Asks: it has asked a client in the way of the older versions, which it must
+	// not in the modern era. Of a server, not of a generation: see package fleet.
+	Asks bool
 }
 
 // Proven tells whether the server itself has shown its era, so that it may be

@@ -28,7 +28,7 @@ func TestEraOverHTTP(t *testing.T) {
 			s := mcptest.New(mcptest.Config{Era: c.era, Instructions: "use it well"})
 			opts, _ := options(overWeb(t, s))
 			u := start(t, opts)
-			want := Era{Transport: transport.HTTP, Version: c.version, Modern: c.modern, Answered: true}
+			want := Era{Transport: transport.HTTP, Version: c.version, Modern: c.modern, Answered: true, Older: c.era == mcptest.Dual}
 			if got := u.Info().Era; got != want {
 				t.Errorf("era %+v, want %+v", got, want)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
@@ -160,6 +161,7 @@ func (h *handshake) discovered(msg *wire.Message, version string) finding {
 	h.hello.envelope = newEnvelope(agreed, h.opts.Name, h.opts.Version)
 	h.greet(r, wire.Get(r, "_meta", mcp.MetaServerInfo))
 	h.agree(agreed, true)
+	h.era.Older = mcp.Newest(mcp.LegacyVersions, supported) != ""
 	return finding{verdict: isModern}
 }
 
@@ -183,6 +185,9 @@ func (h *handshake) agree(version string, modern bool) {
 // legacy shakes hands with initialize, from the version first on ("" is the
 // newest) down through ours while the server refuses the version itself.
 func (h *handshake) legacy(ctx context.Context, first string) *fault.Fault {
+	if h.opts.Server.Eras == config.ErasModern {
+		return h.onlyModern()
+	}
 	h.hello = hello{}
 	var refusal *fault.Fault
 	tried := make([]string, 0, len(mcp.LegacyVersions))
@@ -292,6 +297,14 @@ func (h *handshake) initialized(ctx context.Context, msg *wire.Message) *fault.F
 	return nil
 }
 
+// onlyModern is the fault of a server that speaks no version which the
+// configuration allows.
+func (h *handshake) onlyModern() *fault.Fault {
+	f := fault.New(fault.NoVersion, mcp.ServerDiscover, "the server does not speak "+mcp.ModernVersion+`, and "eras" allows no other version`)
+	f.Remedy = `set "eras" of the server ` + h.opts.Server.Name + ` to "auto"`
+	return h.blame(mcp.ServerDiscover, f)
+}
+
 func (h *handshake) noVersion(op string, theirs []string) *fault.Fault {
 	ours := mcp.Versions
 	f := fault.New(fault.NoVersion, op, "no common protocol version: the server speaks "+list(theirs)+", everline "+list(ours))
@@ -325,16 +338,16 @@ const (
 )
 
 func (h *handshake) capabilities() []byte {
-	if h.opts.Owner != nil {
-		if wire.IsObject(h.opts.Capabilities) {
-			return h.opts.Capabilities
-		}
+	switch {
+	case wire.IsObject(h.opts.Capabilities):
+		return h.opts.Capabilities
+	case h.opts.Owner != nil:
 		return []byte("{}")
-	}
-	if h.era.Transport == transport.HTTP {
+	case h.era.Transport == transport.HTTP:
 		return []byte(httpCapabilities)
+	default:
+		return []byte(otherCapabilities)
 	}
-	return []byte(otherCapabilities)
 }
 
 // refused is the error with which a server refused the handshake.

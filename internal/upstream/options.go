@@ -25,11 +25,15 @@ type Options struct {
 	Spawned func(pid int)                    // a process was started; a handshake may use up two
 	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
 
+	// Asked: a modern server has asked its client in the way of the older
+	// versions, over a connection on which that can be seen.
+	Asked func()
+
 	// Owner is the one client that the generation is for: what the server says by
 	// itself goes there. nil: the generation is shared, and only calls have clients.
 	Owner Client
-	// Capabilities are what initialize declares for the Owner: a raw object;
-	// nil for nothing.
+	// Capabilities are what initialize declares: a raw object. nil: nothing for the
+	// Owner; of a shared generation, what everline serves for whoever calls.
 	Capabilities []byte
 
 	// Faults can break the server's links on purpose; may be nil.

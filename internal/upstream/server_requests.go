@@ -49,6 +49,9 @@ func (s *serverRequests) handle(l *link, stream int64, m *wire.Message) {
 			s.forward(l, stream, m)
 			return
 		}
+		if s.opts.Asked != nil {
+			s.opts.Asked()
+		}
 		s.refuse(l, m, "protocol version 2026-07-28 has no requests of servers: answer with input_required")
 	default:
 		s.refuse(l, m, "this client does not serve "+m.Method)

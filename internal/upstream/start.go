@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
@@ -46,12 +47,19 @@ type handshake struct {
 // is refused or unknown. A server that agreed to the version and refuses what
 // comes next is what it was: to ask it anew would cost a second session.
 func (h *handshake) connect(ctx context.Context) *fault.Fault {
-	if e := h.opts.Era; e.Version != "" && h.allows(e.Transport) {
+	older := h.opts.Server.Eras == config.ErasLegacy
+	if e := h.opts.Era; e.Version != "" && !(older && e.Modern) && h.allows(e.Transport) {
 		f := h.retryKnownEra(ctx, e)
 		if agreed := h.era.Version != ""; f == nil || agreed || !contradicts(f) {
 			return f
 		}
 		h.drop()
+	}
+	switch {
+	case older && h.kind() == transport.HTTP:
+		return h.olderHTTP(ctx)
+	case older:
+		return h.openLegacy(ctx, h.kind())
 	}
 	switch h.kind() {
 	case transport.HTTP:
@@ -125,7 +133,7 @@ func (h *handshake) findStdio(ctx context.Context) *fault.Fault {
 		return f
 	}
 	silence := stdioProbeTimeout
-	if h.opts.Era.Modern {
+	if h.opts.Era.Modern || h.opts.Server.Eras == config.ErasModern {
 		silence = modernProbeTimeout
 	}
 	found := h.probeFor(ctx, silence)
@@ -192,7 +200,17 @@ func (h *handshake) findHTTP(ctx context.Context) *fault.Fault {
 	if f := found.fault; f != nil && (evidence.Tokenless(f) || !saysLegacy(f)) {
 		return f
 	}
-	f := h.legacyAfterProbe(ctx, found)
+	return h.orSSE(ctx, h.legacyAfterProbe(ctx, found))
+}
+
+// olderHTTP is findHTTP for the legacy era alone.
+func (h *handshake) olderHTTP(ctx context.Context) *fault.Fault {
+	return h.orSSE(ctx, h.openLegacy(ctx, transport.HTTP))
+}
+
+// orSSE tries HTTP+SSE where initialize over Streamable HTTP failed with f, and
+// that says nothing against it.
+func (h *handshake) orSSE(ctx context.Context, f *fault.Fault) *fault.Fault {
 	if f == nil || !h.undecided() || !noStreamableHTTP(f) {
 		return f
 	}

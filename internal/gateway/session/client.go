@@ -93,6 +93,13 @@ func (s *Session) declaration() []byte {
 	return s.offers.Declaration()
 }
 
+// older is what the client's handshake has declared; nil for one that has shaken no
+// hands.
+func (s *Session) older() []byte {
+	serves, _ := s.Declared()
+	return serves.Declaration()
+}
+
 // Offer notes what a modern request has declared.
 func (s *Session) Offer(serves Served) {
 	s.mu.Lock()

@@ -269,7 +269,7 @@ func (st *Store) NewOf(who *access.Identity, version string) *Session {
 	s := &Session{
 		Who: who, store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
 	}
-	s.Isolated.Client, s.Isolated.Capabilities = s, s.declaration
+	s.Isolated.Client, s.Isolated.Capabilities, s.Isolated.Older = s, s.declaration, s.older
 	return s
 }
 

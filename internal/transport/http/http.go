@@ -65,6 +65,7 @@ func (c *conn) Info() transport.Info {
 	return transport.Info{
 		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(),
 		CancelByClose: c.state.Load().modern,
+		Sessionless:   c.state.Load().session == "" && !c.state.Load().modern,
 	}
 }
 

@@ -24,22 +24,25 @@ var mayImport = map[string][]string{
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
 	"internal/transport": {"internal/wire", "fault"},
 	"internal/evidence":  {"fault"},
-	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault"},
+	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault", "internal/tracing"},
 	// What is counted, where it happens; those who show it read it there.
-	"internal/meter":    {"internal/mcp", "event", "fault"},
-	"internal/slot":     {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter"},
-	"internal/fleet":    {"internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter"},
-	".":                 {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth"},
-	"internal/gateway":  {"internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door"},
-	"internal/admin":    {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
-	"internal/doctor":   {"internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
-	"internal/rounds":   {"internal/mcp", "internal/wire", "fault"},
-	"internal/drill":    {"internal/admin", "fault", "internal/mcp"},
-	"internal/show":     {"internal/visible", "event"},
-	"internal/prompt":   {"internal/show", "config"},
-	"internal/toolargs": {"internal/typed", "fault"},
-	"internal/top":      {"internal/admin", "internal/show", "event", "fault"},
-	"internal/observe":  {".", "internal/meter", "event", "config", "fault"},
+	"internal/meter": {"internal/mcp", "event", "fault"},
+	// What is recorded, where it happens; telemetry alone knows OpenTelemetry.
+	"internal/tracing":   {"internal/mcp", "internal/wire", "event", "fault"},
+	"internal/telemetry": {"internal/tracing", "internal/mcp", "event"},
+	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter", "internal/tracing"},
+	"internal/fleet":     {"internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing"},
+	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
+	"internal/gateway":   {"internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing"},
+	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
+	"internal/doctor":    {"internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
+	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
+	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
+	"internal/show":      {"internal/visible", "event"},
+	"internal/prompt":    {"internal/show", "config"},
+	"internal/toolargs":  {"internal/typed", "fault"},
+	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
+	"internal/observe":   {".", "internal/meter", "event", "config", "fault"},
 
 	// Credentials toward servers. The texts of an issuer are shown as visible
 	// shows them, and files and locks are judged as everywhere else.
@@ -74,7 +77,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid"},
+	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry"},
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
@@ -115,7 +118,7 @@ var mayImport = map[string][]string{
 
 	// What the program's own endpoint and admin API use of a hub beside its public
 	// API.
-	"internal/door": {"internal/meter", "internal/policy"},
+	"internal/door": {"internal/meter", "internal/policy", "internal/tracing"},
 
 	// What a client may do. It matches names as the rules of a server's tools do.
 	"internal/policy": {"config", "internal/catalog"},
@@ -145,7 +148,7 @@ var mayImportForeign = map[string][]string{
 	"internal/conf/edit":       {"github.com/tailscale/hujson"},
 	"internal/transport/stdio": {"golang.org/x/sys"},
 	"internal/fileedit":        {"golang.org/x/sys"},
-	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify"},
+	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify", "github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
 	"internal/transport":       {"golang.org/x/sys"},
 	"config":                   {"github.com/tailscale/hujson"},
 	"internal/orphan":          {"golang.org/x/sys"},
@@ -155,6 +158,7 @@ var mayImportForeign = map[string][]string{
 	"internal/prompt":          {"golang.org/x/term"},
 	"internal/top":             {"github.com/gdamore/tcell/v3"},
 	"internal/observe":         {"github.com/prometheus/client_golang"},
+	"internal/telemetry":       {"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib", "github.com/prometheus/client_golang", "github.com/prometheus/client_model", "google.golang.org/protobuf"},
 }
 
 // free are folders with their own rules: commands wire everything, and

@@ -15,6 +15,7 @@ import (
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/fleet"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/upstream"
 	"github.com/everline/everline/internal/visible"
 )
@@ -57,6 +58,8 @@ type Options struct {
 	Observe func(event.CallFacts)
 	// Warn hears of state files that could not be read or written; may be nil.
 	Warn func(server, text string)
+
+	recorder tracing.Recorder // see door.Record
 }
 
 // A Call is one request of one client to one server.

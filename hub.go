@@ -76,6 +76,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		RedirectURI:    func() string { return opts.RedirectURI },
 		Emit:           h.notifier.event,
 		Observe:        opts.Observe,
+		Recorder:       opts.recorder,
 		Changed:        h.notifier.changed,
 		Log:            h.notifier.logged,
 		Warn:           opts.Warn,

@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/policy"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -69,6 +70,7 @@ func init() {
 	door.View = func(h any, group string, who policy.Subject) any { return &view{hub: h.(*Hub), group: group, who: who} }
 	door.Stuck = func(ctx context.Context, h any) []string { return h.(*Hub).fleet.Stuck(ctx) }
 	door.Counts = func(h any) map[string]meter.Counts { return h.(*Hub).counts() }
+	door.Record = func(o any, r tracing.Recorder) { o.(*Options).recorder = r }
 }
 
 // Exists tells whether the configuration that is applied has the view's group: for

@@ -10,14 +10,20 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/observe"
 	"github.com/everline/everline/internal/sessions"
+	"github.com/everline/everline/internal/telemetry"
 )
 
 // Options say what a daemon is made of.
@@ -54,6 +60,9 @@ type daemon struct {
 	clients meter.Endpoint // of the endpoint
 	scraped http.Handler   // what is counted, for Prometheus
 
+	telemetry *telemetry.Telemetry // nil: nothing is recorded
+	registry  atomic.Pointer[prometheus.Registry]
+
 	sessions *sessions.Store // nil where nothing is kept on disk
 
 	load      func() (*config.Config, error) // reads the files again
@@ -75,12 +84,17 @@ const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
 	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
-	hub, err := everline.Open(ctx, p.found.Config, everline.Options{
+	options := everline.Options{
 		StateDir: p.stateDir, CredentialsDir: p.found.source.StateDir, CredentialsKey: p.CredentialsKey, Name: "everline", Version: p.Version, Emit: d.journal.Record, RedirectURI: p.redirect,
 		Warn: func(server, text string) { p.Log.Warn(text, "server", server) },
-	})
+	}
+	if d.telemetry = d.openTelemetry(ctx); d.telemetry != nil {
+		door.Record(&options, d.telemetry)
+		p.gateway.Recorder = d.telemetry
+	}
+	hub, err := everline.Open(ctx, p.found.Config, options)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.closeTelemetry())
 	}
 	d.hub = hub
 	if p.stateDir != "" {
@@ -93,7 +107,9 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	p.gateway.Meter = &d.clients
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
-	d.scraped = d.metrics()
+	registry := d.metrics()
+	d.registry.Store(registry)
+	d.scraped = observe.Handler(registry)
 	d.api = admin.New(admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
 		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck,

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/meter"
@@ -105,9 +107,9 @@ func (d *daemon) listenForMetrics(ctx context.Context) error {
 	return nil
 }
 
-// metrics serves what is counted. The admin API is there when it is asked.
-func (d *daemon) metrics() http.Handler {
-	return observe.Handler(observe.Source{
+// metrics are what is counted. The admin API is there when they are asked.
+func (d *daemon) metrics() *prometheus.Registry {
+	return observe.Registry(observe.Source{
 		Version: d.parts.Version,
 		Status:  d.hub.Status,
 		Config:  d.hub.Config,
@@ -120,5 +122,6 @@ func (d *daemon) metrics() http.Handler {
 		Events:  d.journal.Kinds,
 		Clients: d.clients.Read,
 		Memory:  func(pid int) int64 { return d.api.Memory(pid) },
+		Lost:    d.telemetry.Lost,
 	})
 }

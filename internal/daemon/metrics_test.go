@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/observe"
 )
 
 // Who gets the metrics: this machine, or whoever has the token; nobody where they
@@ -95,7 +96,7 @@ func TestMetricsTellWhatStatusTells(t *testing.T) {
 	}
 	d.api = admin.New(admin.Options{Hub: d.hub, Journal: d.journal})
 	w := httptest.NewRecorder()
-	d.metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	observe.Handler(d.metrics()).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	said := map[string]bool{}
 	for line := range strings.Lines(w.Body.String()) {
 		said[strings.TrimSpace(line)] = true

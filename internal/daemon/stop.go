@@ -87,6 +87,9 @@ func (d *daemon) close(force context.Context) error {
 	shutDown(last, d.server)
 	d.end()
 	d.running.Wait()
+	if err := d.closeTelemetry(); err != nil {
+		d.parts.Log.Warn("not everything was exported", "cause", err)
+	}
 	if d.sessions != nil {
 		return errors.Join(failed, d.sessions.Close())
 	}

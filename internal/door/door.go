@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/policy"
+	"github.com/everline/everline/internal/tracing"
 )
 
 // View returns the part of a hub that one client sees at one endpoint: all servers,
@@ -23,6 +24,10 @@ var Counts func(hub any) map[string]meter.Counts
 // Stuck names the servers of a hub whose loops do not answer until ctx ends: they
 // themselves are asked nothing. hub is an *everline.Hub; as above.
 var Stuck func(ctx context.Context, hub any) []string
+
+// Record has what is recorded of calls and of starts given to a recorder, by a hub
+// that is opened with these options: an *everline.Options. As above.
+var Record func(options any, r tracing.Recorder)
 
 var clients atomic.Uint64
 

@@ -85,6 +85,7 @@ func (st *starter) slotOptions(m, shared *member, before <-chan struct{}) slot.O
 		Watch:      st.watch(m),
 		Meter:      m.meter,
 		Observe:    st.opts.Observe,
+		Recorder:   st.opts.Recorder,
 		Emit:       st.opts.Emit,
 	}
 }

@@ -41,6 +41,7 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 	result, err := serve(ctx, x, out)
 	svc.results.fulfil(k, result, fault.From(x.Method, err))
 	if err != nil {
+		svc.recordFailure(ctx, err)
 		return failed(ctx, x.Message, err)
 	}
 	return x.Success(result)

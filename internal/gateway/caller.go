@@ -62,7 +62,13 @@ func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte,
 	if out == nil {
 		out = c.sess.StandingOutlet()
 	}
-	return c.sess.Requests.Put(ctx, out, c.gone, method, params)
+	span, params := askSpan(ctx, method, params)
+	answer, err := c.sess.Requests.Put(ctx, out, c.gone, method, params)
+	if span != nil {
+		span.Peer = c.peer()
+		span.Done(err)
+	}
+	return answer, err
 }
 
 // Notify passes on what a server says during the call: log messages from the

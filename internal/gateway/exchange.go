@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/everline/everline"
@@ -21,6 +22,7 @@ type exchange struct {
 	gone    <-chan struct{}  // closed when the client of this exchange has gone; nil on stdio
 	reply   followed         // the response that the answer belongs to; nil where answers share a stream
 	held    *claim           // what the body holds of the budget; nil for nothing
+	request *http.Request    // that it came with; nil on stdio
 	tracked bool             // the transport has registered it as in flight, before the next message was read
 
 	// Of modern requests over HTTP.

@@ -79,7 +79,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := g.exchange(m, p.who)
-	x.held, x.gone = held, r.Context().Done()
+	x.held, x.gone, x.request = held, r.Context().Done(), r
 	// The loss of the client cancels nothing, but in the modern era, where a request
 	// ends with its response stream (basic/patterns/cancellation).
 	ctx, ready := context.WithoutCancel(r.Context()), g.readyLegacy
@@ -131,7 +131,7 @@ func (g *Gateway) readyLegacy(r *http.Request, x *exchange, p *post) bool {
 	}
 	if x.Method == mcp.Initialize && x.IsRequest() {
 		p.sess = nil
-		g.openSession(x.Message, p)
+		g.openSession(x, p)
 		return false
 	}
 	if p.sess == nil {
@@ -168,7 +168,8 @@ func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
 	p.finish(g.serve(ctx, x))
 }
 
-func (g *Gateway) openSession(m *message.Message, p *post) {
+func (g *Gateway) openSession(x *exchange, p *post) {
+	m := x.Message
 	if bad := g.ourselves(m); bad != nil {
 		writeJSON(p.w, bad)
 		return
@@ -182,7 +183,14 @@ func (g *Gateway) openSession(m *message.Message, p *post) {
 	}
 	defer g.sessions.Unpin(s)
 	p.w.Header()[mcp.HeaderSession] = []string{s.Key}
-	p.finish(g.initialized(m, version))
+	a := g.initialized(m, version)
+	if g.opts.Recorder != nil {
+		if t := g.record(x); t != nil {
+			x.sess = s
+			g.recorded(t, x, &a)
+		}
+	}
+	p.finish(a)
 }
 
 // sessionOf returns the pinned session of a request, or refuses the request

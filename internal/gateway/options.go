@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
+	"github.com/everline/everline/internal/tracing"
 )
 
 // Backend is what the endpoint needs of a hub: see ViewOf. Its methods are
@@ -93,6 +94,9 @@ type Options struct {
 	// Sessions keeps the sessions of clients beyond the end of this endpoint; the
 	// caller closes it after the endpoint. nil: a session ends with the endpoint.
 	Sessions *sessions.Store
+
+	// Recorder takes what is recorded of requests; nil: nothing is.
+	Recorder tracing.Recorder
 
 	// Meter counts for the endpoint; nil: one of its own.
 	Meter *meter.Endpoint

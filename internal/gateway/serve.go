@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -15,6 +16,12 @@ import (
 // for no other reason: the transport decides whether that includes the loss of
 // the client.
 func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
+	if svc.opts.Recorder != nil {
+		if t := svc.record(x); t != nil {
+			ctx = tracing.With(ctx, &t.Root)
+			defer func() { svc.recorded(t, x, &a) }()
+		}
+	}
 	defer svc.rescue(x, &a)
 	switch x.Method {
 	case mcp.ToolsList:

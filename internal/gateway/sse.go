@@ -133,7 +133,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 	defer held.release()
 	m, bad := message.ParseLegacy(body)
 	if bad == nil {
-		bad = g.takeMessage(context.WithoutCancel(r.Context()), m, held, s)
+		bad = g.takeMessage(r, m, held, s)
 	}
 	// Who waits for an answer waits for it on the stream; what names no request
 	// would be no answer there.
@@ -149,11 +149,11 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
-func (g *Gateway) takeMessage(ctx context.Context, m *message.Message, held *claim, s *session.Session) *message.Answer {
-	x := g.exchange(m, g.whose(ctx))
-	x.sess, x.gone, x.held = s, s.Gone, held
+func (g *Gateway) takeMessage(r *http.Request, m *message.Message, held *claim, s *session.Session) *message.Answer {
+	x := g.exchange(m, g.whose(r.Context()))
+	x.sess, x.gone, x.held, x.request = s, s.Gone, held, r
 	if m.IsRequest() {
-		return g.serveOn(ctx, x, s.Admission, s.Out())
+		return g.serveOn(context.WithoutCancel(r.Context()), x, s.Admission, s.Out())
 	}
 	g.notice(x)
 	return nil

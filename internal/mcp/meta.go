@@ -10,6 +10,8 @@ const (
 	MetaServerInfo    = "io.modelcontextprotocol/serverInfo"
 	MetaRelatedTask   = "io.modelcontextprotocol/related-task"
 	MetaProgressToken = "progressToken"
+	MetaTraceParent   = "traceparent" // without a prefix, as the next (SEP-414)
+	MetaTraceState    = "tracestate"
 )
 
 // ExtensionTasks is the capability under which the modern era has tasks.

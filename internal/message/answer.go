@@ -102,3 +102,14 @@ func (a *Answer) Named() bool {
 	id := wire.Member(a.Frame(), "id")
 	return id != nil && !wire.IsNull(id)
 }
+
+// Error is the JSON-RPC error that an answer is; code 0 for a result.
+func (a *Answer) Error() (code int64, text string) {
+	if a.Body != nil { // all errors are in one part
+		return 0, ""
+	}
+	if raw := wire.Member(a.Head, "error"); raw != nil {
+		code, text = wire.DecodeError(raw)
+	}
+	return code, text
+}

@@ -30,6 +30,8 @@ type fields struct {
 
 	Meta struct {
 		Version, Capabilities, LogLevel, ProgressToken, ResultID, Session []byte
+		TraceParent, TraceState                                           []byte
+		Traces                                                            int // how many times there is a TraceParent
 	}
 }
 
@@ -84,6 +86,11 @@ func (f *fields) readMeta(meta []byte) {
 			f.Meta.ResultID = val
 		case mcp.MetaSession:
 			f.Meta.Session = val
+		case mcp.MetaTraceParent:
+			f.Meta.TraceParent = val
+			f.Meta.Traces++
+		case mcp.MetaTraceState:
+			f.Meta.TraceState = val
 		}
 	}
 }

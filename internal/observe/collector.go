@@ -36,6 +36,7 @@ type Source struct {
 	Events  func() map[string]uint64 // by kind
 	Clients func() meter.EndpointCounts
 	Memory  func(pid int) int64 // of a process and all below it; 0 if that is not known
+	Lost    func() uint64       // spans that could not be exported
 }
 
 // Reloads are what became of the reloads of the configuration.
@@ -45,10 +46,15 @@ type Reloads struct {
 	Last                        time.Time // when they last were
 }
 
-// Handler serves the metrics of everline and of its own process.
-func Handler(s Source) http.Handler {
+// Registry has the metrics of everline and of its own process.
+func Registry(s Source) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Handler serves metrics.
+func Handler(r *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})
 }
 
@@ -189,6 +195,7 @@ func (c *collector) itself(s scrape) {
 	}
 	s.put(leftovers, float64(left[true]), "true")
 	s.put(leftovers, float64(left[false]), "false")
+	s.put(telemetryLost, float64(c.from.Lost()), "spans")
 }
 
 // states are all that a server can be in.

@@ -88,6 +88,7 @@ var (
 	clientBytes     = counter("client_bytes_total", "Bytes on the connections of clients.", "direction")
 	tokenExpiry     = gauge("auth_token_expiry_timestamp_seconds", "When the token that the server is shown expires; absent where there is none, or none that says so.", "server")
 	memoryBytes     = gauge("server_process_resident_bytes", "Resident memory of the server's process and all below it.", "server")
+	telemetryLost   = counter("telemetry_lost_total", "What was recorded for OpenTelemetry and could not be exported.", "signal")
 	noise           = gauge("server_noise", "Lines of the generation that serves, else of the newest, that were no messages where only those belong.", "server")
 	stderrRate      = gauge("server_stderr_bytes_per_second", "What the server writes to stderr, of late.", "server")
 )

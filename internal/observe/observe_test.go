@@ -82,6 +82,7 @@ func scripted() Source {
 		Events:  func() map[string]uint64 { return map[string]uint64{"connected": 5, "lost": 4} },
 		Clients: (&meter.Endpoint{}).Read,
 		Memory:  func(int) int64 { return 12 << 20 },
+		Lost:    func() uint64 { return 4 },
 	}
 }
 
@@ -90,7 +91,7 @@ func scrapeOf(t *testing.T, s Source, accept string) string {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "/metrics", nil)
 	r.Header.Set("Accept", accept)
-	Handler(s).ServeHTTP(w, r)
+	Handler(Registry(s)).ServeHTTP(w, r)
 	if w.Code != 200 {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}

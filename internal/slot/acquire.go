@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/lifecycle"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/tracing"
 )
 
 // Acquire takes a lease on the serving generation. If none serves it waits as
@@ -22,6 +23,7 @@ func (s *Slot) Acquire(ctx context.Context) (Lease, error) { return s.acquire(ct
 type waitSum struct {
 	waited time.Duration
 	parked bool // it has waited for a generation while none served that could be had
+	trace  *tracing.Trace
 }
 
 // acquire is Acquire for a generation newer than after.
@@ -53,6 +55,7 @@ func (s *Slot) acquireSlow(ctx context.Context, after uint64, total *waitSum) (L
 	now := time.Now()
 	total.waited += max(now.Sub(began), 1)
 	w.count(now, err, total)
+	total.trace.Waited(began, now, w.what)
 	return lease, err
 }
 
@@ -64,6 +67,7 @@ type waiter struct {
 	deadline time.Time // zero: none
 	ticket   *ticket
 	waited   bool      // it has waited
+	what     string    // what it has waited for last
 	lazy     bool      // it found the server idle: no outage is why it waits
 	parked   time.Time // since when it has waited for a generation; zero if it has not
 }
@@ -145,12 +149,14 @@ func (w *waiter) look(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 		if !w.deadline.IsZero() && !until.Before(w.deadline) {
 			return Lease{}, hold{}, rateLimited(w.slot.name, until.Sub(now))
 		}
+		w.what = "rate_limit"
 		return Lease{}, hold{until: until}, nil
 	}
 	if w.ticket == nil && w.slot.gate.limit.Load() > 0 {
 		w.ticket = w.slot.gate.join()
 	}
 	if w.ticket != nil && !w.ticket.open() {
+		w.what = "turn"
 		return Lease{}, hold{admitted: w.ticket.admitted}, nil
 	}
 	if !g.lease() {
@@ -187,6 +193,7 @@ func (w *waiter) lookAhead(v *View, now time.Time) (Lease, hold, *fault.Fault) {
 // park notes that it waits for a generation, unless it is the first start of a
 // server that runs only when it is called.
 func (w *waiter) park(v *View, now time.Time) {
+	w.what = "generation"
 	if w.parked.IsZero() && !(w.lazy && v.State.Attempt == 0) {
 		w.parked = now
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -38,6 +39,9 @@ func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay)
 // is NotFound. 0: any.
 func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
 	t := attempts{method: c.Method, name: c.Name, replay: replay, began: time.Now()}
+	if s.opts.Recorder != nil {
+		t.trace = tracing.From(ctx).Trace()
+	}
 	out, err := s.call(ctx, gen, c, &t)
 	s.settle(c, &t, &out, err)
 	s.drill.Load().note(ctx, t.began, err)
@@ -67,6 +71,7 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) {
 		f.Saved = event.ByParking
 	}
 	s.meter.Call(&f)
+	t.trace.Settle(&f)
 	if s.opts.Observe != nil {
 		s.opts.Observe(f)
 	}
@@ -152,9 +157,17 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 			lease.free()
 		}
 	}()
+	if t.trace != nil {
+		span := t.trace.Below(&t.trace.Root, tracing.Client, c.Method)
+		span.Server, span.Generation, span.Peer, span.Send, span.Began = s.name, lease.Gen(), lease.gen.peer, t.sent, begun
+		c = recorded(c, span)
+	}
 	result, err := lease.gen.up.Call(ctx, c)
 	returned = true
 	t.ended = time.Now()
+	if c.Span != nil {
+		finish(c, t.ended, &result, err)
+	}
 	took := t.ended.Sub(begun)
 	t.upstream += took
 	s.meter.Sent(took)

@@ -10,6 +10,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -41,11 +42,12 @@ type generation struct {
 
 	link atomic.Pointer[func() transport.Info] // describes the link that the start has opened; nil if it has opened none
 
-	over    chan struct{} // closed when the start worker has ended; then the four below are final
+	over    chan struct{} // closed when the start worker has ended; then the five below are final
 	up      Upstream      // nil if the start failed
 	cat     *catalog.Catalog
 	info    upstream.Info
 	excused time.Duration // of the start, which Options.Ready has taken; after a failure for the credential's sake all of it
+	peer    *tracing.Peer // nil while nothing is recorded
 
 	known atomic.Pointer[catalog.Catalog] // what this generation offers, as last listed; nil before it serves
 	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil before it serves

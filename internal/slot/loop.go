@@ -92,7 +92,7 @@ func newLoop(s *Slot) *loop {
 		retry:   newAlarm(), stable: newAlarm(), idle: newAlarm(), noise: newAlarm(),
 		changed: make(chan struct{}),
 	}
-	lp.starter = starter{dial: o.Dial, ready: o.Ready, after: o.After, places: o.Starting, faults: &s.faults, closer: lp.closer}
+	lp.starter = starter{dial: o.Dial, ready: o.Ready, after: o.After, places: o.Starting, faults: &s.faults, closer: lp.closer, recorder: o.Recorder}
 	lp.state.Gen = o.Gen
 	lp.refresh.due = newAlarm()
 	if lp.catalog != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -80,6 +81,8 @@ type Options struct {
 	// Observe gets the facts of each call that has ended, on the call's own
 	// goroutine; it must not block. May be nil.
 	Observe func(event.CallFacts)
+	// Recorder takes what is recorded of calls and of starts. nil: nothing is.
+	Recorder tracing.Recorder
 	// Emit receives events, from the loop; it must not block. May be nil.
 	Emit func(event.Event)
 	// Rand returns a number in [0,1) for jitter; nil: math/rand.

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -45,17 +46,27 @@ type starter struct {
 	places chan struct{}                              // Options.Starting
 	faults *transport.Injector
 	closer closer
+
+	recorder tracing.Recorder // Options.Recorder
 }
 
 // start ends in one started or failed.
 func (st *starter) start(g *generation, old *catalog.Catalog) note {
+	began := time.Now()
 	err := st.open(g, old)
 	if err != nil {
 		g.freezeLink()
 	}
 	close(g.over)
+	var f *fault.Fault
 	if err != nil {
-		return failed{g, g.explain(fault.From("start", err))}
+		f = g.explain(fault.From("start", err))
+	}
+	if st.recorder != nil {
+		recordStart(st.recorder, g.server, g.gen, began, g.info.Phases, g.peer, f)
+	}
+	if f != nil {
+		return failed{g, f}
 	}
 	return started{g}
 }
@@ -92,7 +103,10 @@ func (st *starter) open(g *generation, old *catalog.Catalog) error {
 		return err
 	}
 	g.up, g.cat, g.info = up, cat, up.Info()
-	g.info.Phases = append(slices.Clip(g.info.Phases), upstream.Phase{Name: upstream.PhaseList, Took: time.Since(listed)})
+	if st.recorder != nil {
+		g.peer = peerOf(&g.info)
+	}
+	g.info.Phases = append(slices.Clip(g.info.Phases), upstream.Phase{Name: upstream.PhaseList, Began: listed, Took: time.Since(listed)})
 	return nil
 }
 

@@ -25,6 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	mcptest.RunChild()
 	historyChild()
+	traceChild()
 	processChild()
 	goleak.VerifyTestMain(m)
 }

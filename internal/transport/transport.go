@@ -105,6 +105,7 @@ type Info struct {
 	Kind    Kind
 	PID     int       // Stdio: the child's process id
 	URL     string    // HTTP, SSE
+	Session string    // HTTP: a digest of its id, which itself opens it; "" for none
 	Started time.Time // when the link was opened
 	Noise   uint64    // lines or events that were not JSON-RPC, skipped
 	// LastNoise is the newest of them, cut to 200 bytes; "" if there was none.

@@ -3,12 +3,15 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -166,6 +169,12 @@ func (c *core) encode(call *Call, id int64) (*transport.Request, *fault.Fault) {
 	req := &transport.Request{ID: id, Method: call.Method, Name: call.Name}
 	if c.era.Modern && len(call.Headers) > 0 {
 		req.Header = headers(call)
+	}
+	if call.Span != nil {
+		call.Span.RequestID = strconv.FormatInt(id, 10)
+		if call.Span.Tells() && c.opts.Server.URL != "" { // what stands before a server may read headers alone
+			req.Header = append(slices.Clip(req.Header), [2]string{mcp.MetaTraceParent, call.Span.Own.String()})
+		}
 	}
 	req.Frame = wire.AppendRequest(wire.Room(len(params)+len(call.Method)+64), id, call.Method, params)
 	return req, nil

@@ -55,14 +55,14 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	if !wire.IsObject(meta) {
 		meta = nil
 	}
-	own := retoken(meta, c, id)
+	own := retraced(retoken(meta, c, id), c)
 	if !e.modern && wire.Get(meta, mcp.MetaVersion) != nil && has[hasState] != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: c.Method, Outcome: fault.NotSent, Err: errForeign}
 	}
 	if e.modern {
 		return wire.Set(p, e.modernMeta(own, c.LogLevel, c.Capabilities), "_meta"), nil
 	}
-	if meta == nil {
+	if own == nil {
 		return p, nil
 	}
 	if wire.Get(meta, mcp.MetaVersion) != nil && has[hasTask] != nil {
@@ -177,6 +177,18 @@ func retoken(meta []byte, c *Call, id int64) []byte {
 		return wire.Delete(meta, mcp.MetaProgressToken)
 	}
 	return wire.Set(meta, wire.AppendInt(nil, id), mcp.MetaProgressToken)
+}
+
+// retraced puts the context of the send where that of the client's own span is:
+// what the server records is its child then, and not its sibling.
+func retraced(meta []byte, c *Call) []byte {
+	if !c.Span.Tells() {
+		return meta
+	}
+	if meta == nil {
+		meta = []byte("{}")
+	}
+	return wire.Set(meta, c.Span.Own.Text(), mcp.MetaTraceParent)
 }
 
 // bare returns meta without the members that modern requests alone carry.

@@ -9,8 +9,9 @@ import (
 
 // A Phase is one part of how a generation came up.
 type Phase struct {
-	Name string // PhaseSpawn, ...
-	Took time.Duration
+	Name  string // PhaseSpawn, ...
+	Began time.Time
+	Took  time.Duration
 }
 
 // The phases, in their order. Those that a generation did not go through are left
@@ -38,7 +39,7 @@ func (p *phases) add(name string, began time.Time) {
 			return
 		}
 	}
-	p.all = append(p.all, Phase{name, took})
+	p.all = append(p.all, Phase{name, began, took})
 }
 
 // open notes that a link is there, whose opening began then.

@@ -21,16 +21,17 @@ func TestPhases(t *testing.T) {
 			time.Sleep(d)
 			return began
 		}
+		start := time.Now()
 		p.open(transport.Stdio, wait(300*time.Millisecond))
 		p.answer(PhaseEra, wait(2*time.Second), fault.New(fault.Deadline, "", "silence"))
 		p.open(transport.Stdio, wait(200*time.Millisecond))
 		p.answer(PhaseInitialize, wait(40*time.Millisecond), nil)
 		p.answer(PhaseInitialize, wait(3*time.Millisecond), nil)
 		want := []Phase{
-			{PhaseSpawn, 500 * time.Millisecond},
-			{PhaseEra, 2 * time.Second},
-			{PhaseFirstByte, 40 * time.Millisecond},
-			{PhaseInitialize, 43 * time.Millisecond},
+			{PhaseSpawn, start, 500 * time.Millisecond},
+			{PhaseEra, start.Add(300 * time.Millisecond), 2 * time.Second},
+			{PhaseFirstByte, start.Add(2500 * time.Millisecond), 40 * time.Millisecond},
+			{PhaseInitialize, start.Add(2500 * time.Millisecond), 43 * time.Millisecond},
 		}
 		if len(p.all) != len(want) {
 			t.Fatalf("%+v", p.all)

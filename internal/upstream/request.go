@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -30,6 +31,9 @@ type Call struct {
 	// Client is who the call is made for. nil: somebody who serves no requests;
 	// what the server asks for during the call is refused, and put to no other.
 	Client Client
+	// Span is what is recorded of this send; nil: nothing is. While others are told
+	// of it, its context takes the place of the one in Params.
+	Span *tracing.Span
 	// Internal tells that everline asks of its own accord, as each new
 	// generation is told of the clients' subscriptions: a good answer then
 	// proves no health.

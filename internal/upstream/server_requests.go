@@ -8,6 +8,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -122,7 +123,11 @@ func (s *serverRequests) put(ctx context.Context, c *inflight, stream int64, m *
 	for {
 		try, cancel := context.WithCancel(c.ctx)
 		release := context.AfterFunc(ctx, cancel)
-		result, err := c.Client.Ask(try, m.Method, m.Params)
+		ask, span := s.asked(try, c, m)
+		result, err := c.Client.Ask(ask, m.Method, m.Params)
+		if span != nil {
+			span.Done(err)
+		}
 		release()
 		ended := try.Err() != nil
 		cancel()
@@ -135,6 +140,23 @@ func (s *serverRequests) put(ctx context.Context, c *inflight, stream int64, m *
 		}
 		c = next
 	}
+}
+
+// asked begins the span of a request of the server, where its call has one: below
+// what the server says that it stands below, if that is of the same trace.
+func (s *serverRequests) asked(ctx context.Context, c *inflight, m *wire.Message) (context.Context, *tracing.Span) {
+	if c.Span == nil {
+		return ctx, nil
+	}
+	span := c.Span.Trace().Below(c.Span, tracing.Server, m.Method)
+	if text, ok := wire.Text(wire.Get(m.Params, "_meta", mcp.MetaTraceParent)); ok {
+		if parent, ok := tracing.Parse([]byte(text)); ok && parent.Trace == c.Span.Own.Trace {
+			span.Parent = parent
+		}
+	}
+	span.Method, span.RequestID, span.Peer = m.Method, string(m.ID), c.Span.Peer
+	span.Server, span.Generation, span.Began = s.opts.Server.Name, s.opts.Gen, time.Now()
+	return tracing.With(ctx, span), span
 }
 
 // answer sends the answer to a request of the server, within sendTimeout.

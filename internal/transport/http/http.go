@@ -62,10 +62,10 @@ func Open(_ context.Context, spec Spec, opts transport.Options) (transport.Conn,
 
 // Info implements Conn.
 func (c *conn) Info() transport.Info {
+	s := c.state.Load()
 	return transport.Info{
 		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(),
-		CancelByClose: c.state.Load().modern,
-		Sessionless:   c.state.Load().session == "" && !c.state.Load().modern,
+		Session: mcp.Digest(s.session), CancelByClose: s.modern, Sessionless: s.session == "" && !s.modern,
 	}
 }
 

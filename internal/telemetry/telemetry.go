@@ -1,0 +1,160 @@
+// Package telemetry hands on what everline records and counts to OpenTelemetry, as
+// the OTEL_* variables of the environment say. It decides nothing else, and nobody
+// waits for it.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/everline/everline/internal/tracing"
+)
+
+// Options make a Telemetry.
+type Options struct {
+	Version string
+	Log     *slog.Logger
+	Getenv  func(string) string // nil: os.Getenv. The SDK itself reads the environment whatever this says
+	// Metrics are what is exported as metrics besides what is measured here; nil
+	// for nothing. It may be used before Open returns.
+	Metrics prometheus.Gatherer
+	// Exporter is what spans go to in place of what the environment says; for tests.
+	Exporter sdktrace.SpanExporter
+}
+
+// A Telemetry is a tracing.Recorder.
+type Telemetry struct {
+	spans   *sdktrace.TracerProvider // nil where no spans are exported
+	tracer  trace.Tracer
+	sampler sdktrace.Sampler
+	keeps   bool // what is of interest is kept, though the sampler did not take it
+	outlet  *outlet
+
+	metrics         *sdkmetric.MeterProvider // nil where no metrics are exported
+	asked, answered metric.Float64Histogram
+}
+
+// scope is the name of what measures.
+const scope = "github.com/everline/everline"
+
+// Open starts what the environment asks for; nil if that is nothing. The caller
+// must Close it. What cannot be had is an error that says which variable is why.
+func Open(ctx context.Context, o Options) (*Telemetry, error) {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	wantSpans, wantMetrics := wants(o.Getenv, "TRACES") || o.Exporter != nil, wants(o.Getenv, "METRICS")
+	if !wantSpans && !wantMetrics {
+		return nil, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Debug("OpenTelemetry", "cause", err) }))
+	res, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "everline"), attribute.String("service.version", o.Version)),
+		resource.WithFromEnv(), // last: it says more
+	)
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	t := &Telemetry{}
+	if wantSpans {
+		if err := t.openSpans(ctx, o, res); err != nil {
+			return nil, err
+		}
+	}
+	if wantMetrics {
+		if err := t.openMetrics(ctx, o, res); err != nil {
+			return nil, errors.Join(err, t.Close(ctx))
+		}
+	}
+	return t, nil
+}
+
+// wants tells whether the environment asks for a signal: by an exporter, or by
+// where there is one.
+func wants(getenv func(string) string, signal string) bool {
+	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
+		return false
+	}
+	if exporter := getenv("OTEL_" + signal + "_EXPORTER"); exporter != "" {
+		return exporter != "none"
+	}
+	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+func (t *Telemetry) openSpans(ctx context.Context, o Options, res *resource.Resource) (err error) {
+	if t.sampler, t.keeps, err = samplerOf(o.Getenv); err != nil {
+		return err
+	}
+	exporter := o.Exporter
+	if exporter == nil {
+		if exporter, err = autoexport.NewSpanExporter(ctx); err != nil {
+			return fmt.Errorf("OTEL_TRACES_EXPORTER: %w", err)
+		}
+	}
+	t.outlet = &outlet{SpanExporter: exporter, log: o.Log, room: queueSize(o.Getenv)}
+	t.spans = sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is written was decided before
+		sdktrace.WithIDGenerator(given{}),
+		sdktrace.WithBatcher(t.outlet),
+	)
+	t.tracer = t.spans.Tracer(scope, trace.WithInstrumentationVersion(o.Version), trace.WithSchemaURL(schemaURL))
+	return nil
+}
+
+// queueSize is how many spans may wait to be exported, as the SDK has it.
+func queueSize(getenv func(string) string) int64 {
+	if n, err := strconv.ParseInt(getenv("OTEL_BSP_MAX_QUEUE_SIZE"), 10, 64); err == nil && n > 0 {
+		return n
+	}
+	return sdktrace.DefaultMaxQueueSize
+}
+
+// Close exports what is left, until ctx ends.
+func (t *Telemetry) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	done := make(chan error, 2)
+	ends := []func(context.Context) error{}
+	if t.spans != nil {
+		ends = append(ends, t.spans.Shutdown)
+	}
+	if t.metrics != nil {
+		ends = append(ends, t.metrics.Shutdown)
+	}
+	for _, end := range ends {
+		go func() { done <- end(ctx) }() // ends with ctx; waited for below
+	}
+	var failed error
+	for range ends {
+		failed = errors.Join(failed, <-done)
+	}
+	return failed
+}
+
+// Lost is how many spans were recorded and not exported.
+func (t *Telemetry) Lost() uint64 {
+	if t == nil || t.outlet == nil {
+		return 0
+	}
+	return t.outlet.lost.Load()
+}
+
+var _ tracing.Recorder = (*Telemetry)(nil)

@@ -113,10 +113,7 @@ func (vs *views) make(group string, who policy.Subject, from *Catalog, cfg *conf
 		vs.of, vs.rules = cfg, policy.New(cfg)
 	}
 	may := vs.rules.For(who)
-	key := viewKey{group: group}
-	if may != nil {
-		key.policies = may.Name()
-	}
+	key := viewKey{group, may.Name()}
 	old := vs.made[key]
 	if old != nil && old.from == from && old.cfg == cfg {
 		return old

@@ -8,7 +8,7 @@ import (
 	"github.com/everline/everline/fault"
 )
 
-// An Event is one thing that happened to one server. The set is closed: it is
+// An Event is one thing that happened to one server, or with a client. The set is closed: it is
 // the types of this package. A type switch tells them apart.
 type Event interface {
 	// About says when it happened, to which server, and to which generation.
@@ -21,7 +21,7 @@ type Event interface {
 // A Head is what all events have.
 type Head struct {
 	Time   time.Time
-	Server string // its name in the configuration
+	Server string // its name in the configuration; "" for what is about none
 	Gen    uint64 // the generation that the event is about; 0 if none
 	// Session is the ID of the client that has this generation for itself; 0
 	// where all clients share it. Generations count within a session.
@@ -205,5 +205,17 @@ type (
 		Method string
 		Name   string // as in CallReplayed
 		Cause  *fault.Fault
+	}
+
+	// ClientRefused: requests of a client were refused by what it may do. Its head
+	// names no server. Of one client and reason there is one in 10 s at most.
+	ClientRefused struct {
+		Head
+		Client     string        // its identity: how it was shown, and whose it is
+		Policies   []string      // that it has
+		Reason     string        // nothing_granted, tool, server, rate, concurrent, sessions or body
+		Method     string        // of the newest of them
+		RetryAfter time.Duration // when that may come again; 0 for never
+		Count      int           // how many there were since the last such event
 	}
 )

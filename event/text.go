@@ -105,6 +105,20 @@ func (e CallReplayed) String() string {
 	return fmt.Sprintf("%s is sent again (failed on generation %d: %s)", callWords(e.Method, e.Name), e.Gen, e.Cause.Reason())
 }
 
+func (e ClientRefused) String() string {
+	text := fmt.Sprintf("refused %s to %s: %s", e.Method, e.Client, e.Reason)
+	if len(e.Policies) > 0 {
+		text += " (" + strings.Join(e.Policies, ", ") + ")"
+	}
+	if e.RetryAfter > 0 {
+		text += ", try again in " + Short(e.RetryAfter)
+	}
+	if e.Count > 1 {
+		text += fmt.Sprintf(", %d times", e.Count)
+	}
+	return text
+}
+
 func (e CallFailed) String() string {
 	return fmt.Sprintf("%s failed (generation %d, outcome %s): %s", callWords(e.Method, e.Name), e.Gen, outcomeWords(e.Cause), e.Cause.Reason())
 }

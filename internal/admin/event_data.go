@@ -56,6 +56,8 @@ func dataOf(e event.Event) data {
 		return call(e.Method, e.Name, e.Cause)
 	case event.CallFailed:
 		return call(e.Method, e.Name, e.Cause)
+	case event.ClientRefused:
+		return data{"client": e.Client, "policies": told(e.Policies), "reason": e.Reason, "method": e.Method, "retryAfterMs": e.RetryAfter.Milliseconds(), "count": e.Count}
 	}
 	return data{}
 }

@@ -104,7 +104,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		}
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
-	p.gateway.Meter = &d.clients
+	p.gateway.Meter, p.gateway.Emit = &d.clients, d.journal.Record
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
 	registry := d.metrics()

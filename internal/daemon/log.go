@@ -17,6 +17,8 @@ var eventLevels = map[string]slog.Level{
 	"close_failed":  slog.LevelWarn,
 	"call_replayed": slog.LevelWarn,
 	"call_failed":   slog.LevelWarn,
+
+	"client_refused": slog.LevelWarn,
 }
 
 // logEvents writes events as log lines. It reads from the journal, so that a

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/policy"
 )
 
 // typed refuses a POST that does not say that its body is JSON: a web page may
@@ -42,7 +43,7 @@ func (g *Gateway) unread(next http.Handler) http.Handler {
 // The caller releases the claim when the message has been served.
 func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *claim, bool) {
 	if r.ContentLength > limit {
-		g.tooLarge(w, limit)
+		g.tooLarge(w, r, limit)
 		return nil, nil, false
 	}
 	var c *claim
@@ -64,20 +65,32 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	case errors.Is(err, errCrowded):
 		g.busy(w, "Overloaded: too much is being sent at a time")
 	case errors.As(err, new(*http.MaxBytesError)):
-		g.tooLarge(w, limit)
+		g.tooLarge(w, r, limit)
 	default:
 		g.reject(w, http.StatusBadRequest, mcp.CodeParse, "Bad request: the body ended early")
 	}
 	return nil, nil, false
 }
 
-func (g *Gateway) tooLarge(w http.ResponseWriter, limit int64) {
-	if limit < g.opts.MaxBody {
+func (g *Gateway) tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
+	most := g.maxBody()
+	switch {
+	case limit < most:
 		g.noSession(w) // whatever it says
 		return
+	case limit < g.opts.MaxBody:
+		g.refused(g.whose(r.Context()), r.Method, g.backend.May(), policy.ReasonBody, 0)
 	}
 	g.opts.Meter.Size.Add(1)
-	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large")
+	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large: at most "+strconv.FormatInt(limit, 10)+" bytes are taken")
+}
+
+// maxBody is how large a message may be.
+func (g *Gateway) maxBody() int64 {
+	if l := g.backend.May().Limits(); l != nil && l.MaxBody > 0 {
+		return min(l.MaxBody, g.opts.MaxBody)
+	}
+	return g.opts.MaxBody
 }
 
 // retryAfter is after how many seconds a client that was turned away may come again.

@@ -20,6 +20,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/policy"
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +35,9 @@ const patience = 45 * time.Second
 type hub struct {
 	table  atomic.Pointer[everline.Catalog]
 	onCall func(ctx context.Context, c *everline.Call) ([]byte, error)
-	by     everline.Answer // who has answered
-	slow   chan error      // why a call ended that a test gave up
+	by     everline.Answer      // who has answered
+	slow   chan error           // why a call ended that a test gave up
+	may    func() *policy.Scope // what is granted; nil: everything
 
 	mu      sync.Mutex
 	next    int
@@ -82,6 +84,15 @@ func (h *hub) WaitFirst(context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits++
+}
+
+func (h *hub) Exists() bool { return true }
+
+func (h *hub) May() *policy.Scope {
+	if h.may != nil {
+		return h.may()
+	}
+	return policy.Everything
 }
 
 func (h *hub) SetLevel(level string) {

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 )
 
 func TestFaultS16PathsThatPeopleType(t *testing.T) {
-	s := serve(t, newHub(), Options{Group: func(name string) Backend {
+	s := serve(t, newHub(), Options{Part: func(name string, _ *access.Identity) Backend {
 		if name == "work" {
 			return newHub()
 		}
@@ -61,7 +62,7 @@ func TestFaultS16PathsThatPeopleType(t *testing.T) {
 func TestFaultU5GroupsEndInMcp(t *testing.T) {
 	h := newHub()
 	h.publish(item("mine", `{"name":"mine","inputSchema":{"type":"object"}}`))
-	s := serve(t, newHub(), Options{Group: func(string) Backend { return h }})
+	s := serve(t, newHub(), Options{Part: func(string, *access.Identity) Backend { return h }})
 	session := ""
 	for _, path := range []string{"/groups/work/mcp", "/mcp/work"} {
 		if session == "" {
@@ -263,7 +264,7 @@ func TestFaultV9DeclaredIsNotClaimed(t *testing.T) {
 }
 
 func TestFaultV9ConnectionsAndStreams(t *testing.T) {
-	s := serve(t, newHub(), Options{MaxPeer: 4, MaxSSE: 2, Group: func(string) Backend { return newHub() }})
+	s := serve(t, newHub(), Options{MaxPeer: 4, MaxSSE: 2, Part: func(string, *access.Identity) Backend { return newHub() }})
 	one, two := s.tap("GET", "/sse", ""), s.tap("GET", "/groups/g/sse", "")
 	r := s.do("GET", "/sse", "")
 	want(t, r, 503)

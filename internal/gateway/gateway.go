@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everline/everline"
 )
 
 // A Gateway serves MCP clients from one Backend. It has no goroutine of its
@@ -18,35 +20,46 @@ type Gateway struct {
 	service
 	guard   guard
 	peers   peers
-	listens atomic.Int64 // open streams of subscriptions/listen over HTTP
 	replies replyOptions
-	groups  groups
+	parts   parts
 	shared  *shared
+
+	users atomic.Int64 // of a part: who uses it just now
+	left  atomic.Int64 // when the last of them has left, in Unix nanoseconds
 
 	stopOnce sync.Once
 	unhook   [2]func()
 }
 
-// shared is what an endpoint counts together with those of its groups.
+// shared is what an endpoint counts together with its parts.
 type shared struct {
-	bodies budget
-	sse    atomic.Int64 // open streams of HTTP+SSE
+	bodies  budget
+	sse     atomic.Int64 // open streams of HTTP+SSE
+	listens atomic.Int64 // open streams of subscriptions/listen over HTTP
 }
 
 // New returns a gateway on b. The caller must Close it.
 func New(b Backend, opts Options) *Gateway {
 	opts = opts.filled()
-	return newGateway("", b, opts, &shared{bodies: budget{limit: opts.MaxBodies}})
+	return newGateway("", b, opts, &shared{bodies: budget{limit: opts.MaxBodies}}, &usage{}, func() {})
 }
 
-func newGateway(endpoint string, b Backend, opts Options, sh *shared) *Gateway {
+// newGateway is New for a part, under the name of an endpoint of its own. emptied is
+// called, and does not block, once nothing is granted to its identity any more.
+func newGateway(endpoint string, b Backend, opts Options, sh *shared, use *usage, emptied func()) *Gateway {
 	g := &Gateway{shared: sh}
 	svc := &g.service
-	svc.init(endpoint, b, opts)
+	svc.init(endpoint, b, opts, use)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.guard.meter = opts.Meter
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded}
-	g.unhook = [2]func(){b.OnChange(g.changed), b.OnLog(g.sessions.ForwardLog)}
+	changed := func(kinds []everline.Kind) {
+		g.changed(kinds)
+		if b.May() == nil {
+			emptied()
+		}
+	}
+	g.unhook = [2]func(){b.OnChange(changed), b.OnLog(g.sessions.ForwardLog)}
 	return g
 }
 
@@ -61,7 +74,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.refusing.Store(true)
 	g.endStreams()
 	parts := make(chan error, 1)
-	go func() { parts <- g.groups.close(ctx) }() // ends with ctx; waited for below
+	go func() { parts <- g.parts.close(ctx) }() // ends with ctx; waited for below
 	svc := &g.service
 	err := svc.drain(ctx)
 	return errors.Join(err, svc.close(), <-parts)
@@ -73,7 +86,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 // closed, each the last one of its connection. Those that nobody waits for any
 // more are canceled.
 func (g *Gateway) Leave(over <-chan struct{}) {
-	all := append(g.groups.all(), g)
+	all := append(g.parts.list(), g)
 	for _, each := range all {
 		each.endStreams()
 	}

@@ -51,7 +51,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	version := r.Header.Get(mcp.HeaderVersion)
 	var s *session.Session
-	limit := g.opts.MaxBody
+	limit := g.maxBody()
 	switch {
 	case version == mcp.ModernVersion: // the revision has no sessions
 	case r.Header.Get(mcp.HeaderSession) != "":

@@ -35,7 +35,7 @@ func (g *Gateway) Recheck() {
 		return
 	}
 	gone := func(who *access.Identity) bool { return !g.opts.Entrance.Admits(who) }
-	for _, each := range append(g.groups.all(), g) {
+	for _, each := range append(g.parts.list(), g) {
 		each.inflight.cancelOf(gone)
 		each.inputs.cancelOf(gone)
 		each.sessions.EndOf(gone)

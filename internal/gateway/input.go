@@ -377,6 +377,12 @@ func (reg *inputs) drop(p *pendingInput) {
 	delete(reg.all, p.id)
 }
 
+func (reg *inputs) empty() bool {
+	reg.mu.Lock()
+	defer reg.mu.Unlock()
+	return len(reg.all) == 0
+}
+
 func (reg *inputs) find(id uint64) *pendingInput {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()

@@ -199,8 +199,8 @@ func (g *Gateway) listenHTTP(r *http.Request, x *exchange, w http.ResponseWriter
 	}
 	g.opts.Meter.Listens.Add(1)
 	defer g.opts.Meter.Listens.Add(-1)
-	defer g.listens.Add(-1)
-	if g.listens.Add(1) > int64(g.opts.MaxListens) {
+	defer g.shared.listens.Add(-1)
+	if g.shared.listens.Add(1) > int64(g.opts.MaxListens) {
 		g.crowded(w, x.Message, "Too many subscriptions are open")
 		return
 	}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/policy"
 	"github.com/everline/everline/internal/sessions"
 	"github.com/everline/everline/internal/tracing"
 )
@@ -33,6 +35,10 @@ type Backend interface {
 	OnChange(fn func(kinds []everline.Kind)) (cancel func())
 	// OnLog calls fn, which does not block, with each notifications/message.
 	OnLog(fn func(server string, params []byte)) (cancel func())
+	// Exists tells whether the configuration has what this is a view of.
+	Exists() bool
+	// May is what its client is granted now; nil for nothing. It does not wait.
+	May() *policy.Scope
 	// SetLevel asks all servers for log messages from this level on; "" for
 	// none. It does not wait.
 	SetLevel(level string)
@@ -78,9 +84,10 @@ type Options struct {
 	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s. See Listener
 	ListTTL      time.Duration // how long modern clients may cache a list; 0: not at all
 
-	// Group returns what /mcp/<name> serves, nil if there is no such endpoint;
-	// it does not wait. The first Backend of a name is kept. May be nil.
-	Group func(name string) Backend
+	// Part returns what an identity has at the address of a group, "" for that of all
+	// servers; nil if there is no such group. It does not wait. The first Backend of
+	// each is kept. nil: there are no groups, and all identities have the same.
+	Part func(group string, who *access.Identity) Backend
 
 	// Entrance says who the requests over HTTP are of. nil: all are of the user that
 	// everline runs as, because nobody else reaches the listener. What comes over
@@ -100,6 +107,9 @@ type Options struct {
 
 	// Meter counts for the endpoint; nil: one of its own.
 	Meter *meter.Endpoint
+
+	// Emit hears of clients that were refused; may be nil. It must not block.
+	Emit func(event.Event)
 
 	// Warn hears of panics in a request, with the stack; may be nil. It must
 	// not block.

@@ -127,6 +127,9 @@ const joinBelow = 256 << 10 // an answer below is written at once, which saves m
 // KiB for each would cost more than a write.
 var joins = sync.Pool{New: func() any { return new([]byte) }}
 
+// seconds is a time in whole seconds, not less.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
 // writeJSON writes an answer with its length. How long that may take is the
 // Listener's matter.
 func writeJSON(w http.ResponseWriter, a *message.Answer) {
@@ -134,6 +137,9 @@ func writeJSON(w http.ResponseWriter, a *message.Answer) {
 	size := a.Size()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(size)}
+	if a.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(seconds(a.RetryAfter))}
+	}
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)
 	}

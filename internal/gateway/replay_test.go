@@ -82,5 +82,5 @@ func TestListensAreBounded(t *testing.T) {
 	want(t, s.post(body, headers...), 503, `"code":-31003`)
 	first.cancel()
 	first.end()
-	eventually(t, "there is room again", func() bool { return s.g.listens.Load() == 0 })
+	eventually(t, "there is room again", func() bool { return s.g.shared.listens.Load() == 0 })
 }

@@ -100,7 +100,7 @@ func anyContains(texts map[string]bool, part string) bool {
 // What is over stays over, and what is not ours was never there.
 func TestSessionsThatAreNotRestored(t *testing.T) {
 	l := &lasting{t: t, dir: t.TempDir()}
-	l.opts.Group = func(string) Backend { return newHub() }
+	l.opts.Part = func(string, *access.Identity) Backend { return newHub() }
 	h := newHub()
 	s := l.start(h)
 	deleted, kept := s.initialize("2025-11-25"), s.initialize("2025-11-25")

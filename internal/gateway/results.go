@@ -221,6 +221,13 @@ func (r *results) find(key string) *kept {
 	return r.byKey[key]
 }
 
+func (r *results) empty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweepLocked(time.Now())
+	return len(r.byKey) == 0
+}
+
 // awaited tells whether another request waits for the outcome of this one.
 func (r *results) awaited(x *exchange) bool {
 	if x.keep <= 0 {

@@ -24,8 +24,8 @@ func postID(n, request, number int) string {
 // standingID is the id of an event of a standing stream.
 func standingID(number int) string { return fmt.Sprintf("standing-%s-%d", stream.Run, number) }
 
-// An event is one event of a stream.
-type event struct{ id, data string }
+// A seen is one event of a stream.
+type seen struct{ id, data string }
 
 // A reading reads the events of a response, those without data too.
 type reading struct {
@@ -47,7 +47,7 @@ func (s *site) read(method, body string, headers ...string) *reading {
 }
 
 // next returns the next event; ok is false at the end of the stream.
-func (r *reading) next() (e event, ok bool) {
+func (r *reading) next() (e seen, ok bool) {
 	r.t.Helper()
 	for r.sc.Scan() {
 		switch line := r.sc.Text(); {
@@ -89,7 +89,7 @@ func TestAClientComesBackForTheResponseToAPost(t *testing.T) {
 	go func() { step <- struct{}{} }() // taken by the call
 	first := s.read("POST", post, id)
 	e, _ := first.next()
-	if e != (event{id: postID(1, 1, 0)}) {
+	if e != (seen{id: postID(1, 1, 0)}) {
 		t.Fatalf("the stream begins with %+v, want an id and no data", e)
 	}
 	if e, _ = first.next(); e.id != postID(1, 1, 1) || !strings.Contains(e.data, `"progress":1`) {

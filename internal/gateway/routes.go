@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/policy"
 )
 
 // A Route is one path of an endpoint, as http.ServeMux takes it.
@@ -23,14 +25,12 @@ type Route struct {
 func (g *Gateway) Handler(more ...Route) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve http.HandlerFunc) { mux.Handle(pattern, g.identified(serve)) }
-	handle("/mcp", g.serveMCP)
-	handle("/mcp/{group}", g.ofGroup((*Gateway).serveMCP))
-	handle("/groups/{group}/mcp", g.ofGroup((*Gateway).serveMCP))
-	for prefix, endpoint := range map[string]func(func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc{
-		"": g.ofAll, "/groups/{group}": g.ofGroup,
-	} {
-		handle(prefix+"/sse", only(http.MethodGet, endpoint((*Gateway).serveSSE)))
-		messages := only(http.MethodPost, endpoint((*Gateway).serveMessages))
+	for _, path := range []string{"/mcp", "/mcp/{group}", "/groups/{group}/mcp"} {
+		handle(path, g.ofPart((*Gateway).serveMCP))
+	}
+	for _, prefix := range []string{"", "/groups/{group}"} {
+		handle(prefix+"/sse", only(http.MethodGet, g.ofPart((*Gateway).serveSSE)))
+		messages := only(http.MethodPost, g.ofPart((*Gateway).serveMessages))
 		handle(prefix+"/messages", messages)
 		handle(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
 	}
@@ -59,24 +59,40 @@ func only(method string, serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// ofGroup serves the same for a group: on another Backend, with sessions of
-// its own.
-func (g *Gateway) ofGroup(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+// ofPart serves what the identity of a request has at its path: on a Backend and with
+// sessions of its own.
+func (g *Gateway) ofPart(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("group")
-		child := g.Group(name)
+		who, group := g.whose(r.Context()), r.PathValue("group")
+		p := g.part("", who)
+		if p != nil && group != "" && p.backend.May() != nil {
+			p.leave()
+			p = g.part(group, who)
+		}
 		switch {
-		case child == nil && g.closing():
+		case p == nil && g.closing():
 			g.ending(w, &message.Message{})
 			return
-		case child == nil:
-			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(name)+". "+paths)
+		case p == nil && group != "":
+			g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "no group has this name: "+strconv.Quote(group)+". "+paths)
+			return
+		case p == nil:
+			g.busy(w, "Too many clients are known")
 			return
 		}
-		serve(child, w, r)
+		defer p.leave()
+		if p.backend.May() == nil {
+			p.forbid(w, r, who)
+			return
+		}
+		serve(p, w, r)
 	}
 }
 
-func (g *Gateway) ofAll(serve func(*Gateway, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { serve(g, w, r) }
+// forbid refuses who is granted nothing.
+func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request, who *access.Identity) {
+	g.refused(who, r.Method, nil, policy.ReasonNothing, 0)
+	g.reject(w, http.StatusForbidden, mcp.CodeForbidden, nothingGranted)
 }
+
+const nothingGranted = "Forbidden: nothing is granted to this client"

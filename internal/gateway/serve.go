@@ -23,6 +23,13 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 		}
 	}
 	defer svc.rescue(x, &a)
+	leave, bad := svc.admit(x)
+	if bad != nil {
+		return *bad
+	}
+	if leave != nil {
+		defer leave()
+	}
 	switch x.Method {
 	case mcp.ToolsList:
 		return svc.list(ctx, x, everline.Tools)
@@ -116,7 +123,7 @@ func (svc *service) extend(ctx context.Context, x *exchange) message.Answer {
 	if !named {
 		server, named = svc.backend.Catalog().Server("") // by form every name is the only server's
 	}
-	if !named || slices.Contains(families, family) {
+	if !named || slices.Contains(families, family) || !svc.backend.May().Server(server) {
 		return x.NoMethod()
 	}
 	return svc.call(ctx, x, &everline.Call{Method: x.Method, Server: server, Params: x.Params})

@@ -33,13 +33,15 @@ type service struct {
 	results  results
 	tasks    task.Table
 	offered  atomic.Pointer[offered]
+	usage    *usage // of the identity whose part of the endpoint this is
 
 	began    time.Time
 	stop     chan struct{} // closed by Leave and Close: streams end in order
 	refusing atomic.Bool   // set by Close: requests are refused
 }
 
-func (svc *service) init(endpoint string, b Backend, opts Options) {
+func (svc *service) init(endpoint string, b Backend, opts Options, use *usage) {
+	svc.usage = use
 	svc.backend, svc.opts, svc.stop, svc.began = b, opts, make(chan struct{}), time.Now()
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)

@@ -126,7 +126,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 		g.reject(w, http.StatusNotFound, mcp.CodeInvalidRequest, "Session not found: this one is not of /sse")
 		return
 	}
-	body, held, ok := g.body(w, r, g.opts.MaxBody)
+	body, held, ok := g.body(w, r, g.maxBody())
 	if !ok {
 		return
 	}

@@ -31,6 +31,8 @@ type stdioClient struct {
 // out, until in ends, out cannot be written to, or ctx or the gateway ends. How it
 // ends is told by pipe.Serve.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	g.users.Add(1)
+	defer g.leave()
 	sess := g.sessions.New(mcp.LatestLegacy)
 	sess.ShareStream(g.opts.MaxInFlight, nil)
 	p := &stdioClient{svc: &g.service, sess: sess, admission: sess.Admission, outbox: sess.Out()}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, an
 	if !ok {
 		return result
 	}
-	t := &task.Task{Who: c.who, ServerID: theirs, Holder: *answer, Session: use.isolated}
+	t := &task.Task{Who: c.who, ServerID: theirs, Holder: *answer, Tool: c.target, Session: use.isolated}
 	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
@@ -108,7 +109,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := svc.tasks.Find(id, x.who, svc.clientOf(x))
+	t := svc.findTask(x, id, svc.clientOf(x))
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
@@ -127,6 +128,19 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	default:
 		return failed(ctx, x.Message, err)
 	}
+}
+
+// findTask is a task of a client, nil if there is none: so is that of a tool which its
+// client may not see any more.
+func (svc *service) findTask(x *exchange, id string, client uint64) *task.Task {
+	if t := svc.tasks.Find(id, x.who, client); t != nil && svc.sees(t) {
+		return t
+	}
+	return nil
+}
+
+func (svc *service) sees(t *task.Task) bool {
+	return svc.backend.May().Decide(t.Holder.Server, t.Tool.Name, t.Tool.ReadOnly).Allowed
 }
 
 // clientOf is the client with a session that a request comes from; 0 for none.
@@ -190,7 +204,7 @@ func (svc *service) listTasks(parent context.Context, c *caller) message.Answer 
 		return c.Failure(fault.From(c.Method, err))
 	}
 	defer svc.inflight.end(p)
-	all := svc.tasks.After(c.id, after)
+	all := slices.DeleteFunc(svc.tasks.After(c.id, after), func(t *task.Task) bool { return !svc.sees(t) })
 	page := all[:min(len(all), taskPage)]
 	states := svc.taskStates(ctx, c, page)
 	b := []byte(`{"tasks":[`)
@@ -265,7 +279,7 @@ func (svc *service) listenedTasks(x *exchange, ids []byte) []*task.Task {
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := svc.tasks.Find(id, x.who, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
+		if t := svc.findTask(x, id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 )
@@ -12,8 +13,6 @@ import (
 // the configuration that is applied.
 type View interface {
 	Backend
-	// Exists tells whether the configuration has the view's group.
-	Exists() bool
 	// KeepResults is how long a server wants the outcomes of its tool calls to be
 	// kept for clients that lost their connection; 0: not at all.
 	KeepResults(server string) time.Duration
@@ -23,16 +22,10 @@ type View interface {
 // servers for "". The group need not exist yet.
 func ViewOf(hub *everline.Hub, group string) View { return door.View(hub, group, nil).(View) }
 
-// ForHub makes a Gateway of a hub with the addresses of its groups, and keeps
-// results as its servers want it.
+// ForHub makes a Gateway of a hub with the addresses of its groups, in which each
+// identity has what policies grant it, and keeps results as its servers want it.
 func ForHub(hub *everline.Hub, opts Options) *Gateway {
-	all := ViewOf(hub, "")
-	opts.Instance, opts.Keep = mcp.Instance(), all.KeepResults
-	opts.Group = func(name string) Backend {
-		if v := ViewOf(hub, name); v.Exists() {
-			return v
-		}
-		return nil
-	}
-	return New(all, opts)
+	opts.Instance, opts.Keep = mcp.Instance(), ViewOf(hub, "").KeepResults
+	opts.Part = func(group string, who *access.Identity) Backend { return door.View(hub, group, who).(View) }
+	return New(opts.Part("", access.Local()), opts)
 }

@@ -39,6 +39,7 @@ const (
 	CodeConflict     = -31010
 	CodeShuttingDown = -31011
 	CodeLoop         = -31012
+	CodeForbidden    = -31013
 	CodeNeedsURL     = -31042 // a server's CodeURLElicitation, which modern clients must not see
 )
 

@@ -3,6 +3,7 @@ package message
 import (
 	"bytes"
 	"net/http"
+	"time"
 
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
@@ -18,7 +19,8 @@ func Refuse(id []byte, code int64, text string) *Answer {
 type Answer struct {
 	Status           int // HTTP status; 0 is 200
 	Head, Body, Tail []byte
-	Silent           bool // nothing is sent, where the transport lets a request go unanswered
+	RetryAfter       time.Duration // when the request may come again; 0: that is not said, or in the body alone
+	Silent           bool          // nothing is sent, where the transport lets a request go unanswered
 }
 
 func (a *Answer) Size() int { return len(a.Head) + len(a.Body) + len(a.Tail) }

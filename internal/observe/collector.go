@@ -186,6 +186,9 @@ func (c *collector) itself(s scrape) {
 	for reason, k := range n.Refused {
 		s.put(refused, float64(k), reason)
 	}
+	for by, k := range n.Policies {
+		s.put(policyRefused, float64(k), by.Policy, by.Reason)
+	}
 	for direction, k := range n.Bytes {
 		s.put(clientBytes, float64(k), direction)
 	}

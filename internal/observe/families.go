@@ -85,6 +85,7 @@ var (
 	sessionsTotal   = counter("sessions_total", "Sessions of clients: opened, turned away, expired or ended.", "result")
 	streams         = gauge("streams", "Open streams to clients.", "kind")
 	refused         = counter("requests_refused_total", "Requests that were refused before any server was meant, by why.", "reason")
+	policyRefused   = counter("policy_refusals_total", "Requests that were refused by what the client may do, by its policies and why.", "policy", "reason")
 	clientBytes     = counter("client_bytes_total", "Bytes on the connections of clients.", "direction")
 	tokenExpiry     = gauge("auth_token_expiry_timestamp_seconds", "When the token that the server is shown expires; absent where there is none, or none that says so.", "server")
 	memoryBytes     = gauge("server_process_resident_bytes", "Resident memory of the server's process and all below it.", "server")

@@ -118,36 +118,50 @@ func (r *Rules) scope(names []string) *Scope {
 	return s
 }
 
-// A Scope is what some policies together allow: whatever one of them does. It is not
-// changed once made.
+// A Scope is what some policies together allow: whatever one of them does. A nil one
+// allows nothing. It is not changed once made.
 type Scope struct {
 	names    []string
 	policies []*compiled
 	limits   Limits
 }
 
-// Name is the names of the policies, in order and joined by "+".
-func (s *Scope) Name() string { return strings.Join(s.names, "+") }
+func (s *Scope) any(allows func(p *compiled) bool) bool {
+	return s != nil && slices.ContainsFunc(s.policies, allows)
+}
 
-// Limits are how much is allowed.
-func (s *Scope) Limits() Limits { return s.limits }
+// Name is the names of the policies, in order and joined by "+"; "" of a nil scope.
+func (s *Scope) Name() string {
+	if s == nil {
+		return ""
+	}
+	return strings.Join(s.names, "+")
+}
 
-// Whole tells whether nothing that a server has is withheld. For "" it is asked of
-// all servers.
+// Limits are how much is allowed; nil where nothing is limited. They are not to be
+// changed.
+func (s *Scope) Limits() *Limits {
+	if s == nil || s.limits == (Limits{}) {
+		return nil
+	}
+	return &s.limits
+}
+
+// Whole tells whether nothing that a server has is withheld.
 func (s *Scope) Whole(server string) bool {
-	return slices.ContainsFunc(s.policies, func(p *compiled) bool {
-		return p.tools == nil && !p.readOnly && (p.servers == nil || server != "" && p.server(server))
+	return s.any(func(p *compiled) bool {
+		return p.tools == nil && !p.readOnly && p.server(server)
 	})
 }
 
 // Server tells whether a server is there, for the client.
 func (s *Scope) Server(server string) bool {
-	return slices.ContainsFunc(s.policies, func(p *compiled) bool { return p.server(server) })
+	return s.any(func(p *compiled) bool { return p.server(server) })
 }
 
 // Tool tells whether a tool is there, for the client: name is the server's own.
 func (s *Scope) Tool(server, name string, readOnly bool) bool {
-	return slices.ContainsFunc(s.policies, func(p *compiled) bool { return p.server(server) && p.tool(server, name, readOnly) })
+	return s.any(func(p *compiled) bool { return p.server(server) && p.tool(server, name, readOnly) })
 }
 
 // Decide is the decision on a request for a server; tool is "" for a request about
@@ -166,7 +180,12 @@ func (s *Scope) Decide(server, tool string, readOnly bool) Decision {
 }
 
 // Refused is the decision against a request.
-func (s *Scope) Refused(reason string) Decision { return Decision{Policies: s.names, Reason: reason} }
+func (s *Scope) Refused(reason string) Decision {
+	if s == nil {
+		return Decision{Reason: reason}
+	}
+	return Decision{Policies: s.names, Reason: reason}
+}
 
 // A compiled policy has what a request is compared with.
 type compiled struct {
@@ -246,6 +265,9 @@ func union(policies []*compiled) Limits {
 		l.Concurrent = loosest(l.Concurrent, p.limits.Concurrent)
 		l.Sessions = loosest(l.Sessions, p.limits.Sessions)
 		l.MaxBody = loosest(l.MaxBody, p.limits.MaxBody)
+	}
+	if l.Rate == 0 {
+		l.Burst = 0
 	}
 	return l
 }

@@ -129,13 +129,13 @@ func TestWhatPoliciesAllow(t *testing.T) {
 
 func TestTheMostGenerousLimitCounts(t *testing.T) {
 	r := rules(both)
-	if got, want := r.For(subject{policies: []string{"read"}}).Limits(), (Limits{Rate: 20, Burst: 20, Sessions: 2}); got != want {
+	if got, want := r.For(subject{policies: []string{"read"}}).Limits(), (Limits{Rate: 20, Burst: 20, Sessions: 2}); *got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := r.For(subject{policies: []string{"write", "read"}}).Limits(), (Limits{Rate: 20, Burst: 50}); got != want {
+	if got, want := r.For(subject{policies: []string{"write", "read"}}).Limits(), (Limits{Rate: 20, Burst: 50}); *got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := r.For(subject{policies: []string{"write", "all"}}).Limits(); got.Rate != 0 {
+	if got := r.For(subject{policies: []string{"write", "all"}}).Limits(); got != nil {
 		t.Errorf("%+v has a limit", got)
 	}
 }

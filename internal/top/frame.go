@@ -223,7 +223,7 @@ func (m *model) ruler(rows, shown int) line {
 
 // eventTones are those of the events that are no plain news.
 var eventTones = map[string]tone{
-	"connected": good, "start_failed": bad, "lost": bad, "stopped": bad, "call_failed": bad, "list_failed": warn, "call_replayed": warn,
+	"connected": good, "start_failed": bad, "lost": bad, "stopped": bad, "call_failed": bad, "client_refused": warn, "list_failed": warn, "call_replayed": warn,
 	"unapproved": warn, "close_failed": warn,
 }
 

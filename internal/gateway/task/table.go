@@ -42,6 +42,7 @@ type Task struct {
 	ServerID string            // the server's
 	Holder   everline.Answer   // who has it; without the result
 	Who      *access.Identity  // whose it is: for everybody else it does not exist
+	Tool     everline.Target   // whose call began it; the zero value if that is not known
 	Owner    uint64            // the client with a session that it is for; 0: whoever of Who's knows the id
 	Session  *everline.Session // whose generation of the server has it; nil: the shared one
 

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/event"
+	"github.com/everline/everline/internal/access"
+	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/policy"
+)
+
+// byHeader takes the word of a test for who it is; a goes when it says so.
+type byHeader struct{ gone *atomic.Bool }
+
+func (e byHeader) Admits(who *access.Identity) bool { return e.gone == nil || !e.gone.Load() || who.Name() != "a" }
+
+func (byHeader) Enter(_ http.ResponseWriter, r *http.Request) *access.Identity {
+	return access.Token(r.Header.Get("Who"), r.Header.Get("Who"), "", time.Time{})
+}
+
+// granting returns a scope with the limits of a policy.
+func granting(p config.Policy) *policy.Scope {
+	cfg := config.New()
+	p.Name = "some"
+	cfg.Policies = []config.Policy{p}
+	return policy.New(cfg).For(access.Token("", "", "some", time.Time{}))
+}
+
+// To one identity, what another one has does not exist: the answer is the same, to
+// the byte, as for what nobody has.
+func TestIdentitiesShareNothing(t *testing.T) {
+	h := newHub()
+	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
+	var gone atomic.Bool
+	s := serve(t, h, Options{Entrance: byHeader{&gone}, Keep: func(string) time.Duration { return time.Minute }})
+	resultID := `"_meta":{"everline/resultId":"0123456789012345678901"},"name":"echo"`
+	session := "Mcp-Session-Id: " + s.post(hello, "Who: a").header.Get("Mcp-Session-Id")
+	want(t, s.post(listRequest("1"), session, "Who: a"), 200)
+	want(t, s.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{`+resultID+`}}`, session, "Who: a"), 200)
+	stream := s.tap("GET", "/mcp", "", session, "Who: a")
+	standing := s.tap("GET", "/sse", "", "Who: a")
+	messages := "/" + standing.next()
+
+	never := "Mcp-Session-Id: " + strings.Repeat("x", len(session)-len("Mcp-Session-Id: "))
+	for _, who := range []string{"Who: b", "Who: a b"} {
+		for _, c := range []struct{ method, path, body string }{
+			{"POST", "/mcp", listRequest("1")}, {"GET", "/mcp", ""}, {"DELETE", "/mcp", ""},
+			{"POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`},
+		} {
+			got, none := s.do(c.method, c.path, c.body, session, who), s.do(c.method, c.path, c.body, never, who)
+			want(t, got, 404)
+			if got.body != none.body || got.status != none.status {
+				t.Errorf("%s %s: %s is told %q of a's session, and %q of none", c.method, c.body, who, got.body, none.body)
+			}
+		}
+		want(t, s.do("POST", messages, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, who), 404)
+	}
+	other := "Mcp-Session-Id: " + s.post(hello, "Who: b").header.Get("Mcp-Session-Id")
+	fetch := func(id string) string {
+		return `{"jsonrpc":"2.0","id":9,"method":"everline/result","params":{"resultId":"` + id + `"}}`
+	}
+	want(t, s.post(fetch("0123456789012345678901"), session, "Who: a"), 200, `"result"`)
+	if got, none := s.post(fetch("0123456789012345678901"), other, "Who: b"), s.post(fetch("9999999999999999999999"), other, "Who: b"); got.body != none.body {
+		t.Errorf("b is told %q of a's result, and %q of none", got.body, none.body)
+	}
+	want(t, s.post(listRequest("1"), session, "Who: a"), 200)
+	gone.Store(true)
+	s.g.Recheck()
+	stream.end()
+	standing.end()
+	want(t, s.post(listRequest("1"), session, "Who: a"), 404)
+	want(t, s.post(listRequest("1"), other, "Who: b"), 200)
+}
+
+// refusals collects what a gateway tells of refusals.
+type told struct {
+	mu  sync.Mutex
+	all []event.ClientRefused
+}
+
+func (r *told) emit(e event.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e.(event.ClientRefused))
+}
+
+func TestLimitsOfAnIdentity(t *testing.T) {
+	h := newHub()
+	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
+	some := granting(config.Policy{Rate: config.Rate{Calls: 2, Per: time.Hour}, Burst: 3, MaxBody: 2048})
+	h.may = func() *policy.Scope { return some }
+	var heard told
+	count := &meter.Endpoint{}
+	s := serve(t, h, Options{Entrance: byHeader{}, Emit: heard.emit, Meter: count})
+	for _, who := range []string{"Who: a", "Who: b"} { // each for itself
+		session := "Mcp-Session-Id: " + s.post(hello, who).header.Get("Mcp-Session-Id")
+		for range 2 {
+			want(t, s.post(call("1", "echo", "1"), session, who), 200, `"result"`)
+		}
+		want(t, s.modern("1", "tools/call", "echo", `,"name":"echo"`, who), 200, `"result"`)
+		for range 3 {
+			r := s.post(call("2", "echo", "1"), session, who)
+			want(t, r, 429, `"id":2`, `"code":-31007`, `"outcome":"not_sent"`, `"retryAfterMs":1`)
+			if r.header.Get("Retry-After") != "1800" {
+				t.Errorf("Retry-After is %q: the next of two in an hour is half an hour away", r.header.Get("Retry-After"))
+			}
+		}
+		want(t, s.modern("1", "tools/call", "echo", `,"name":"echo"`, who), 429)
+		want(t, s.post(listRequest("1"), session, who), 200) // no server is asked
+		want(t, s.post(call("3", "echo", `"`+strings.Repeat("x", 2048)+`"`), session, who), 413, "2048 bytes")
+	}
+	n := count.Read().Policies
+	if n[meter.ByPolicy{Policy: "some", Reason: "rate"}] != 8 || n[meter.ByPolicy{Policy: "some", Reason: "body"}] != 2 {
+		t.Errorf("counted: %v", n)
+	}
+	heard.mu.Lock()
+	defer heard.mu.Unlock()
+	if len(heard.all) != 4 || heard.all[0].Client != "token:a" || heard.all[0].Reason != policy.ReasonRate || heard.all[0].RetryAfter < time.Second {
+		t.Errorf("told: %v", heard.all)
+	}
+}
+
+func TestConcurrentCallsOfAnIdentity(t *testing.T) {
+	h := newHub()
+	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
+	some := granting(config.Policy{Concurrent: 1})
+	h.may = func() *policy.Scope { return some }
+	entered, release := make(chan struct{}), make(chan struct{})
+	h.onCall = func(context.Context, *everline.Call) ([]byte, error) {
+		entered <- struct{}{}
+		<-release
+		return []byte(`{"content":[]}`), nil
+	}
+	s := serve(t, h, Options{Entrance: byHeader{}, Part: func(string, *access.Identity) Backend { return h }})
+	first := make(chan reply)
+	go func() { first <- s.modern("1", "tools/call", "echo", `,"name":"echo"`, "Who: a") }()
+	<-entered
+	// At a group, too, and of no other identity.
+	r := s.do("POST", "/groups/g/mcp", modernBody("2", "tools/call", `,"name":"echo"`), "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo", "Who: a")
+	want(t, r, 429, `"retryAfterMs":1000`)
+	if r.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", r.header.Get("Retry-After"))
+	}
+	second := make(chan reply)
+	go func() { second <- s.modern("3", "tools/call", "echo", `,"name":"echo"`, "Who: b") }()
+	<-entered
+	close(release)
+	want(t, <-first, 200)
+	want(t, <-second, 200)
+	go func() { first <- s.modern("4", "tools/call", "echo", `,"name":"echo"`, "Who: a") }()
+	<-entered
+	want(t, <-first, 200)
+}
+
+func TestWhoIsGrantedNothing(t *testing.T) {
+	h := newHub()
+	var some atomic.Pointer[policy.Scope]
+	some.Store(policy.Everything)
+	h.may = some.Load
+	s := serve(t, h, Options{Entrance: byHeader{}})
+	session := "Mcp-Session-Id: " + s.post(hello, "Who: a").header.Get("Mcp-Session-Id")
+	stream := s.tap("GET", "/mcp", "", session, "Who: a")
+	some.Store(nil)
+	h.changed(everline.Tools)
+	stream.end()
+	for _, r := range []reply{
+		s.post(hello, "Who: a"), s.post(listRequest("1"), session, "Who: a"), s.do("GET", "/sse", "", "Who: b"),
+		s.modern("1", "tools/list", "", "", "Who: a"), s.do("DELETE", "/mcp", "", session, "Who: a"),
+	} {
+		want(t, r, 403, "Forbidden: nothing is granted")
+	}
+	some.Store(policy.Everything)
+	want(t, s.post(listRequest("1"), session, "Who: a"), 404) // it has ended
+	want(t, s.post(hello, "Who: a"), 200)
+}
+
+// A part that nobody uses does not stay for ever.
+func TestUnusedPartsAreTakenOut(t *testing.T) {
+	s := serve(t, newHub(), Options{Entrance: byHeader{}, SessionIdle: time.Millisecond})
+	session := "Mcp-Session-Id: " + s.post(hello, "Who: a").header.Get("Mcp-Session-Id")
+	stream := s.tap("GET", "/mcp", "", session, "Who: a")
+	n := 0
+	eventually(t, "parts are taken out", func() bool {
+		n++
+		want(t, s.modern("1", "ping", "", "", fmt.Sprint("Who: ", n)), 404)
+		return n > 2*sweepFrom && len(s.g.parts.list()) < n
+	})
+	want(t, s.post(listRequest("1"), session, "Who: a"), 200)
+	stream.cancel()
+}

@@ -64,6 +64,8 @@ func scripted() Source {
 	n.Parked(meter.Failed, 4*time.Second)
 	n.Event(event.StartFailed{Cause: fault.New(fault.Dial, "", "")})
 	nowhere := meter.New()
+	clients := &meter.Endpoint{}
+	clients.Refuse("read+write", "rate")
 	nowhere.Call(&event.CallFacts{Method: "tools/call", Result: event.CallRefused, Kind: fault.NotFound})
 	return Source{
 		Version: "v1.2.3",
@@ -80,7 +82,7 @@ func scripted() Source {
 		Ready:   func() bool { return true },
 		Reloads: func() Reloads { return Reloads{Applied: 2, Refused: 1, OK: true, Last: instant} },
 		Events:  func() map[string]uint64 { return map[string]uint64{"connected": 5, "lost": 4} },
-		Clients: (&meter.Endpoint{}).Read,
+		Clients: clients.Read,
 		Memory:  func(int) int64 { return 12 << 20 },
 		Lost:    func() uint64 { return 4 },
 	}

@@ -21,7 +21,9 @@ import (
 // byHeader takes the word of a test for who it is; a goes when it says so.
 type byHeader struct{ gone *atomic.Bool }
 
-func (e byHeader) Admits(who *access.Identity) bool { return e.gone == nil || !e.gone.Load() || who.Name() != "a" }
+func (e byHeader) Admits(who *access.Identity) bool {
+	return e.gone == nil || !e.gone.Load() || who.Name() != "a"
+}
 
 func (byHeader) Enter(_ http.ResponseWriter, r *http.Request) *access.Identity {
 	return access.Token(r.Header.Get("Who"), r.Header.Get("Who"), "", time.Time{})

@@ -94,5 +94,3 @@ func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request, who *access.Ide
 	g.refused(who, r.Method, nil, policy.ReasonNothing, 0)
 	g.reject(w, http.StatusForbidden, mcp.CodeForbidden, nothingGranted)
 }
-
-const nothingGranted = "Forbidden: nothing is granted to this client"

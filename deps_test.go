@@ -140,6 +140,7 @@ var mayImport = map[string][]string{
 // package may import.
 var mayImportForeign = map[string][]string{}
 var mayImportForeign = map[string][]string{}
+var mayImportForeign = map[string][]string{}
 
 // free are folders with their own rules: commands wire everything, and
 // programs that are only run by make.

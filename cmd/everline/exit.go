@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/conf/tree"
+	"github.com/everline/everline/internal/daemon"
 )
 
 // The exit codes, which scripts may rely on.
@@ -104,7 +105,7 @@ func exitCode(f *fault.Fault) int {
 	switch {
 	case errors.Is(f, admin.ErrNotRunning):
 		return exitNotRunning
-	case f.Op == tree.OpRead:
+	case f.Op == tree.OpRead, f.Op == daemon.OpOpen:
 		return exitConfig
 	case f.Op == opUsage:
 		return exitUsage

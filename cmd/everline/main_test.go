@@ -173,14 +173,10 @@ func TestColoursOnlyOnTerminals(t *testing.T) {
 func TestMayListen(t *testing.T) {
 	t.Parallel()
 	for address, fine := range map[string]bool{
-		"127.0.0.1:0": true, "localhost:1": true, "[::1]:7433": true, "127.9.9.9:80": true,
-		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false, "127.0.0.1": false, "127.0.0.1:x": false, "127.0.0.1:70000": false,
+		"127.0.0.1:0": true, "localhost:1": true, "[::1]:7433": true, ":1": true, "127.0.0.1": false, "127.0.0.1:x": false, "127.0.0.1:70000": false,
 	} {
-		if err := mayListen(address, false); (err == nil) != fine {
+		if err := mayListen(address); (err == nil) != fine {
 			t.Errorf("%s: %v", address, err)
 		}
-	}
-	if err := mayListen("0.0.0.0:1", true); err != nil {
-		t.Error(err)
 	}
 }

@@ -33,7 +33,7 @@ var documented = map[string]any{
 	"doctor": diagnosis{}, "A finding": doctor.Finding{},
 	"validate": validation{}, "A file": validatedFile{}, "A server of a file": validated{},
 	"reload": admin.Reload{}, "import": fileedit.Found{}, "trust": trust.Looked{}, "What it reaches": trust.Reached{}, "add, remove, link, unlink, import --to": editResult{},
-	"auth status": authReport{}, "A server's login": authServer{}, "A credential": admin.Auth{}, "auth login": loginStep{},
+	"A client's token": clientToken{}, "auth status": authReport{}, "A server's login": authServer{}, "A credential": admin.Auth{}, "auth login": loginStep{},
 	"version": versions{}, "What runs": admin.Version{}, "demo": demo.Report{},
 }
 

@@ -13,21 +13,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everline/everline/internal/daemon"
-	"github.com/everline/everline/internal/fileedit"
 )
 
 // serveFlags are the flags of serve and stdio.
 type serveFlags struct {
-	configs     []string
-	format      string
-	listen      string
-	allowRemote bool
-	hosts       []string
-	origins     []string
-	watch       bool
-	logFormat   string
-	logLevel    string
-	group       string // of stdio
+	configs   []string
+	format    string
+	listen    string
+	anybody   bool
+	hosts     []string
+	origins   []string
+	watch     bool
+	logFormat string
+	logLevel  string
+	group     string // of stdio
 }
 
 func (f *serveFlags) addCommon(a *app, cmd *cobra.Command) {
@@ -55,7 +54,9 @@ func newServe(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.listen, "listen", "l", "", "address to serve on (default: the configuration's, 127.0.0.1:7433)")
 	flags.BoolVar(&f.watch, "watch", true, "apply changes of the configuration files when they are saved")
-	flags.BoolVar(&f.allowRemote, "allow-remote", false, "allow an address that other machines can reach; everline checks no identity there")
+	flags.BoolVar(&f.anybody, "allow-unauthenticated", false, "allow an address that other machines can reach though nothing says who may come in, because a proxy in front checks that")
+	flags.BoolVar(&f.anybody, "allow-remote", false, "the older name of allow-unauthenticated")
+	_ = flags.MarkDeprecated("allow-remote", "it is called --allow-unauthenticated now") // it is there
 	flags.StringArrayVar(&f.hosts, "allow-host", nil, "name, besides the loopback ones, under which clients may reach the endpoint")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "web origin whose pages may use the endpoint, such as http://localhost:6274")
 	return cmd
@@ -95,11 +96,13 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	e := daemon.Endpoint{
 		Address: f.listen, Hosts: f.hosts, Origins: f.origins, Watch: f.watch,
-		Serving:  func(url string) { a.greet(url, found) },
-		MayServe: func(address string) error { return mayListen(address, f.allowRemote) },
+		Serving: func(url string) { a.greet(url, found) }, Unauthenticated: f.anybody,
 	}
 	if f.listen == "" {
 		e.Address, e.Configured = found.Config.Listen, found.Config.Listen
+	}
+	if err := mayListen(e.Address); err != nil {
+		return err
 	}
 	err = daemon.Serve(ctx, found, daemon.Options{Version: buildVersion(), Log: log, CredentialsKey: a.credentialsKey}, e)
 	if errors.Is(err, daemon.ErrForced) {
@@ -116,18 +119,14 @@ func hostOf(address string) string {
 	return host
 }
 
-// mayListen refuses addresses that others can reach, unless that was asked for.
-func mayListen(address string, allowRemote bool) error {
-	host, port, err := net.SplitHostPort(address)
+// mayListen refuses what is no address.
+func mayListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return usage("--listen 127.0.0.1:7433", "the address %q is not host:port", address)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return usage("--listen 127.0.0.1:7433", "the port %q is not a number from 0 to 65535", port)
-	}
-	if !allowRemote && !fileedit.IsLoopback(host) {
-		return usage("--listen 127.0.0.1:"+port+", or --allow-remote if a proxy in front checks who calls",
-			"other machines could reach %s, and call every tool, because everline checks no identity there", address)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func TestFaultU3(t *testing.T) {
 		t.Errorf("only %d commands were found: the search is broken", checked)
 	}
 	for text, want := range map[string]string{
-		"run: everline token create x": "everline token", "try: everline status --nonsense": "everline status --nonsense",
+		"run: everline token mint x": "everline token mint", "try: everline status --nonsense": "everline status --nonsense",
 		"everline tools shwo x": "everline tools shwo", "everline --state-dir /x frobnicate": "everline frobnicate",
 	} {
 		if got := wrongWith(root, text, false); len(got) != 1 || got[0] != want {

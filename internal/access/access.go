@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -41,11 +42,18 @@ type Identity struct {
 // Anonymous is everybody who has shown nothing. They are all one.
 var Anonymous = &Identity{key: "anonymous", name: "anonymous", labels: []string{"anonymous"}}
 
-// local is the user that everline runs as.
-var local = User(os.Geteuid())
+// local is made when it is first asked for: a guard imports this package, and runs
+// nothing of it.
+var (
+	local  *Identity
+	locals sync.Once
+)
 
 // Local is the identity of the user that everline runs as.
-func Local() *Identity { return local }
+func Local() *Identity {
+	locals.Do(func() { local = User(os.Geteuid()) })
+	return local
+}
 
 // User is a user of this machine.
 func User(uid int) *Identity {

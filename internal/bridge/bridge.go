@@ -77,13 +77,11 @@ type pending struct {
 	ended  <-chan struct{}
 }
 
-// Run connects the client on in and out with the daemon at url until in ends, out
-// cannot be written to, or ctx ends. How it ends is told by pipe.Serve.
-func Run(ctx context.Context, in io.Reader, out io.Writer, url string) error {
-	tr := http.DefaultTransport.(*http.Transport).Clone()
-	defer tr.CloseIdleConnections()
+// Run connects the client on in and out with the daemon at url, by way, until in ends,
+// out cannot be written to, or ctx ends. How it ends is told by pipe.Serve.
+func Run(ctx context.Context, in io.Reader, out io.Writer, url string, way http.RoundTripper) error {
 	b := &bridge{
-		url: url, name: rand.Text(), web: &http.Client{Transport: tr},
+		url: url, name: rand.Text(), web: &http.Client{Transport: way},
 		outbox: stream.NewOutbox(), admission: &message.Admission{Limit: maxInFlight},
 		renew: make(chan struct{}, 1), repeated: map[string][]byte{}, stand: func() {}, inFlight: map[string]pending{},
 	}

@@ -33,7 +33,7 @@ func TestFaultV1OtherUsersAreTurnedAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log strings.Builder
-			l := onlyTheUser(inner, func() config.Clients { return test.clients }, slog.New(slog.NewTextHandler(&log, nil)))
+			l := withUsers(inner, func() config.Clients { return test.clients }, slog.New(slog.NewTextHandler(&log, nil)))
 			l.uidOf = func(net.Conn) (int, bool) { return test.uid, test.known }
 			served := 0
 			srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/access/entrance"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway"
@@ -42,7 +43,11 @@ type parts struct {
 	redirect string // where browsers reach the endpoint's login callback; "" if they do not
 	listen   string // as the configuration named it; "" if it did not decide
 	gateway  gateway.Options
-	socket   net.Listener // of the admin API; nil for none
+	entrance *entrance.Entrance // who comes in over HTTP; nil where nobody does
+
+	address         string       // that the endpoint is reached at; "" for a gateway on stdio alone
+	unauthenticated bool         // as Endpoint has it
+	socket          net.Listener // of the admin API; nil for none
 
 	handed net.Listener // of the endpoint, if the service manager has its socket and keeps that open; else nil
 	local  bool         // only this machine reaches the endpoint
@@ -124,13 +129,22 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 
 // serve answers HTTP on a listener until close.
 func (d *daemon) serve(l net.Listener, h http.Handler) *http.Server {
+	s := d.newServer(h)
+	d.serveOn(s, l)
+	return s
+}
+
+func (d *daemon) newServer(h http.Handler) *http.Server {
 	s := gateway.Server(h)
 	s.BaseContext = func(net.Listener) context.Context { return d.base }
 	s.ErrorLog = slog.NewLogLogger(d.parts.Log.Handler(), slog.LevelDebug)
+	return s
+}
+
+func (d *daemon) serveOn(s *http.Server, l net.Listener) {
 	d.running.Go(func() { // ends with the server's Shutdown or Close
 		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			d.parts.Log.Error("the endpoint has failed", "address", l.Addr().String(), "cause", err)
 		}
 	})
-	return s
 }

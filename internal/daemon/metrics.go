@@ -61,6 +61,10 @@ func (d *daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "everline serves no metrics here: metrics is false", http.StatusNotFound)
 	case cfg.MetricsTokenFile != "":
 		d.serveToBearer(w, r, cfg.MetricsTokenFile)
+	case cfg.Access.Demanded:
+		if d.parts.entrance.Enter(w, r) != nil {
+			d.scraped.ServeHTTP(w, r)
+		}
 	case !d.parts.local:
 		http.Error(w, "everline serves metrics only to its own machine; metricsTokenFile or metricsListen lets others in", http.StatusForbidden)
 	default:

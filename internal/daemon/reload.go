@@ -29,6 +29,9 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	if err == nil {
 		err = accept(cfg)
 	}
+	if err == nil {
+		err = d.mayApply(cfg)
+	}
 	if err != nil {
 		if !dryRun {
 			d.refused(err)
@@ -54,6 +57,10 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	if err != nil {
 		d.refused(err)
 		return admin.Reload{}, err
+	}
+	if d.parts.entrance != nil {
+		d.parts.entrance.Use(cfg)
+		d.gateway.Recheck()
 	}
 	d.reloads.taken(plan)
 	done.Applied = true

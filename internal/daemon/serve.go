@@ -2,16 +2,23 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access/entrance"
 	"github.com/everline/everline/internal/activation"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
@@ -23,9 +30,12 @@ type Endpoint struct {
 	Configured string // Address if the configuration decided it, else ""
 	Hosts      []string
 	Origins    []string
-	Watch      bool                       // take up changes of the files
-	MayServe   func(address string) error // refuses addresses that were not asked for
-	Serving    func(url string)           // called once clients are served
+	Watch      bool             // take up changes of the files
+	Serving    func(url string) // called once clients are served
+
+	// Unauthenticated says that other machines may reach the endpoint though it asks
+	// nobody who they are.
+	Unauthenticated bool
 }
 
 // Serve runs the gateway until a signal or ctx ends it.
@@ -38,8 +48,8 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		defer handed.Close() // the manager has it, too
 		e.Address, e.Configured = handed.Addr().String(), ""
 	}
-	if err := e.MayServe(e.Address); err != nil {
-		return err
+	if f := MayServe(found.Config, e.Address, e.Unauthenticated); f != nil {
+		return f
 	}
 	stateDir := found.source.StateDir
 	socket, err := admin.Listen(stateDir)
@@ -59,10 +69,16 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	if len(reloadSignals) > 0 {
 		signal.Notify(reload, reloadSignals...)
 	}
-	url := "http://" + listener.Addr().String() + "/mcp"
+	base := "http://" + listener.Addr().String()
+	if found.Config.TLS.CertFile != "" {
+		base = "https" + strings.TrimPrefix(base, "http")
+	}
+	own := entrance.New(entrance.Options{StateDir: stateDir, URL: base, Exposed: !loopback(listener.Addr()), Log: o.Log})
+	own.Use(found.Config)
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: url, redirect: redirectURI(listener.Addr()), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
-		gateway: gateway.Options{Hosts: e.Hosts, Origins: e.Origins},
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: base + "/mcp", redirect: redirectURI(listener.Addr()), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
+		address: listener.Addr().String(), unauthenticated: e.Unauthenticated, entrance: own,
+		gateway: gateway.Options{Hosts: hostsOf(found.Config, e.Hosts), Origins: e.Origins, Entrance: own},
 	})
 	if err != nil {
 		listener.Close()
@@ -71,29 +87,80 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	if found.Config.Clients == config.ClientsAnyLocal {
 		o.Log.Warn("every user of this machine can call every tool: \"clients\" is \"any-local\"")
 	}
-	own := onlyTheUser(listener, func() config.Clients { return d.hub.Config().Clients }, o.Log)
-	d.server = d.serve(d.gateway.Listener(own), d.endpoint())
+	if err := d.open(ctx, listener); err != nil {
+		return errors.Join(err, d.close(ctx))
+	}
 	if err := d.listenForMetrics(ctx); err != nil {
 		o.Log.Error("the metrics have no address of their own", "cause", err)
 	}
 	if e.Watch {
 		d.watchFiles()
 	}
-	e.Serving(url)
+	e.Serving(base + "/mcp")
 	logWarnings(o.Log, found.Config)
 	notifySystemd("READY=1\n" + d.statusLine())
 	d.running.Go(d.tellSystemd) // ends with d.base
 	return d.untilStopped(ctx, stop, reload)
 }
 
+// open serves clients on the listener, and on the socket that the configuration
+// names, if any.
+func (d *daemon) open(ctx context.Context, listener net.Listener) error {
+	cfg := d.hub.Config()
+	bounded := func(l net.Listener) net.Listener {
+		return d.gateway.Listener(withUsers(l, func() config.Clients { return d.hub.Config().Clients }, d.parts.Log))
+	}
+	tcp := bounded(listener)
+	if cfg.TLS.CertFile != "" {
+		certs, err := newCertificates(func() config.TLS { return d.hub.Config().TLS }, d.parts.Log)
+		if err != nil {
+			_ = listener.Close() // nobody was served
+			return err
+		}
+		tcp = tls.NewListener(tcp, certs.config())
+	}
+	var socket net.Listener
+	if cfg.ListenUnix != "" {
+		var err error
+		if socket, err = listenUnix(ctx, cfg.ListenUnix); err != nil {
+			_ = listener.Close() // nobody was served
+			return err
+		}
+	}
+	keys, cancel := context.WithTimeout(ctx, keysWait)
+	defer cancel()
+	d.parts.entrance.LoadKeys(keys)
+	d.running.Go(func() { d.parts.entrance.Run(d.base, d.gateway.Recheck) }) // ends with d.base
+	d.server = d.newServer(d.endpoint())
+	d.server.ConnContext = identified
+	d.serveOn(d.server, tcp)
+	if socket != nil {
+		d.serveOn(d.server, bounded(socket))
+	}
+	return nil
+}
+
+// keysWait is how long the start waits for the keys of issuers.
+const keysWait = 3 * time.Second
+
+// hostsOf are the names under which the endpoint may be reached: those that were
+// asked for, and that of its public address.
+func hostsOf(c *config.Config, asked []string) []string {
+	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
+		return append(slices.Clone(asked), u.Hostname())
+	}
+	return asked
+}
+
 // endpoint is what clients reach: the gateway, and the health of everline.
 func (d *daemon) endpoint() http.Handler {
 	routes := []gateway.Route{
-		{Pattern: "GET /healthz", Serve: d.api.Healthz},
-		{Pattern: "GET /startupz", Serve: d.api.Startupz},
+		{Pattern: "GET /healthz", Serve: d.api.Healthz, Open: true},
+		{Pattern: "GET /startupz", Serve: d.api.Startupz, Open: true},
 		{Pattern: "GET /readyz", Serve: d.api.Readyz},
-		{Pattern: "GET /metrics", Serve: d.serveMetrics},
-		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP},
+		{Pattern: "GET /metrics", Serve: d.serveMetrics, Open: true}, // which asks for a token of its own
+		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP, Open: true},
+		{Pattern: "GET " + entrance.Metadata, Serve: d.parts.entrance.ServeMetadata, Open: true},
 	}
 	return d.gateway.Handler(routes...)
 }

@@ -126,6 +126,9 @@ func (c *boundConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// NetConn is what is bounded.
+func (c *boundConn) NetConn() net.Conn { return c.Conn }
+
 // SetWriteDeadline sets a deadline that holds until it is taken back by a zero
 // one, as net/http does behind each request.
 func (c *boundConn) SetWriteDeadline(t time.Time) error {

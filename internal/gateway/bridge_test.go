@@ -62,7 +62,7 @@ func (d *daemon) kill() {
 }
 
 func (d *daemon) bridge(ctx context.Context, in io.Reader, out io.Writer) error {
-	return bridge.Run(ctx, in, out, "http://"+d.addr+"/mcp")
+	return bridge.Run(ctx, in, out, "http://"+d.addr+"/mcp", http.DefaultTransport)
 }
 
 func TestBridgeInEveryVersion(t *testing.T) {

@@ -49,7 +49,9 @@ func TestFaultS8BridgeHoldsWhatComesBehindInitialize(t *testing.T) {
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
 	s := slowOpening{g, make(chan struct{}, 8), make(chan struct{})}
 	url := s.serve(t)
-	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, url) })
+	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
+		return bridge.Run(ctx, in, out, url, http.DefaultTransport)
+	})
 	c.say(hello, initialized, listRequest("1"),
 		`{"jsonrpc":"2.0","id":"p","method":"ping"}`,
 		strings.Replace(hello, `"id":0`, `"id":"again"`, 1), // which holds what is behind it as well
@@ -79,7 +81,9 @@ func TestFaultS8WhatIsHeldIsAnsweredWhateverInitializeIs(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
 	}))
 	t.Cleanup(srv.Close)
-	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, srv.URL) })
+	c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
+		return bridge.Run(ctx, in, out, srv.URL, http.DefaultTransport)
+	})
 	c.say(hello, listRequest("1"), listRequest("2"))
 	for range 3 {
 		if got := c.next(); !strings.Contains(got, `"error"`) {

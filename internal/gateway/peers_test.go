@@ -81,7 +81,7 @@ func TestFaultW2OneModernClientOnTheBridgeIsOneClient(t *testing.T) {
 	s := asker(t)
 	var asked atomic.Int32
 	tr, wait := piped(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
-		return bridge.Run(ctx, in, out, s.url+"/mcp")
+		return bridge.Run(ctx, in, out, s.url+"/mcp", http.DefaultTransport)
 	})
 	c := elicited(t, tr, &asked)
 	if good := callAtOnce(t, c, 4); good != 4 || asked.Load() < 4 {
@@ -110,7 +110,7 @@ func TestFaultW2TwoBridgesAreTwoClients(t *testing.T) {
 	var ann, bob atomic.Int32
 	bridge := func(asked *atomic.Int32) *mcp.ClientSession {
 		tr, wait := piped(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
-			return bridge.Run(ctx, in, out, s.url+"/mcp")
+			return bridge.Run(ctx, in, out, s.url+"/mcp", http.DefaultTransport)
 		})
 		c := elicited(t, tr, asked)
 		t.Cleanup(func() {

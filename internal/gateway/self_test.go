@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -47,7 +48,9 @@ func TestFaultE6_ServerOfItself(t *testing.T) {
 		})
 		t.Run("bridge of "+who, func(t *testing.T) {
 			url := serve(t, newHub(), Options{Instance: "me"}).url + "/mcp"
-			c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error { return bridge.Run(ctx, in, out, url) })
+			c := talk(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
+				return bridge.Run(ctx, in, out, url, http.DefaultTransport)
+			})
 			c.say(fmt.Sprintf(discoverFrom, who))
 			check(t, c.next())
 			c.say(fmt.Sprintf(helloFrom, who))

@@ -27,6 +27,15 @@ func ownerOf(local, remote *net.TCPAddr) (uid int, known bool) {
 	return search(local, remote)
 }
 
+// ofSocket is whose process connected a socket in the file system.
+func ofSocket(fd int) (uid int, known bool) {
+	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, false
+	}
+	return int(c.Uid), true
+}
+
 // Sizes of sock_diag(7), in bytes.
 const (
 	headSize  = 16 // struct nlmsghdr

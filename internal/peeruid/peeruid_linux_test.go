@@ -22,7 +22,11 @@ func TestMain(m *testing.M) {
 	if address == "" {
 		os.Exit(m.Run())
 	}
-	if conn, err := net.Dial("tcp", address); err == nil {
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	if conn, err := net.Dial(network, address); err == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		_, _ = conn.Read(make([]byte, 1)) // until the test closes it
 	}
@@ -37,12 +41,25 @@ func users() []int {
 }
 
 func TestOf(t *testing.T) {
-	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
-		l, err := net.Listen("tcp", address)
+	folder, err := os.MkdirTemp("", "peeruid-") // every user may enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	socket := folder + "/s"
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", socket} {
+		network := "tcp"
+		if address == socket {
+			network = "unix"
+		}
+		l, err := net.Listen(network, address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
+		if err := errors.Join(os.Chmod(folder, 0o755), chmodSocket(address)); err != nil {
+			t.Fatal(err)
+		}
 		for _, user := range users() {
 			// A copy in a folder that every user may enter.
 			cmd := exec.Command(reachable(t))
@@ -61,6 +78,11 @@ func TestOf(t *testing.T) {
 			if uid, known := Of(conn); !known || uid != user {
 				t.Errorf("%s: the client of user %d is of %d, %v", address, user, uid, known)
 			}
+			if network == "unix" {
+				_ = conn.Close()
+				_ = cmd.Wait()
+				continue
+			}
 			if uid, known := search(conn.RemoteAddr().(*net.TCPAddr), conn.LocalAddr().(*net.TCPAddr)); !known || uid != user {
 				t.Errorf("%s: in the table the client of user %d is of %d, %v", address, user, uid, known)
 			}
@@ -68,6 +90,14 @@ func TestOf(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	}
+}
+
+// chmodSocket lets every user connect.
+func chmodSocket(address string) error {
+	if !strings.HasPrefix(address, "/") {
+		return nil
+	}
+	return os.Chmod(address, 0o777)
 }
 
 func reachable(t *testing.T) string {

@@ -111,10 +111,13 @@ func (e *Entrance) Run(ctx context.Context, changed func()) {
 	defer tick.Stop()
 	for {
 		if e.rules.Load().Tokens {
-			if err := e.tokens.Refresh(); err != nil {
+			again, err := e.tokens.Refresh()
+			if err != nil {
 				e.o.Log.Error("the tokens of clients stay as they were", "cause", err)
 			}
-			changed()
+			if again {
+				changed()
+			}
 		}
 		select {
 		case <-tick.C:

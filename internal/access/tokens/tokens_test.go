@@ -25,7 +25,7 @@ func create(t *testing.T, dir, name, policy string, expires time.Time) (string, 
 
 func refreshed(t *testing.T, v *Verifier) *Verifier {
 	t.Helper()
-	if err := v.Refresh(); err != nil {
+	if _, err := v.Refresh(); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -113,10 +113,10 @@ func TestADamagedFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"version":1,"tokens":[{"name":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.Refresh(); fault.From("", err) == nil || fault.From("", err).Kind != fault.Invalid {
+	if _, err := v.Refresh(); fault.From("", err) == nil || fault.From("", err).Kind != fault.Invalid {
 		t.Errorf("the file is read: %v", err)
 	}
-	if err := v.Refresh(); err != nil {
+	if _, err := v.Refresh(); err != nil {
 		t.Errorf("the same is said twice: %v", err)
 	}
 	if v.Verify(token, time.Now()) == nil {
@@ -140,6 +140,24 @@ func TestLastUsed(t *testing.T) {
 	if err != nil || !all[0].LastUsed.Equal(at.Truncate(time.Minute)) || !all[1].LastUsed.IsZero() {
 		t.Errorf("%+v, %v", all, err)
 	}
+}
+
+func TestWhatHasChanged(t *testing.T) {
+	dir := state(t)
+	v := NewVerifier(dir)
+	look := func(want bool) {
+		t.Helper()
+		if got, err := v.Refresh(); got != want || err != nil {
+			t.Errorf("changed %v, want %v, %v", got, want, err)
+		}
+	}
+	look(false)
+	create(t, dir, "ci", "", time.Now().Add(time.Hour))
+	look(true)
+	look(false)
+	v.expiry = time.Now()
+	look(true)
+	look(false)
 }
 
 func TestTheUsersOwn(t *testing.T) {
@@ -187,7 +205,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	v := NewVerifier(dir)
-	if err := v.Refresh(); err != nil {
+	if _, err := v.Refresh(); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()

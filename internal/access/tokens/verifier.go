@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ type Verifier struct {
 	table atomic.Pointer[map[string]*known]
 
 	seen    os.FileInfo // of the file that table was made of; nil for none
+	expiry  time.Time   // of the token that expires next; zero for none
 	written time.Time   // when it was last written down who came
 }
 
@@ -44,8 +46,9 @@ const usedEvery = time.Minute
 
 // Refresh reads the file again if it is another one than the last time, and writes
 // down from time to time which tokens are used. Where the file cannot be read the
-// tokens stay as they were.
-func (v *Verifier) Refresh() error {
+// tokens stay as they were. changed tells whether there are other tokens than before,
+// or one has expired.
+func (v *Verifier) Refresh() (changed bool, err error) {
 	info, err := os.Stat(filepath.Join(v.dir, fileName))
 	if err != nil {
 		info = nil
@@ -54,15 +57,30 @@ func (v *Verifier) Refresh() error {
 		all, err := read(v.dir)
 		v.seen = info
 		if err != nil {
-			return err
+			return false, err
 		}
 		v.use(all)
+		changed = true
+	}
+	if now := time.Now(); !v.expiry.IsZero() && !now.Before(v.expiry) {
+		changed = true
+		v.noteExpiry(now)
 	}
 	if time.Since(v.written) >= usedEvery {
 		v.written = time.Now()
-		return v.writeUsed()
+		return changed, v.writeUsed()
 	}
-	return nil
+	return changed, nil
+}
+
+// noteExpiry notes when the next token expires.
+func (v *Verifier) noteExpiry(now time.Time) {
+	v.expiry = time.Time{}
+	for _, k := range *v.table.Load() {
+		if at := k.id.Expires(); at.After(now) && (v.expiry.IsZero() || at.Before(v.expiry)) {
+			v.expiry = at
+		}
+	}
 }
 
 func sameFile(a, b os.FileInfo) bool {
@@ -86,6 +104,7 @@ func (v *Verifier) use(all []Token) {
 		table[t.ID] = k
 	}
 	v.table.Store(&table)
+	v.noteExpiry(time.Now())
 }
 
 // writeUsed writes down who came since the last time. It is for people alone: a
@@ -144,14 +163,13 @@ func (v *Verifier) find(id string) *known {
 	return (*v.table.Load())[id]
 }
 
+// keyPrefix begins the key of every identity that has shown a token.
+const keyPrefix = "token:"
+
 // Knows tells whether the token of an identity is still there, and good.
 func (v *Verifier) Knows(who *access.Identity, now time.Time) bool {
-	for _, k := range *v.table.Load() {
-		if k.id.Is(who) {
-			return !k.id.Expired(now)
-		}
-	}
-	return false
+	k := (*v.table.Load())[strings.TrimPrefix(who.Key(), keyPrefix)]
+	return k != nil && k.id.Is(who) && !k.id.Expired(now)
 }
 
 const (

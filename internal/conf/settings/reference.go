@@ -67,7 +67,7 @@ var replayWords = []string{"safe", "never", "always"}
 // Settings returns the table, in the order of the reference.
 func Settings() []Setting {
 	return []Setting{
-		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only with --allow-remote.", "Listen"},
+		{SectionTop, "listen", TypeText, nil, "The address of the endpoint. Other machines can reach it only where auth says who may come in, and with tls; or with --allow-unauthenticated.", "Listen"},
 		{SectionTop, "clients", TypeWord, words(config.ClientsSameUser, config.ClientsAnyLocal, config.ClientsTokens), "Which users of this machine may connect: the one that everline runs as, and root; all; or none of them, unless they show what auth asks for, as those of other machines. Linux tells whose a connection is; elsewhere all are served, or all show something where there is auth.", "Clients"},
 		{SectionTop, "listenUnix", TypeText, nil, "The path of a socket where the endpoint is served, too, to processes of this machine. Its folder must be yours alone.", "ListenUnix"},
 		{SectionTop, "publicUrl", TypeText, nil, "The address under which clients reach the endpoint, without the path: https://gw.example.com.", "PublicURL"},

@@ -19,50 +19,50 @@ var mayImport = map[string][]string{
 	"fault":              {},
 	"internal/lifecycle": {},
 	"internal/wire":      {},
-	"config":             {"github.com/tailscale/hujson"},
+	"config":             {"internal/typed", "internal/conf/tree", "internal/conf/expand", "fault", "internal/conf/redact", "internal/conf/clients"},
 	"event":              {"fault"},
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
-	"internal/transport": {"golang.org/x/sys"},
+	"internal/transport": {"internal/wire", "fault"},
 	"internal/evidence":  {"fault"},
 	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault", "internal/tracing"},
 	// What is counted, where it happens; those who show it read it there.
 	"internal/meter": {"internal/mcp", "event", "fault"},
 	// What is recorded, where it happens; telemetry alone knows OpenTelemetry.
 	"internal/tracing":   {"internal/mcp", "internal/wire", "event", "fault"},
-	"internal/telemetry": {"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib", "github.com/prometheus/client_golang", "github.com/prometheus/client_model", "google.golang.org/protobuf"},
+	"internal/telemetry": {"internal/tracing", "internal/mcp", "event"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter", "internal/tracing"},
 	"internal/fleet":     {"internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
-	"internal/gateway":   {"internal/tracing", "golang.org/x/time"},
-	"internal/admin":     {"golang.org/x/sys", "internal/door"},
+	"internal/gateway":   {"event", "internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing"},
+	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
 	"internal/doctor":    {"internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
-	"internal/show":      {"github.com/clipperhouse/displaywidth"},
-	"internal/prompt":    {"golang.org/x/term"},
+	"internal/show":      {"internal/visible", "event"},
+	"internal/prompt":    {"internal/show", "config"},
 	"internal/toolargs":  {"internal/typed", "fault"},
-	"internal/top":       {"github.com/gdamore/tcell/v3"},
-	"internal/observe":   {"github.com/prometheus/client_golang"},
+	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
+	"internal/observe":   {".", "internal/meter", "event", "config", "fault"},
 
 	// Credentials toward servers. The texts of an issuer are shown as visible
 	// shows them, and files and locks are judged as everywhere else.
-	"internal/auth":               {"github.com/zalando/go-keyring", "github.com/go-jose/go-jose/v4", "github.com/modelcontextprotocol/go-sdk/oauthex", "golang.org/x/oauth2", "github.com/fsnotify/fsnotify"},
+	"internal/auth":               {"internal/owned", "internal/statelock", "internal/visible", "fault"},
 	"internal/mcptest/authserver": {},
 
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
-	"internal/transport/stdio": {"golang.org/x/sys"},
+	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
 
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},
-	"internal/peeruid":    {"golang.org/x/sys"},
+	"internal/peeruid":    {},
 
 	// Who a client is: a value that every layer of the endpoint may look at.
 	"internal/access": {},
 	// How one is shown; the entrance answers whom it refuses, in the words of the wire.
-	"internal/access/entrance": {"golang.org/x/time"},
-	"internal/access/oidc":     {"github.com/go-jose/go-jose/v4"},
+	"internal/access/entrance": {"internal/access", "internal/access/oidc", "internal/access/tokens", "internal/mcp", "internal/wire", "config"},
+	"internal/access/oidc":     {"internal/access", "config"},
 	"internal/access/tokens":   {"internal/access", "internal/owned", "internal/statelock", "fault"},
 
 	"internal/sessions": {"internal/owned", "fault"},
@@ -77,14 +77,14 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {"golang.org/x/sys", "github.com/fsnotify/fsnotify", "github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
+	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry"},
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
-	"internal/fileedit":      {"golang.org/x/sys"},
-	"internal/conf/tree":     {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
+	"internal/conf/tree":     {"fault"},
 	"internal/conf/expand":   {},
 	"internal/conf/redact":   {"internal/conf/tree", "internal/conf/expand"},
-	"internal/conf/edit":     {"github.com/tailscale/hujson"},
+	"internal/conf/edit":     {"internal/conf/tree", "fault", "internal/conf/clients"},
 	"internal/conf/clients":  {"internal/conf/tree", "fault", "internal/typed", "internal/conf/expand"},
 	"internal/conf/settings": {"internal/conf/tree", "internal/conf/expand", "config"},
 	"internal/conf/conftest": {"internal/conf/clients"},
@@ -94,8 +94,8 @@ var mayImport = map[string][]string{
 	// the program is initialized; the root re-exports the permission to use it,
 	// and the fleet ends what an earlier life left behind.
 	"internal/shim":      {},
-	"internal/statelock": {"golang.org/x/sys"},
-	"internal/orphan":    {"golang.org/x/sys"},
+	"internal/statelock": {"internal/owned", "fault"},
+	"internal/orphan":    {"internal/cgroup", "internal/owned"},
 	"internal/cgroup":    {},
 
 	// Why a command cannot be started, in words: for who starts it, and for who
@@ -113,7 +113,7 @@ var mayImport = map[string][]string{
 	// for tests.
 	"endpoint":     {".", "internal/gateway", "internal/sessions"},
 	"shim":         {"internal/shim"},
-	"gosdk":        {"github.com/modelcontextprotocol/go-sdk"},
+	"gosdk":        {".", "endpoint", "fault"},
 	"everlinetest": {"internal/mcptest", "config"},
 
 	// What the program's own endpoint and admin API use of a hub beside its public
@@ -138,9 +138,29 @@ var mayImport = map[string][]string{
 
 // mayImportForeign names the packages outside the standard library that a
 // package may import.
-var mayImportForeign = map[string][]string{}
-var mayImportForeign = map[string][]string{}
-var mayImportForeign = map[string][]string{}
+var mayImportForeign = map[string][]string{
+	"internal/access/entrance": {"golang.org/x/time"},
+	"internal/access/oidc":     {"github.com/go-jose/go-jose/v4"},
+	"internal/peeruid":         {"golang.org/x/sys"},
+	"internal/gateway":         {"golang.org/x/time"},
+	"gosdk":                    {"github.com/modelcontextprotocol/go-sdk"},
+	"internal/auth":            {"github.com/zalando/go-keyring", "github.com/go-jose/go-jose/v4", "github.com/modelcontextprotocol/go-sdk/oauthex", "golang.org/x/oauth2", "github.com/fsnotify/fsnotify"},
+	"internal/conf/tree":       {"github.com/tailscale/hujson", "github.com/goccy/go-yaml", "github.com/pelletier/go-toml/v2"},
+	"internal/conf/edit":       {"github.com/tailscale/hujson"},
+	"internal/transport/stdio": {"golang.org/x/sys"},
+	"internal/fileedit":        {"golang.org/x/sys"},
+	"internal/daemon":          {"golang.org/x/sys", "github.com/fsnotify/fsnotify", "github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
+	"internal/transport":       {"golang.org/x/sys"},
+	"config":                   {"github.com/tailscale/hujson"},
+	"internal/orphan":          {"golang.org/x/sys"},
+	"internal/admin":           {"golang.org/x/sys", "internal/door"},
+	"internal/statelock":       {"golang.org/x/sys"},
+	"internal/show":            {"github.com/clipperhouse/displaywidth"},
+	"internal/prompt":          {"golang.org/x/term"},
+	"internal/top":             {"github.com/gdamore/tcell/v3"},
+	"internal/observe":         {"github.com/prometheus/client_golang"},
+	"internal/telemetry":       {"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib", "github.com/prometheus/client_golang", "github.com/prometheus/client_model", "google.golang.org/protobuf"},
+}
 
 // free are folders with their own rules: commands wire everything, and
 // programs that are only run by make.

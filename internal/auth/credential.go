@@ -14,6 +14,7 @@ import (
 
 const (
 	renewLimit = 15 * time.Second // of one refresh, locks and files included
+	closeGrace = 5 * time.Second  // that a refresh has at the end of the program
 	// margin is how long a token must still be good to be handed out without
 	// waiting for the next.
 	margin    = 10 * time.Second
@@ -103,7 +104,7 @@ func (c *credential) ticket(ctx context.Context) (Ticket, *fault.Fault) {
 	if tok != nil && now < tok.renew {
 		return tok.ticket, nil
 	}
-	flight, f := c.renewal()
+	flight, f := c.renewal(false)
 	if tok != nil && now < tok.good {
 		return tok.ticket, nil
 	}
@@ -154,8 +155,8 @@ func (c *credential) unrefused(tok *issued) bool {
 }
 
 // renewal joins the refresh that is running, or starts one. A fault says why
-// there is none now.
-func (c *credential) renewal() (*share[struct{}], *fault.Fault) {
+// there is none now. With rescue it is made only if one was cut off.
+func (c *credential) renewal(rescue bool) (*share[struct{}], *fault.Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now().Round(0)
@@ -172,7 +173,7 @@ func (c *credential) renewal() (*share[struct{}], *fault.Fault) {
 		return nil, &f
 	}
 	flight, rec, src := newShare[struct{}](), c.rec, c.owner
-	if !c.m.spawn(func() { c.renew(flight, rec, src) }) {
+	if !c.m.spawn(func() { c.renew(flight, rec, src, rescue) }) {
 		return nil, notSent(fault.Closed, errors.New("everline is shutting down"), "")
 	}
 	c.flight = flight
@@ -184,12 +185,16 @@ func (c *credential) renewable() bool {
 }
 
 // renew is the one refresh: it runs in a goroutine of its own, so that no caller
-// that goes away ends it.
-func (c *credential) renew(flight *share[struct{}], old *record, src *source) {
+// that goes away ends it. Nor does the end of the manager, at once: an answer that
+// nobody takes may be the login.
+func (c *credential) renew(flight *share[struct{}], old *record, src *source, rescue bool) {
 	c.m.publish(c)
-	ctx, cancel := context.WithTimeout(c.m.ctx, renewLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.m.ctx), renewLimit)
 	defer cancel()
-	next, err := c.m.renewShared(ctx, c.key, old, src)
+	defer context.AfterFunc(c.m.ctx, func() { // it ends with the timer, or finds nothing to end
+		time.AfterFunc(closeGrace, cancel)
+	})()
+	next, err := c.m.renewShared(ctx, c.key, old, src, rescue)
 	c.mu.Lock()
 	c.flight = nil
 	flight.f = c.outcome(src, next, err)
@@ -330,7 +335,7 @@ func (c *credential) armLocked(wait time.Duration) {
 		case !renews:
 			c.m.publish(c)
 		case c.used.Load():
-			_, _ = c.renewal() // why there is none is in the state
+			_, _ = c.renewal(false) // why there is none is in the state
 		}
 	})
 }
@@ -375,7 +380,7 @@ func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool
 	if young || f != nil {
 		return nil, young, f
 	}
-	flight, f = c.renewal()
+	flight, f = c.renewal(false)
 	return flight, false, f
 }
 

@@ -314,14 +314,14 @@ func (l *Login) begin(ctx context.Context, found *site) error {
 // lock takes the login of the credential, or waits for the process that has it.
 func (l *Login) lock(ctx context.Context) error {
 	quick, cancel := context.WithTimeout(ctx, time.Millisecond)
-	release, err := l.m.hold(quick, l.key, "login")
+	release, err := l.m.hold(quick, l.key, loginLock)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		l.mu.Lock()
 		l.elsewhere = true
 		l.mu.Unlock()
 		close(l.told)
-		release, err = l.m.hold(ctx, l.key, "login")
+		release, err = l.m.hold(ctx, l.key, loginLock)
 	}
 	if err != nil {
 		return err

@@ -97,7 +97,8 @@ func (m *Manager) warn(text string) {
 // configuration.
 func (m *Manager) Hide(text string) string { return m.secrets.Hide(text) }
 
-// Close ends refreshes and logins, and waits for them. It is idempotent.
+// Close ends logins, and refreshes that take longer than closeGrace, and waits for
+// them. It is idempotent.
 func (m *Manager) Close() {
 	m.ending.Lock()
 	m.closed = true
@@ -243,7 +244,8 @@ func (m *Manager) releaseLocked(c *credential) {
 func (m *Manager) attach(s *source, k key, rec *record) *credential {
 	m.mu.Lock()
 	c := m.credentials[k.id()]
-	if c == nil {
+	fresh := c == nil
+	if fresh {
 		c = &credential{m: m, key: k}
 		m.credentials[k.id()] = c
 	}
@@ -263,6 +265,9 @@ func (m *Manager) attach(s *source, k key, rec *record) *credential {
 		s.away = nil
 		s.mu.Unlock()
 		m.publishSource(s)
+	}
+	if fresh && rec != nil && m.cutOff(k) {
+		_, _ = c.renewal(true) // why there is none is in the state
 	}
 	return c
 }

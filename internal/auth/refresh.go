@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,10 +18,10 @@ var errNewer = errors.New("there is a newer one")
 // hold waits for a lock on one credential, across processes. Each has its own:
 // one issuer that does not answer holds up nobody else's.
 func (m *Manager) hold(ctx context.Context, k key, what string) (release func(), err error) {
-	name := storeFile + "-" + k.id() + "." + what
 	if m.o.StateDir != "" {
-		return lockFile(ctx, filepath.Join(m.o.StateDir, name))
+		return lockFile(ctx, m.lockPath(k, what))
 	}
+	name := lockName(k, what)
 	m.mu.Lock()
 	lock := m.held[name]
 	if lock == nil {
@@ -36,14 +37,38 @@ func (m *Manager) hold(ctx context.Context, k key, what string) (release func(),
 	}
 }
 
+// Names of locks on a credential.
+const (
+	refreshLock = "refresh"
+	loginLock   = "login"
+)
+
+func lockName(k key, what string) string { return storeFile + "-" + k.id() + "." + what }
+
+func (m *Manager) lockPath(k key, what string) string {
+	return filepath.Join(m.o.StateDir, lockName(k, what))
+}
+
+// holdRefresh is hold for a refresh, with the file of its journal; nil where there
+// is no folder.
+func (m *Manager) holdRefresh(ctx context.Context, k key) (file *os.File, release func(), err error) {
+	if m.o.StateDir == "" {
+		release, err = m.hold(ctx, k, refreshLock)
+		return nil, release, err
+	}
+	file, err = lockedFile(ctx, m.lockPath(k, refreshLock))
+	return file, func() { _ = file.Close() }, err // which gives it back
+}
+
 // renewShared gets the next record of a credential: what another process has
 // stored, or what the issuer gives, which is stored before anyone gets it. nil
-// without an error: somebody has logged out.
-func (m *Manager) renewShared(ctx context.Context, k key, old *record, src *source) (*record, error) {
+// without an error: somebody has logged out. With rescue the issuer is asked only
+// if a refresh was cut off.
+func (m *Manager) renewShared(ctx context.Context, k key, old *record, src *source, rescue bool) (*record, error) {
 	if !src.kind.stored() {
 		return src.obtain(ctx, k, old)
 	}
-	release, err := m.hold(ctx, k, "refresh")
+	file, release, err := m.holdRefresh(ctx, k)
 	if err != nil {
 		return nil, err
 	}
@@ -52,25 +77,57 @@ func (m *Manager) renewShared(ctx context.Context, k key, old *record, src *sour
 	if f != nil {
 		return nil, f
 	}
-	cur := d.record(k)
+	j, cur := m.journalOf(ctx, file), d.record(k)
+	left := j.take()
 	switch {
 	case cur == nil && old != nil && old.Serial <= d.Serial && !src.kind.machine():
 		return nil, nil
-	case cur != nil && (old == nil || cur.Serial > old.Serial):
+	case cur == nil || old != nil && cur.Serial < old.Serial: // ours is not stored
+		left = nil
+	case left == nil || left.Spent != cur.Refresh || cur.dead():
+		if left = nil; rescue {
+			return cur, nil
+		}
+	case left.Got != nil: // what was left is what the issuer knows
+		next, stored := m.keep(ctx, cur, left.Got, func(*data) {})
+		if stored {
+			j.clear()
+		}
+		cur, left = next, nil
+	}
+	if cur != nil && (old == nil || cur.Serial > old.Serial) {
 		if cur.dead() || !cur.over(time.Now()) {
 			return cur, nil
 		}
 		old = cur
 	}
+	return m.renewBy(ctx, k, old, src, j, left != nil)
+}
+
+// renewBy has the issuer give the next record, and keeps it. again tells that a
+// refresh with the same token was cut off.
+func (m *Manager) renewBy(ctx context.Context, k key, old *record, src *source, j *journal, again bool) (*record, error) {
+	rotates := old != nil && old.Refresh != "" && !src.kind.machine()
+	if rotates {
+		j.put(entry{Spent: old.Refresh})
+	}
 	next, err := src.obtain(ctx, k, old)
 	var no *refusal
 	if errors.As(err, &no) && old != nil {
-		return m.refusedRefresh(ctx, old, src, no)
+		j.clear()
+		return m.refusedRefresh(ctx, old, src, no, again)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m.keep(ctx, old, next, func(d *data) { d.Bindings[src.spec.place()] = k })
+	if rotates {
+		j.put(entry{Spent: old.Refresh, Got: next})
+	}
+	next, stored := m.keep(ctx, old, next, func(d *data) { d.Bindings[src.spec.place()] = k })
+	if stored {
+		j.clear()
+	}
+	return next, nil
 }
 
 // over tells whether a token is of no use any more.
@@ -80,7 +137,7 @@ func (r *record) over(now time.Time) bool {
 
 // keep stores a record in place of another. A file that cannot be written costs
 // only what a restart would find.
-func (m *Manager) keep(ctx context.Context, old, next *record, also func(*data)) (*record, error) {
+func (m *Manager) keep(ctx context.Context, old, next *record, also func(*data)) (kept *record, stored bool) {
 	var newer *record
 	_, f := m.store.update(ctx, func(d *data) error {
 		if cur := d.record(next.Key); cur != nil && (old == nil || cur.Serial > old.Serial) {
@@ -93,7 +150,7 @@ func (m *Manager) keep(ctx context.Context, old, next *record, also func(*data))
 	})
 	switch {
 	case newer != nil:
-		return newer, nil
+		return newer, true
 	case f != nil:
 		m.warn("a new token could not be stored, and is lost with this process: " + f.Reason())
 		next.Serial = 1
@@ -104,13 +161,16 @@ func (m *Manager) keep(ctx context.Context, old, next *record, also func(*data))
 			next.Serial = max(next.Serial, old.Serial+1)
 		}
 	}
-	return next, nil
+	return next, f == nil
 }
 
 // refusedRefresh is a definite answer to a refresh. The token itself stays: it
 // may still be good.
-func (m *Manager) refusedRefresh(ctx context.Context, old *record, src *source, no *refusal) (*record, error) {
-	dead := false
+func (m *Manager) refusedRefresh(ctx context.Context, old *record, src *source, no *refusal, again bool) (*record, error) {
+	dead, cause := false, no.Error()
+	if again {
+		cause += " (a refresh with the same token was cut off before, and its answer is lost)"
+	}
 	switch no.code {
 	case codeInvalidGrant, codeInvalidRefresh:
 		dead = !src.kind.machine()
@@ -129,7 +189,7 @@ func (m *Manager) refusedRefresh(ctx context.Context, old *record, src *source, 
 	_, f := m.store.update(ctx, func(d *data) error {
 		now = d.record(old.Key)
 		if now != nil && now.Refresh == old.Refresh {
-			now.DeadSince, now.Cause = time.Now().Round(0), no.Error()
+			now.DeadSince, now.Cause = time.Now().Round(0), cause
 			d.put(now)
 		}
 		if r, ok := d.Registrations[old.Key.Issuer]; ok && no.code != codeInvalidGrant && no.code != codeInvalidRefresh && r.Client.ID == old.Client.ID {
@@ -140,7 +200,7 @@ func (m *Manager) refusedRefresh(ctx context.Context, old *record, src *source, 
 	})
 	if f != nil {
 		copied := *old
-		copied.DeadSince, copied.Cause, copied.Serial = time.Now().Round(0), no.Error(), old.Serial+1
+		copied.DeadSince, copied.Cause, copied.Serial = time.Now().Round(0), cause, old.Serial+1
 		return &copied, nil
 	}
 	return now, nil
@@ -308,7 +368,7 @@ func (s *source) logout(ctx context.Context, all bool) error {
 	if c == nil {
 		return nil
 	}
-	release, err := m.hold(ctx, c.key, "refresh")
+	release, err := m.hold(ctx, c.key, refreshLock)
 	if err != nil {
 		return s.name(fault.From(opAuth, err))
 	}

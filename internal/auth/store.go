@@ -292,6 +292,41 @@ func (s *store) decrypt(ctx context.Context, file []byte) ([]byte, error) {
 	return raw, nil
 }
 
+// sealer seals and opens what stands in another file of the folder, with the key
+// as it is now; open returns nil for what is none of ours. Both are nil before
+// there is a key. They wait for nothing.
+func (s *store) sealer(ctx context.Context, name string) (seal, open func([]byte) []byte) {
+	release, f := s.enter(ctx)
+	if f != nil {
+		return nil, nil
+	}
+	defer release()
+	if s.key == nil {
+		return nil, nil
+	}
+	aead, err := newAEAD(s.key)
+	if err != nil {
+		return nil, nil
+	}
+	bound := s.bound([]byte(name))
+	seal = func(raw []byte) []byte {
+		nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(raw)+aead.Overhead())
+		_, _ = rand.Read(nonce) // never fails
+		return aead.Seal(nonce, nonce, raw, bound)
+	}
+	open = func(sealed []byte) []byte {
+		if len(sealed) < aead.NonceSize() {
+			return nil
+		}
+		raw, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], bound)
+		if err != nil {
+			return nil
+		}
+		return raw
+	}
+	return seal, open
+}
+
 func newAEAD(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -447,6 +482,12 @@ func replaceFile(path string, content []byte) error {
 // lockFile waits for the lock of a file, within ctx. Another process may hold it
 // for as long as a request to a token endpoint takes.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := lockedFile(ctx, path)
+	return func() { _ = f.Close() }, err // which gives it back
+}
+
+// lockedFile is lockFile, and the lock is given back by closing the file.
+func lockedFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -454,7 +495,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 40*time.Millisecond) {
 		err = statelock.Try(f)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // which gives it back
+			return f, nil
 		}
 		if !errors.Is(err, statelock.ErrHeld) {
 			break

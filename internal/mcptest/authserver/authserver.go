@@ -28,6 +28,8 @@ type Script struct {
 	NoExpiry                 bool          // it does not say how long
 	NoRefresh                bool          // it gives no refresh tokens
 	Reuse                    bool          // refresh tokens do not rotate
+	Grace                    time.Duration // for which a spent refresh token may be used again; 0: its use ends the login
+	Lost                     bool          // the answers of the token endpoint get lost on their way
 	Scopes                   []string      // it knows no others; nil: any
 	Listed                   []string      // scopes_supported
 	Iss                      *string       // in place of its issuer; "-" leaves it out
@@ -73,7 +75,7 @@ type grant struct {
 	resource  string
 	scope     string
 	expiry    time.Time
-	spent     bool
+	spent     time.Time // zero: it is not
 	approved  bool
 }
 
@@ -388,6 +390,9 @@ func (s *Server) token(w http.ResponseWriter, req Request, script Script) {
 		Refuse(w, code, "scripted")
 		return
 	}
+	if script.Lost {
+		panic(http.ErrAbortHandler)
+	}
 	answer(w, http.StatusOK, a)
 }
 
@@ -413,21 +418,23 @@ func (s *Server) grant(form url.Values, script Script) (*grant, string) {
 	case "authorization_code":
 		g := s.codes[form.Get("code")]
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
-		if g == nil || g.spent || g.redirect != form.Get("redirect_uri") || g.challenge != base64.RawURLEncoding.EncodeToString(sum[:]) {
+		if g == nil || !g.spent.IsZero() || g.redirect != form.Get("redirect_uri") || g.challenge != base64.RawURLEncoding.EncodeToString(sum[:]) {
 			return nil, "invalid_grant"
 		}
-		g.spent = true
+		g.spent = time.Now()
 		return g, ""
 	case "refresh_token":
 		g := s.refresh[form.Get("refresh_token")]
 		if g == nil || g.family.dead {
 			return nil, "invalid_grant"
 		}
-		if g.spent && !script.Reuse { // the thief and the owner cannot be told apart
+		if !g.spent.IsZero() && !script.Reuse && time.Since(g.spent) >= script.Grace { // the thief and the owner cannot be told apart
 			g.family.dead = true
 			return nil, "invalid_grant"
 		}
-		g.spent = true
+		if g.spent.IsZero() {
+			g.spent = time.Now()
+		}
 		return g, ""
 	case "urn:ietf:params:oauth:grant-type:device_code":
 		g := s.devices[form.Get("device_code")]

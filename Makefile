@@ -41,7 +41,7 @@ conformance:    ## the official suite against everline
 interop:        ## real npm servers and clients through everline
 	./scripts/interop.sh
 
-long:           ## a proof that takes minutes: NAME=crossing, edits, history, kill, mutants, parking, restarts, sessions or stress
+long:           ## a proof that takes minutes: NAME=crossing, edits, history, kill, logins, mutants, parking, restarts, sessions or stress
 	./scripts/long.sh "$(NAME)"
 
 newcomer:       ## from a fresh clone to a call through a linked client, timed (FRESH=1)

@@ -14,6 +14,10 @@ history) # 200 rounds of random faults, every call history checked
 kill) # kill -9 of everline and of random processes below it, 200 rounds each
   EVERLINE_KILL_ROUNDS="${ROUNDS:-200}" run ./cmd/everline -timeout 30m -run '^(TestKill|TestOrphans)'
   EVERLINE_PIPE_STRICT=1 run $whole -timeout 5m -run '^TestFaultF3' ;;
+logins) # 30 minutes of one login in two processes that are killed each minute, with oidc-provider
+  scripts/npm.sh
+  npm ci --no-audit --no-fund --prefix conformance/issuer
+  EVERLINE_LOGINS="${FOR:-30m}" run ./conformance -tags interop,logins -timeout 60m -run '^TestLoginsOutliveKills$' ;;
 mutants) # bugs planted in the lifecycle, which the tests must see
   go run ./internal/lifecycle/mutants ;;
 parking) # the decision to wait for a server, over 100,000 schedules
@@ -26,6 +30,6 @@ sessions) # 10,000 sessions and 4,000 streams of clients, and the memory that th
 stress) # a minute of lost sessions under load
   run $whole -timeout 5m -run '^TestStress' -args -stress="${STRESS:-1m}" ;;
 *)
-  echo "usage: make long NAME=crossing|edits|history|kill|mutants|parking|restarts|sessions|stress" >&2
+  echo "usage: make long NAME=crossing|edits|history|kill|logins|mutants|parking|restarts|sessions|stress" >&2
   exit 2 ;;
 esac

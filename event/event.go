@@ -175,6 +175,15 @@ type (
 		Cause *fault.Fault // never nil
 	}
 
+	// Operated: somebody changed something by hand, through the admin API or the
+	// page. A hub never says it.
+	Operated struct {
+		Head          // Server is "" for what is about none
+		By     string // "cli" or "web"
+		Action string // enable, disable, reconnect, restart, approve, reload, login, logout, drill or call
+		Detail string // what it was done to beside the server, such as a tool; may be ""
+	}
+
 	// DrillBegan: a drill breaks the server on purpose.
 	DrillBegan struct {
 		Head

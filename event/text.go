@@ -86,6 +86,14 @@ func (e CloseFailed) String() string {
 	return fmt.Sprintf("generation %d would not end in order: %s", e.Gen, e.Cause.Reason())
 }
 
+func (e Operated) String() string {
+	text := e.Action
+	if e.Detail != "" {
+		text += " " + e.Detail
+	}
+	return text + ", by hand (" + e.By + ")"
+}
+
 func (e DrillBegan) String() string {
 	text := "a drill breaks it on purpose: " + e.Fault
 	if e.For > 0 {

@@ -375,10 +375,10 @@ func TestLogsFollow(t *testing.T) {
 	if err := c.Logs(t.Context(), "nobody", false, nil); err == nil || fault.KindOf(err) != fault.NotFound {
 		t.Errorf("no server: %v", err)
 	}
-	if n := newer(h.logs, 1); len(n) != 1 || n[0].Text != "two" {
+	if n := Newer(h.logs, 1); len(n) != 1 || n[0].Text != "two" {
 		t.Errorf("newer: %+v", n)
 	}
-	if n := newer(h.logs, 0); len(n) != 2 {
+	if n := Newer(h.logs, 0); len(n) != 2 {
 		t.Errorf("newer than what left the ring: %+v", n)
 	}
 }

@@ -61,6 +61,8 @@ type Options struct {
 	Stuck func(ctx context.Context) []string
 	// Metrics answers GET /v1/metrics; nil where there are none.
 	Metrics http.Handler
+	// Page hands out what opens the page with the right to act; nil where there is none.
+	Page Page
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -160,6 +162,7 @@ func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", a.status)
 	mux.HandleFunc("GET /v1/version", a.version)
+	mux.HandleFunc("GET /v1/servers/{name}", a.server)
 	mux.HandleFunc("GET /v1/tools", a.tools)
 	mux.HandleFunc("GET /v1/events", a.events)
 	mux.HandleFunc("GET /v1/servers/{name}/logs", a.logs)
@@ -175,13 +178,20 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/reload", a.reload)
 	mux.HandleFunc("GET /v1/pins", a.pins)
 	mux.HandleFunc("POST /v1/pins/approve", a.approve)
+	if a.opts.Page != nil {
+		mux.HandleFunc("POST /v1/page/code", a.pageCode)
+		mux.HandleFunc("POST /v1/page/revoke", a.pageRevoke)
+	}
 	if a.opts.Metrics != nil {
 		mux.Handle("GET /v1/metrics", a.opts.Metrics)
 	}
 	return a.refuseServers(mux)
 }
 
-func (a *API) status(w http.ResponseWriter, _ *http.Request) {
+func (a *API) status(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, a.Status()) }
+
+// Status is the answer of GET /v1/status.
+func (a *API) Status() Status {
 	cfg := a.opts.Hub.Config()
 	hide := a.hide()
 	st := Status{
@@ -206,7 +216,12 @@ func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	for _, s := range a.opts.Hub.Status() {
 		st.Servers = append(st.Servers, a.shape(s, cfg, hide))
 	}
-	answer(w, http.StatusOK, st)
+	return st
+}
+
+// server is one of Status.
+func (a *API) server(w http.ResponseWriter, r *http.Request) {
+	a.answerServer(w, "status", r.PathValue("name"))
 }
 
 func (a *API) version(w http.ResponseWriter, _ *http.Request) {
@@ -260,6 +275,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	a.operated(r, name, op, "")
 	if _, bounded := ctx.Deadline(); bounded {
 		if _, err := a.opts.Hub.Await(ctx, name, seenGeneration(old, op)); err != nil {
 			a.fail(w, err)
@@ -342,6 +358,9 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 			a.fail(w, a.noServer("call", req.Server))
 			return
 		}
+	}
+	if byWeb(r) {
+		a.operated(r, req.Server, "call", req.Tool)
 	}
 	ctx := r.Context()
 	if req.TimeoutMS > 0 {

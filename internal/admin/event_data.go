@@ -48,6 +48,8 @@ func dataOf(e event.Event) data {
 		return data{"tools": e.Tools}
 	case event.Unapproved:
 		return data{"changed": told(e.Changed), "new": told(e.New), "instructions": e.Instructions, "withheld": e.Withheld}
+	case event.Operated:
+		return data{"by": e.By, "action": e.Action, "detail": e.Detail}
 	case event.DrillBegan:
 		return data{"fault": e.Fault, "forMs": e.For.Milliseconds()}
 	case event.DrillEnded:

@@ -91,6 +91,13 @@ func (j *Journal) After(seq uint64) ([]Event, <-chan struct{}) {
 	return events, j.changed
 }
 
+// Last is the number of the newest event; 0 if there was none.
+func (j *Journal) Last() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
 // Kinds is how many events of each kind there were.
 func (j *Journal) Kinds() map[string]uint64 {
 	j.mu.Lock()

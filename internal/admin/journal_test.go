@@ -95,6 +95,7 @@ func TestDataOfEventsIsDocumented(t *testing.T) {
 		event.Pinned{},
 		event.Unapproved{New: []string{"secret-value"}},
 		event.CloseFailed{Cause: cause},
+		event.Operated{},
 		event.DrillBegan{},
 		event.DrillEnded{},
 		event.CallReplayed{Cause: cause},

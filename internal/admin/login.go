@@ -106,6 +106,7 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	a.operated(r, name, "login", "")
 	a.begun.add(l)
 	// The URL is for the person who logs in: what is secret in it is not hidden.
 	answer(w, http.StatusOK, Login{
@@ -170,6 +171,7 @@ func (a *API) logout(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	a.operated(r, name, "logout", "")
 	a.answerServer(w, "logout", name)
 }
 

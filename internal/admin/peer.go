@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -8,7 +9,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/owned"
 )
@@ -125,3 +128,20 @@ func Below(pid, top int) bool {
 
 // gone is the parent of a process that is no more.
 const gone = -1
+
+type web struct{}
+
+// FromWeb marks the requests of the page, which are told apart from those of the
+// command line.
+func FromWeb(ctx context.Context) context.Context { return context.WithValue(ctx, web{}, true) }
+
+func byWeb(r *http.Request) bool { return r.Context().Value(web{}) != nil }
+
+// operated keeps in the journal that a request has changed something.
+func (a *API) operated(r *http.Request, server, action, detail string) {
+	by := "cli"
+	if byWeb(r) {
+		by = "web"
+	}
+	a.opts.Journal.Record(event.Operated{Head: event.Head{Time: time.Now(), Server: server}, By: by, Action: action, Detail: detail})
+}

@@ -65,7 +65,10 @@ type Approved struct {
 	Count int `json:"count"`
 }
 
-func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
+func (a *API) pins(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, a.Pins()) }
+
+// Pins is the answer of GET /v1/pins.
+func (a *API) Pins() Pins {
 	cfg := a.opts.Hub.Config()
 	p := Pins{Mode: string(cfg.Pins), File: cfg.PinsFile, Changes: a.changes()}
 	for _, problem := range a.opts.Hub.Problems() {
@@ -75,7 +78,7 @@ func (a *API) pins(w http.ResponseWriter, _ *http.Request) {
 			p.Problem = new(Problem(problem))
 		}
 	}
-	answer(w, http.StatusOK, p)
+	return p
 }
 
 func (a *API) changes() []PinChange {
@@ -124,6 +127,7 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	a.operated(r, req.Server, "approve", req.Tool)
 	answer(w, http.StatusOK, Approved{n})
 }
 

@@ -59,10 +59,14 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	dry := r.URL.Query().Get("dryRun")
-	done, err := a.opts.Reload(r.Context(), dry == "1" || dry == "true")
+	dryRun := dry == "1" || dry == "true"
+	done, err := a.opts.Reload(r.Context(), dryRun)
 	if err != nil {
 		a.fail(w, err)
 		return
+	}
+	if !dryRun {
+		a.operated(r, "", "reload", "")
 	}
 	answer(w, http.StatusOK, done)
 }

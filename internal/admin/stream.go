@@ -57,17 +57,15 @@ func follows(r *http.Request) bool {
 // events writes the kept events, and with ?follow those to come: all of them, or
 // those behind ?after=SEQ or the Last-Event-ID RUN-SEQ of this run.
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
-	seen, f := a.cursor(r)
+	seen, f := a.Cursor(r)
 	if f != nil {
 		a.fail(w, f)
 		return
 	}
 	out := newLineWriter(w)
 	for {
-		events, more := a.opts.Journal.After(seen)
-		hide := a.hide()
+		events, more := a.Since(seen)
 		for _, e := range events {
-			e.Text, e.Data = hide(e.Text), hideData(e.Data, hide)
 			if out.enc.Encode(e) != nil {
 				return
 			}
@@ -87,9 +85,20 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cursor is behind which event a reader wants to go on. Of another run it has
+// Since returns the kept events behind one, oldest first, and a channel that is
+// closed when there are more.
+func (a *API) Since(seq uint64) ([]Event, <-chan struct{}) {
+	events, more := a.opts.Journal.After(seq)
+	hide := a.hide()
+	for i, e := range events {
+		events[i].Text, events[i].Data = hide(e.Text), hideData(e.Data, hide)
+	}
+	return events, more
+}
+
+// Cursor is behind which event a reader wants to go on. Of another run it has
 // seen none of these.
-func (a *API) cursor(r *http.Request) (uint64, *fault.Fault) {
+func (a *API) Cursor(r *http.Request) (uint64, *fault.Fault) {
 	at := r.URL.Query().Get("after")
 	if at == "" {
 		at = r.Header.Get("Last-Event-ID")
@@ -129,7 +138,7 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	var last uint64
 	for {
 		hide := a.hide()
-		for _, l := range newer(lines, last) {
+		for _, l := range Newer(lines, last) {
 			if out.enc.Encode(LogLine{l.Time, l.Gen, hide(l.Text), l.N}) != nil {
 				return
 			}
@@ -153,9 +162,9 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newer returns the lines behind number last: all of them where the count began
+// Newer returns the lines behind number last: all of them where the count began
 // anew.
-func newer(lines []everline.LogLine, last uint64) []everline.LogLine {
+func Newer(lines []everline.LogLine, last uint64) []everline.LogLine {
 	if n := len(lines); n > 0 && lines[n-1].N < last {
 		return lines
 	}

@@ -54,6 +54,11 @@ var mayImport = map[string][]string{
 	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
 	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
 
+	// The page: what happened of late, and what a browser is served. It acts
+	// through the admin API, and shows how clients are linked as the commands do.
+	"internal/history": {"event"},
+	"internal/web":     {".", "config", "event", "fault", "internal/admin", "internal/history", "internal/owned", "internal/conf/clients", "internal/conf/edit"},
+
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},
 	"internal/peeruid":    {},

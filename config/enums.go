@@ -26,6 +26,15 @@ const (
 	TLSByProxy  TLSTerminatedBy = "proxy" // in front of it
 )
 
+// Page says who may look at the web page.
+type Page string
+
+const (
+	PageOpen  Page = "open"  // whoever reaches an endpoint that only this machine reaches; elsewhere as PageToken
+	PageToken Page = "token" // who has opened it with everline ui
+	PageOff   Page = "off"   // there is none
+)
+
 // Outage says what becomes of the items of a server that is away.
 type Outage string
 

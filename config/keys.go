@@ -30,6 +30,7 @@ func settings(c *Config) []key {
 		{"metrics", boolean(&c.Metrics)},
 		{"metricsListen", hostPort(&c.MetricsListen)},
 		{"metricsTokenFile", path(&c.MetricsTokenFile)},
+		{"page", word(&c.Page, PageOpen, PageToken, PageOff)},
 		{"groups", groups(&c.Groups)},
 		{"auth", endpointAuthAt(c)},
 	}

@@ -44,6 +44,8 @@ type Config struct {
 	MetricsListen    string        // an address of its own for them; "": none
 	MetricsTokenFile string        // holds what who scrapes must send as bearer token; "": only this machine reaches them at the endpoint
 
+	Page Page // who may look at the web page: "open", "token" or "off"
+
 	Groups []Group // further endpoints, /mcp/<name>, by name
 
 	// What clients may do. Where both are nil, everybody may do everything.
@@ -148,6 +150,7 @@ func New() *Config {
 		FirstListWait:   500 * time.Millisecond,
 		Naming:          NamingAuto,
 		Clients:         ClientsSameUser,
+		Page:            PageOpen,
 		TLSTerminatedBy: TLSByNobody,
 		Separator:       "__",
 		MaxName:         64,

@@ -18,6 +18,7 @@ func (c *Config) Check() *fault.Fault {
 		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal, ClientsTokens),
 		wrongWord("TLSTerminatedBy", c.TLSTerminatedBy, TLSByNobody, TLSByProxy),
 		wrongWord("Access.MTLS", c.Access.MTLS, CertURI, CertCN),
+		wrongWord("Page", c.Page, PageOpen, PageToken, PageOff),
 		wrongWord("Naming", c.Naming, NamingAuto, NamingAlwaysPrefix),
 		wrongWord("Outage", c.Outage, OutageKeep, OutageHide),
 		wrongWord("Pins", c.Pins, PinsOff, PinsWarn, PinsEnforce),

@@ -32,7 +32,7 @@ func newRoot(s *streams) *cobra.Command {
 	flags.StringVar(&a.stateDir, "state-dir", defaultStateDir(), "folder for catalogs, the lock and the admin socket")
 	flags.StringVarP(&a.output, "output", "o", "table", "how to print: "+strings.Join(outputs, ", "))
 	root.AddCommand(
-		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newTop(a), newLogs(a), newEvents(a),
+		newDemo(a), newDemoServer(s), newServe(a), newStdio(a), newStatus(a), newTop(a), newUI(a), newLogs(a), newEvents(a),
 		newOperation(a, "restart", "Replace a server's generation by a new one"),
 		newOperation(a, "reconnect", "Connect a server again immediately, whatever it is waiting for"),
 		newOperation(a, "enable", "Let a disabled server run again"),

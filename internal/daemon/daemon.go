@@ -21,10 +21,12 @@ import (
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/history"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/observe"
 	"github.com/everline/everline/internal/sessions"
 	"github.com/everline/everline/internal/telemetry"
+	"github.com/everline/everline/internal/web"
 )
 
 // Options say what a daemon is made of.
@@ -68,6 +70,8 @@ type daemon struct {
 	telemetry *telemetry.Telemetry // nil: nothing is recorded
 	registry  atomic.Pointer[prometheus.Registry]
 
+	history  *history.History
+	site     *web.Site       // nil without an endpoint
 	sessions *sessions.Store // nil where nothing is kept on disk
 
 	load      func() (*config.Config, error) // reads the files again
@@ -88,9 +92,9 @@ type daemon struct {
 const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
-	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
+	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), history: history.New(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	options := everline.Options{
-		StateDir: p.stateDir, CredentialsDir: p.found.source.StateDir, CredentialsKey: p.CredentialsKey, Name: "everline", Version: p.Version, Emit: d.journal.Record, RedirectURI: p.redirect,
+		StateDir: p.stateDir, CredentialsDir: p.found.source.StateDir, CredentialsKey: p.CredentialsKey, Name: "everline", Version: p.Version, Emit: d.emit, Observe: d.history.Call, RedirectURI: p.redirect,
 		Warn: func(server, text string) { p.Log.Warn(text, "server", server) },
 	}
 	if d.telemetry = d.openTelemetry(ctx); d.telemetry != nil {
@@ -115,10 +119,17 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	registry := d.metrics()
 	d.registry.Store(registry)
 	d.scraped = observe.Handler(registry)
-	d.api = admin.New(admin.Options{
+	o := admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
 		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck,
-	})
+	}
+	if p.endpoint != "" {
+		o.Page = pageOf{d}
+	}
+	d.api = admin.New(o)
+	if p.endpoint != "" {
+		d.site = d.page()
+	}
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it
 	if p.socket != nil {

@@ -63,6 +63,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 		d.gateway.Recheck()
 	}
 	d.reloads.taken(plan)
+	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })
 	done.Applied = true
 	d.api.ConfigError(nil)
 	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,

@@ -162,7 +162,7 @@ func (d *daemon) endpoint() http.Handler {
 		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP, Open: true},
 		{Pattern: "GET " + entrance.Metadata, Serve: d.parts.entrance.ServeMetadata, Open: true},
 	}
-	return d.gateway.Handler(routes...)
+	return d.withPage(d.gateway.Handler(routes...))
 }
 
 const callbackPath = "/oauth/callback"

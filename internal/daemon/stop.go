@@ -68,6 +68,9 @@ func (d *daemon) close(force context.Context) error {
 	drain, cancel := context.WithTimeout(force, d.hub.Config().DrainTimeout)
 	defer cancel()
 	d.api.EndStreams()
+	if d.site != nil {
+		d.site.EndStreams()
+	}
 	var closing sync.WaitGroup
 	closing.Go(func() { shutDown(drain, d.adminServer) })   // ends with drain
 	closing.Go(func() { shutDown(drain, d.metricsServer) }) // likewise

@@ -93,6 +93,9 @@ func share(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
+// HasHost tells whether the endpoint may be reached under the Host of a request.
+func (g *Gateway) HasHost(hostport string) bool { return g.guard.host(hostport) }
+
 // host tells whether the endpoint may be reached under this name.
 func (g guard) host(hostport string) bool {
 	if hostport == "" {

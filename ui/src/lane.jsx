@@ -1,0 +1,166 @@
+// The lane: what a server did over time, by generation, with what its outages cost.
+import {h, Fragment} from 'preact';
+import {useState, useEffect, useRef} from 'preact/hooks';
+import {signal} from '@preact/signals';
+import {lanes, frame, begin, end, show, now, live} from './store.js';
+import {setOption, option} from './route.js';
+import {clock, when, span, isAway, visible, utc} from './format.js';
+
+export const width = signal(600); // of all lanes, in pixels
+const LEAST = 2.5; // pixels of an outage, so that the shortest is seen
+
+const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600].map((s) => s * 1000);
+export function ticks(from, to, px) {
+  const step = TICKS.find((t) => (to - from) / t <= px / 80) || TICKS.at(-1);
+  const offset = utc.value ? 0 : new Date().getTimezoneOffset() * 60e3;
+  const all = [];
+  for (let t = Math.ceil((from - offset) / step) * step + offset; t <= to; t += step) all.push(t);
+  return {step, all};
+}
+
+const x = (t) => ((t - begin()) / frame.value.span) * width.value;
+
+// boxes are the spans that are seen, from left to right, with the least width.
+function boxes(spans) {
+  const W = width.value, out = [];
+  for (const s of spans) {
+    let a = x(s.from), b = x(s.to || end());
+    if (b < 0 || a > W) continue;
+    a = Math.max(0, a);
+    b = Math.min(W, b);
+    if (isAway(s.state) || s.state === 'mixed') b = Math.max(b, a + LEAST);
+    out.push({s, a, b});
+  }
+  return out;
+}
+
+export function words(s) {
+  const long = span((s.to || now.value) - s.from);
+  const at = `${when(s.from)} – ${s.to ? when(s.to) : 'now'}`;
+  switch (s.state) {
+    case 'connected': return `generation ${s.generation} served ${long}, ${at}`;
+    case 'mixed': return `${s.generations === 1 ? '1 generation' : `${s.generations || 0} generations`} and ${span(s.awayMs || 0)} away within ${long}, ${at}${s.text ? ': ' + s.text : ''}; zoom in to tell them apart`;
+    case 'gap': return `everline did not run for ${long}, ${at}`;
+    default: return `${s.state} for ${long}, ${at}${s.text ? ': ' + s.text : ''}`;
+  }
+}
+
+const MARKS = [['unknown', '✕', 'outcome unknown'], ['failed', '✕', 'failed'], ['saved', '▲', 'saved'], ['catalog', '◆', 'catalog changed'], ['config', '⚙', 'configuration changed']];
+export function markWords(m) {
+  return MARKS.filter(([k]) => m[k]).map(([k, , word]) => `${m[k]} ${word}`).join(', ');
+}
+
+// bunch puts marks together that would lie on each other.
+function bunch(marks) {
+  const out = [];
+  for (const m of marks) {
+    const at = x(m.time + 30e3);
+    if (at < 0 || at > width.value) continue;
+    const last = out.at(-1);
+    if (last && at - last.at < 14) {
+      for (const [k] of MARKS) last[k] = (last[k] || 0) + (m[k] || 0);
+      last.to = m.time;
+    } else out.push({...m, at, to: m.time});
+  }
+  return out;
+}
+
+export function Lane({name, height = 20}) {
+  const lane = lanes.value.get(name);
+  const [at, setAt] = useState(-1);
+  if (!lane) return <div class="lane" />;
+  const seen = boxes(lane.spans), marks = bunch(lane.marks);
+  const items = [...seen.map((b) => ({at: b.a, text: words(b.s), b})), ...marks.map((m) => ({at: m.at, text: `${markWords(m)}, ${when(m.time)}${m.to > m.time ? ' – ' + when(m.to + 60e3) : ''}`, m}))].sort((p, q) => p.at - q.at);
+  const chosen = items[at];
+  const top = 7, full = top + height + 9;
+  const key = (e) => {
+    const step = {ArrowRight: 1, ArrowLeft: -1}[e.key];
+    if (step) { e.preventDefault(); e.stopPropagation(); setAt(Math.min(Math.max(at < 0 ? (step > 0 ? 0 : items.length - 1) : at + step, 0), items.length - 1)); }
+    if (e.key === 'Escape') setAt(-1);
+  };
+  const hover = (e) => {
+    const px = e.clientX - e.currentTarget.getBoundingClientRect().left;
+    const m = marks.findIndex((m) => Math.abs(m.at - px) < 7);
+    const y = e.clientY - e.currentTarget.getBoundingClientRect().top;
+    const item = m >= 0 && (y < top + 3 || y > top + height - 3) ? items.findIndex((i) => i.m === marks[m]) : items.findIndex((i) => i.b && px >= i.b.a && px <= i.b.b);
+    setAt(item);
+  };
+  return <div class="lane" tabIndex={0} role="group" aria-label={`${name}: ${summary(lane)}`} onKeyDown={key} onPointerMove={hover} onPointerLeave={() => setAt(-1)} onBlur={() => setAt(-1)}>
+    <svg width={width.value} height={full} aria-hidden="true" focusable="false">
+      <rect class="ground" x="0" y={top + height / 2 - .5} width={width.value} height="1" />
+      {lane.known > begin() && !lane.spans.some((s) => s.kept) && <rect class="s-gap" x="0" y={top} width={Math.max(0, Math.min(x(lane.known), width.value))} height={height} />}
+      {seen.map(({s, a, b}) => <Bar key={s.from + s.state} s={s} a={a} b={b} top={top} height={height} on={chosen?.b?.s === s} />)}
+      {marks.map((m) => <Mark m={m} top={top} height={height} on={chosen?.m === m} />)}
+    </svg>
+    <div class="tip" role="status">{chosen ? visible(chosen.text) : ''}</div>
+  </div>;
+}
+
+function Bar({s, a, b, top, height, on}) {
+  const w = Math.max(b - a, .5), hue = s.state === 'connected' ? ' hue' + (s.generation % 6) : '';
+  const thin = s.state === 'idle' || s.state === 'disabled' || s.state === 'disabling';
+  return <><rect data-state={s.state} data-generation={s.generation} class={'s-' + s.state + hue + (on ? ' on' : '')} x={a} y={thin ? top + height / 2 - 1.5 : top} width={w} height={thin ? 3 : height} rx={w > 6 && !isAway(s.state) ? 3 : 0} />
+    {s.state === 'connected' && w >= 24 && <text class="g" x={a + 5} y={top + height - 6}>g{s.generation}</text>}
+    {s.state === 'mixed' && w >= 40 && <text class="g" x={a + 4} y={top + height - 6}>▓ {s.generations}x</text>}</>;
+}
+
+function Mark({m, top, height, on}) {
+  const bad = (m.unknown || 0) + (m.failed || 0), many = (n) => (n > 1 ? n : '');
+  return <g class={on ? 'mark on' : 'mark'}>
+    {bad > 0 && <text class="m-bad" data-mark={m.unknown ? 'unknown' : 'failed'} x={m.at} y={top - 0} text-anchor="middle">✕{many(bad)}</text>}
+    {m.saved > 0 && <text class="m-saved" data-mark="saved" x={m.at} y={top + height + 8} text-anchor="middle">▲{many(m.saved)}</text>}
+    {!bad && m.catalog > 0 && <text class="m-note" x={m.at} y={top - 0} text-anchor="middle">◆{many(m.catalog)}</text>}
+    {!m.saved && m.config > 0 && <text class="m-note" x={m.at} y={top + height + 8} text-anchor="middle">⚙</text>}
+  </g>;
+}
+
+export function summary(lane) {
+  let away = 0, outages = 0, last = null;
+  const from = begin();
+  for (const s of lane.spans) {
+    if ((s.to || end()) < from) continue;
+    if (isAway(s.state)) { away += Math.min(s.to || now.value, end()) - Math.max(s.from, from); if (!last || !isAway(last.state)) outages++; }
+    if (s.state === 'mixed') { away += s.awayMs || 0; outages += s.generations || 0; }
+    last = s;
+  }
+  const sum = (k) => lane.marks.reduce((n, m) => n + (m.time + 60e3 > from ? m[k] || 0 : 0), 0);
+  const cost = [[sum('saved'), 'saved'], [sum('failed'), 'failed'], [sum('unknown'), 'unknown']].filter(([n]) => n).map(([n, w]) => `${n} ${w}`).join(', ');
+  return `${outages ? `${outages} outage${outages === 1 ? '' : 's'}, away ${span(away)}` : 'no outage'}${cost ? '; calls: ' + cost : ''}`;
+}
+
+// Axis has the ticks, and tells all lanes how wide they are. Dragging over it
+// zooms.
+export function Axis() {
+  const box = useRef(), [drag, setDrag] = useState(null);
+  useEffect(() => {
+    const see = new ResizeObserver(([e]) => { width.value = Math.max(60, Math.floor(e.contentRect.width)); });
+    see.observe(box.current);
+    return () => see.disconnect();
+  }, []);
+  const px = (e) => e.clientX - box.current.getBoundingClientRect().left;
+  const time = (p) => begin() + (p / width.value) * frame.value.span;
+  const {step, all} = ticks(begin(), end(), width.value);
+  const up = (e) => {
+    if (drag && Math.abs(px(e) - drag.from) > 8) { const a = time(Math.min(drag.from, px(e))), b = time(Math.max(drag.from, px(e))); show(b - a, b); }
+    setDrag(null);
+  };
+  return <div class="axis" ref={box} onDblClick={() => show(3600e3, 0)} onPointerDown={(e) => setDrag({from: px(e), to: px(e)})} onPointerMove={(e) => drag && setDrag({...drag, to: px(e)})} onPointerUp={up} onPointerLeave={() => setDrag(null)}
+    onWheel={(e) => { if (!e.ctrlKey) return; e.preventDefault(); show(frame.value.span * (e.deltaY > 0 ? 1.5 : 1 / 1.5), frame.value.end); }}>
+    <svg width={width.value} height="16" aria-hidden="true">{all.map((t) => <g key={t}><rect class="tick" x={x(t)} y="11" width="1" height="5" /><text class="at" x={x(t)} y="9" text-anchor={x(t) < 30 ? 'start' : x(t) > width.value - 30 ? 'end' : 'middle'}>{step < 60e3 ? clock(t) : clock(t).slice(0, 5)}</text></g>)}
+      {drag && <rect class="drag" x={Math.min(drag.from, drag.to)} y="0" width={Math.abs(drag.to - drag.from)} height="16" />}</svg>
+  </div>;
+}
+
+const WINDOWS = [['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
+const asked = WINDOWS.find(([word]) => word === option('window'));
+if (asked) show(asked[1], 0);
+
+export function Windows() {
+  const f = frame.value, back = () => show(f.span, end() - f.span / 2), on = () => show(f.span, end() + f.span / 2);
+  return <span class="windows" role="group" aria-label="Time window">
+    {WINDOWS.map(([word, ms]) => <button type="button" aria-pressed={f.span === ms} onClick={() => { show(ms, f.end); setOption('window', word); }}>{word}</button>)}
+    <button type="button" aria-label="Earlier" onClick={back}>◀</button><button type="button" aria-label="Later" disabled={!f.end} onClick={on}>▶</button>
+    <button type="button" aria-label="Zoom out" onClick={() => show(f.span * 2, f.end)}>−</button><button type="button" aria-label="Zoom in" onClick={() => show(f.span / 2, f.end)}>+</button>
+    {f.end ? <button type="button" onClick={() => show(f.span, 0)}>to now</button> : <span class="quiet">to now</span>}
+  </span>;
+}

@@ -74,12 +74,17 @@ func sameOrigin(origin, host string) bool {
 	return o == "http://"+host || o == "https://"+host
 }
 
-// looking serves those who may look: all who reach an endpoint of this machine
-// alone, unless the configuration says otherwise, and who has a token.
+// open tells whether who reaches the endpoint may look: where only this machine
+// reaches it, and every client there may call everything anyway.
+func (s *Site) open() bool {
+	cfg := s.opts.Hub.Config()
+	return s.opts.Local && cfg.Page != config.PageToken && cfg.Clients != config.ClientsTokens && len(cfg.Policies)+len(cfg.Grants) == 0
+}
+
+// looking serves those who may look.
 func (s *Site) looking(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		open := s.opts.Local && s.opts.Hub.Config().Page != config.PageToken
-		if !open && s.keys.state(bearer(r), time.Now()) != tokenOK {
+		if !s.open() && s.keys.state(bearer(r), time.Now()) != tokenOK {
 			s.locked(w, r)
 			return
 		}

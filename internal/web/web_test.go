@@ -166,12 +166,16 @@ func TestGuard(t *testing.T) {
 // Looking is free where only this machine reaches the endpoint; doing never is.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
-		page  config.Page
-		local bool
-		look  int
-	}{{config.PageOpen, true, 200}, {config.PageToken, true, 401}, {config.PageOpen, false, 401}, {config.PageOff, true, 404}} {
+		page    config.Page
+		clients config.Clients
+		local   bool
+		look    int
+	}{
+		{config.PageOpen, config.ClientsSameUser, true, 200}, {config.PageToken, config.ClientsSameUser, true, 401},
+		{config.PageOpen, config.ClientsTokens, true, 401}, {config.PageOpen, config.ClientsSameUser, false, 401}, {config.PageOff, config.ClientsSameUser, true, 404},
+	} {
 		s := newStand(t, c.local)
-		s.cfg.Page = c.page
+		s.cfg.Page, s.cfg.Clients = c.page, c.clients
 		if resp, text := s.ask(t, "GET", "/api/v1/status", "", nil); resp.StatusCode != c.look {
 			t.Errorf("%+v: looking: %d %s", c, resp.StatusCode, text)
 		}

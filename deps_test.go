@@ -141,6 +141,13 @@ var mayImport = map[string][]string{
 	"internal/demo":    {"internal/mcp", ".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
 
+// mayImportForeign names the packages outside the standard library that a
+// package may import.
+var mayImportForeign = map[string][]string{}
+var mayImportForeign = map[string][]string{}
+var mayImportForeign = map[string][]string{}
+var mayImportForeign = map[string][]string{}
+
 // free are folders with their own rules: commands wire everything, and
 // programs that are only run by make.
 var free = []string{"cmd", "internal/lifecycle/mutants", "conformance", "bench"}

@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned"},
+	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned", "internal/history", "internal/web", "internal/visible"},
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},
@@ -140,13 +140,6 @@ var mayImport = map[string][]string{
 	"internal/systest": {},
 	"internal/demo":    {"internal/mcp", ".", "event", "internal/gateway", "internal/mcptest", "internal/wire", "config", "fault"},
 }
-
-// mayImportForeign names the packages outside the standard library that a
-// package may import.
-var mayImportForeign = map[string][]string{}
-var mayImportForeign = map[string][]string{}
-var mayImportForeign = map[string][]string{}
-var mayImportForeign = map[string][]string{}
 
 // free are folders with their own rules: commands wire everything, and
 // programs that are only run by make.

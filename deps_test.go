@@ -31,11 +31,11 @@ var mayImport = map[string][]string{
 	"internal/tracing":   {"internal/mcp", "internal/wire", "event", "fault"},
 	"internal/telemetry": {"internal/tracing", "internal/mcp", "event"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter", "internal/tracing"},
-	"internal/fleet":     {"internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing"},
+	"internal/fleet":     {"internal/tlsfiles", "internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
 	"internal/gateway":   {"event", "internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth"},
-	"internal/doctor":    {"internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
+	"internal/doctor":    {"internal/tlsfiles", "internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
 	"internal/show":      {"internal/visible", "event"},
@@ -46,13 +46,15 @@ var mayImport = map[string][]string{
 
 	// Credentials toward servers. The texts of an issuer are shown as visible
 	// shows them, and files and locks are judged as everywhere else.
-	"internal/auth":               {"internal/owned", "internal/statelock", "internal/visible", "fault"},
+	"internal/auth":               {"internal/tlsfiles", "internal/owned", "internal/statelock", "internal/visible", "fault"},
 	"internal/mcptest/authserver": {},
+	// What TLS toward a server is made of, for its connection and for its logins.
+	"internal/tlsfiles": {"fault"},
 
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
 	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
-	"internal/transport/http":  {"internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
+	"internal/transport/http":  {"internal/tlsfiles", "internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
 
 	// The page: what happened of late, and what a browser is served. It acts
 	// through the admin API, and shows how clients are linked as the commands do.

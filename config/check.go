@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -173,6 +174,9 @@ func (r *reader) decideStdio(d *draft, fail func(remedy, format string, args ...
 	if d.Auth.isSet() {
 		r.warn(d.at, `"auth" means nothing to a command`)
 	}
+	if d.TLS != (ServerTLS{}) {
+		r.warn(d.at, `"tls" means nothing to a command`)
+	}
 	if d.Command == "" {
 		return fail(`give it "command" (a program) or "url"`, `neither "command" nor "url"`)
 	}
@@ -239,6 +243,9 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 	if f := r.decideAuth(d, fail); f != nil {
 		return f
 	}
+	if f := r.decideTLS(d, fail); f != nil {
+		return f
+	}
 	u, err := url.Parse(d.URL)
 	switch {
 	case strings.Contains(d.URL, expand.KeepOpen): // the part that is a reference decides
@@ -256,6 +263,27 @@ func (r *reader) decideURL(d *draft, fail func(remedy, format string, args ...an
 		return fail("write a port from 1 to 65535", "the URL's port %s does not exist", u.Port())
 	}
 	return nil
+}
+
+// decideTLS refuses what can never work. The files are looked at by each start.
+func (r *reader) decideTLS(d *draft, fail func(remedy, format string, args ...any) *fault.Fault) *fault.Fault {
+	t := &d.TLS
+	for _, file := range []*string{&t.CAFile, &t.CertFile, &t.KeyFile} {
+		if *file != "" {
+			*file = seenFrom(r.folder(), *file)
+		}
+	}
+	scheme, _, _ := strings.Cut(d.URL, ":")
+	switch {
+	case *t == ServerTLS{}:
+		return nil
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return fail(`give "tls" both, "certFile" and "keyFile"`, `"tls" has a certificate without its key, or a key without its certificate`)
+	case !strings.EqualFold(scheme, "https") && !strings.Contains(d.URL, expand.KeepOpen):
+		return fail(`write https in "url", or leave "tls" out`, `"tls" means nothing to a URL of %s`, cmp.Or(scheme, "no scheme"))
+	default:
+		return nil
+	}
 }
 
 // decideAuth refuses what can never work.

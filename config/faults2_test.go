@@ -326,3 +326,32 @@ func TestFaultU17(t *testing.T) {
 		}
 	}
 }
+
+// TLS of a server: its files are seen from the file's folder, half of a pair or a
+// URL without TLS is that server's error.
+func TestTLSOfAServer(t *testing.T) {
+	read := func(entry string) config.Server {
+		t.Helper()
+		c, err := config.Options{Env: func(string) (string, bool) { return "", false }}.Parse("/etc/mcp/everline.json", []byte(`{"mcpServers": {"a": {`+entry+`}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Servers[0]
+	}
+	s := read(`"url": "https://a.example/mcp", "everline": {"tls": {"caFile": "ca.pem", "certFile": "/k/c.pem", "keyFile": "k.pem", "serverName": "b"}}`)
+	if want := (config.ServerTLS{CAFile: "/etc/mcp/ca.pem", CertFile: "/k/c.pem", KeyFile: "/etc/mcp/k.pem", ServerName: "b"}); s.Err != nil || s.TLS != want {
+		t.Errorf("%v, %+v", s.Err, s.TLS)
+	}
+	if plain := read(`"url": "https://a.example/mcp"`); plain.Revision() == s.Revision() {
+		t.Error("a generation goes on with the old files")
+	}
+	for entry, want := range map[string]string{
+		`"url": "http://a.example/mcp", "everline": {"tls": {"caFile": "c"}}`:    `"tls" means nothing to a URL of http`,
+		`"url": "unix:///run/s#/mcp", "everline": {"tls": {"serverName": "c"}}`:  `"tls" means nothing to a URL of unix`,
+		`"url": "https://a.example/mcp", "everline": {"tls": {"certFile": "c"}}`: "a certificate without its key",
+	} {
+		if s := read(entry); s.Err == nil || !strings.Contains(s.Err.Error(), want) || s.Err.Remedy == "" {
+			t.Errorf("%s: %v", entry, s.Err)
+		}
+	}
+}

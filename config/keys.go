@@ -83,6 +83,7 @@ func ours(d *draft) []key {
 		{"maxSessions", number(&d.MaxSessions, 1)},
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
 		{"auth", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"auth"`, auth(d), nil) }},
+		{"tls", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"tls"`, serverTLS(d), nil) }},
 		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
 		{"retry", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},
@@ -127,6 +128,16 @@ func limits(to *Limits) []key {
 		{"memory", size(&to.Memory, 1<<20)},
 		{"pids", number(&to.Pids, 1)},
 		{"cpu", processors(&to.CPU)},
+	}
+}
+
+func serverTLS(d *draft) []key {
+	to := &d.TLS
+	return []key{
+		{"caFile", d.interpolatedPath(&to.CAFile)},
+		{"certFile", d.interpolatedPath(&to.CertFile)},
+		{"keyFile", d.interpolatedPath(&to.KeyFile)},
+		{"serverName", d.interpolated(&to.ServerName)},
 	}
 }
 

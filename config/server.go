@@ -40,6 +40,9 @@ func (s Server) hashGeneration(h hash.Hash) {
 	if s.Auth.isSet() {
 		hashStrings(h, fmt.Sprintf("%#v", s.Auth.normal()))
 	}
+	if s.TLS != (ServerTLS{}) {
+		hashStrings(h, "tls", s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile, s.TLS.ServerName)
+	}
 	if s.Limits != (Limits{}) {
 		hashStrings(h, fmt.Sprint(s.Limits))
 	}
@@ -139,7 +142,9 @@ func (s Server) Redacted() Server {
 	for i := range a.Args {
 		a.Args[i] = shown(a.Args[i])
 	}
-	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile, &a.IDPIssuer, &a.IDPTokenURL, &a.IDPClientID} {
+	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile, &a.IDPIssuer, &a.IDPTokenURL, &a.IDPClientID,
+		&s.TLS.CAFile, &s.TLS.CertFile, &s.TLS.KeyFile, &s.TLS.ServerName,
+	} {
 		*text = shown(*text)
 	}
 	for _, secret := range []*string{&a.ClientSecret, &a.IDPClientSecret} {

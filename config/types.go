@@ -129,8 +129,9 @@ type Server struct {
 	MaxSessions int           // generations for single clients at a time; 64
 	SessionIdle time.Duration // and how long one is kept without a call; 30 min; 0: until its session ends
 
-	Auth   Auth   // what a server at a URL is shown, beside Headers
-	Limits Limits // of its processes
+	Auth   Auth      // what a server at a URL is shown, beside Headers
+	TLS    ServerTLS // of a server at an https URL
+	Limits Limits    // of its processes
 
 	Replay Replay // may a call whose outcome is unknown be sent again
 	Retry  Retry
@@ -365,6 +366,15 @@ func (a Auth) normal() Auth {
 		}
 	}
 	return a
+}
+
+// ServerTLS is how a server at an https URL proves who it is, and who asks. The zero
+// value leaves that to the system. Files are PEM, and read again once they have
+// changed.
+type ServerTLS struct {
+	CAFile            string // authorities of its certificate, in place of the system's
+	CertFile, KeyFile string // the certificate that it wants of everline; both or none
+	ServerName        string // that its certificate must be for; "": the host of the URL
 }
 
 // Limits are what the processes of one server may use at most, on systems that

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/everline/everline/internal/tlsfiles"
 )
 
 const (
@@ -80,26 +82,35 @@ func newWeb(spec *Spec, dial Dialer, resolve Resolver, warn func(string)) (*web,
 	if w.resolve == nil {
 		w.resolve = systemResolve
 	}
-	w.own = w.transport(spec.TLS)
-	foreign := spec.TLS
-	if foreign != nil { // what proves who we are is for the server alone
-		foreign = &tls.Config{RootCAs: spec.TLS.RootCAs, MinVersion: spec.TLS.MinVersion}
+	given := func() (*tls.Config, error) { return spec.TLS.Clone(), nil }
+	own, others := given, given
+	if spec.Files != (tlsfiles.Files{}) {
+		files := tlsfiles.New(spec.Files, warn)
+		if own, others = files.Config, files.Others; spec.provider {
+			own = others // what proves who we are is for the server alone
+		}
 	}
-	w.others, w.proxied = w.transport(foreign), w.transport(foreign)
-	w.proxied.Proxy, w.proxied.DialContext = w.proxy, nil
+	w.own, w.others, w.proxied = w.transport(own), w.transport(others), w.transport(others)
+	w.proxied.Proxy, w.proxied.DialContext, w.proxied.DialTLSContext = w.proxy, nil, nil
 	w.client = &http.Client{Transport: w, CheckRedirect: w.redirect}
 	return w, nil
 }
 
-func (w *web) transport(conf *tls.Config) *http.Transport {
-	return &http.Transport{
-		TLSClientConfig: conf.Clone(), TLSHandshakeTimeout: webLimit, MaxResponseHeaderBytes: 64 << 10,
+func (w *web) transport(conf func() (*tls.Config, error)) *http.Transport {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return w.dial(ctx, network, addr, func(ip netip.Addr) error { return w.allow(ctx, ip) })
+	}
+	t := &http.Transport{
+		TLSHandshakeTimeout: webLimit, MaxResponseHeaderBytes: 64 << 10,
 		DisableKeepAlives: true, // requests are hours apart
 		ForceAttemptHTTP2: true,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return w.dial(ctx, network, addr, func(ip netip.Addr) error { return w.allow(ctx, ip) })
-		},
+		DialContext:       dial,
 	}
+	if c, err := conf(); c != nil || err != nil {
+		t.TLSClientConfig = c // through a proxy
+		t.DialTLSContext = tlsfiles.Dial(dial, conf)
+	}
+	return t
 }
 
 // RoundTrip sends a request directly, or through a proxy, where only names can

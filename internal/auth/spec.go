@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/everline/everline/internal/tlsfiles"
 )
 
 // A Kind is the sort of credential that a server wants.
@@ -94,8 +96,9 @@ type Spec struct {
 	// from IDPIssuer.
 	IDPIssuer, IDPTokenURL, IDPClientID, IDPClientSecret string
 
-	AllowPrivate *bool       // of addresses that the server names; nil: if the server itself is private
-	TLS          *tls.Config // of the server; nil: the system's
+	AllowPrivate *bool          // of addresses that the server names; nil: if the server itself is private
+	TLS          *tls.Config    // what connections begin with; nil: the system's
+	Files        tlsfiles.Files // of the server's TLS; the zero value is TLS alone
 	// OldEndpoints allows the endpoints that revisions until 2025-03-26 made up
 	// where a server publishes nothing. Valid if such a revision was negotiated.
 	OldEndpoints bool
@@ -112,7 +115,7 @@ func (s *Spec) atProvider() (Spec, bool) {
 	return Spec{
 		Server: s.Server, URL: s.IDPIssuer, Place: s.Place, Kind: OAuth, Issuer: s.IDPIssuer, ClientID: s.IDPClientID, ClientSecret: s.IDPClientSecret,
 		Scopes: []string{"openid"}, ResourceParam: "never", RedirectURI: s.RedirectURI, CallbackPort: s.CallbackPort, Principal: s.Principal,
-		AllowPrivate: s.AllowPrivate, TLS: s.TLS, provider: true,
+		AllowPrivate: s.AllowPrivate, TLS: s.TLS, Files: s.Files, provider: true,
 	}, true
 }
 

@@ -19,7 +19,9 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/auth"
+	"github.com/everline/everline/internal/fleet"
 	"github.com/everline/everline/internal/show"
+	"github.com/everline/everline/internal/tlsfiles"
 	"github.com/everline/everline/internal/typed"
 )
 
@@ -161,7 +163,7 @@ func (e *examination) network(ctx context.Context, s config.Server) bool {
 		}
 		e.add(Finding{Check: "dns", Server: s.Name, Verdict: OK, Text: u.Hostname() + " is known", TookMS: ms(began)})
 	}
-	return e.connect(ctx, s, u)
+	return e.connect(ctx, s, u, u.Host != request.URL.Host)
 }
 
 func ms(since time.Time) int64 { return time.Since(since).Milliseconds() }
@@ -169,7 +171,7 @@ func ms(since time.Time) int64 { return time.Since(since).Milliseconds() }
 // soonExpired is when a certificate is worth a word.
 const soonExpired = 7 * 24 * time.Hour
 
-func (e *examination) connect(ctx context.Context, s config.Server, u *url.URL) bool {
+func (e *examination) connect(ctx context.Context, s config.Server, u *url.URL, proxied bool) bool {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -187,12 +189,22 @@ func (e *examination) connect(ctx context.Context, s config.Server, u *url.URL) 
 		return true
 	}
 	began = time.Now()
-	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
+	conf := &tls.Config{}
+	if files := fleet.Credential(&s).Files; files != (tlsfiles.Files{}) && !proxied {
+		own, f := tlsfiles.Open(files, nil)
+		if f != nil {
+			e.say("tls", s.Name, Fail, `correct "tls" or its files`, "%s", f.Reason())
+			return false
+		}
+		conf, _ = own.Config() // which could be read
+	}
+	conf.ServerName = cmp.Or(conf.ServerName, u.Hostname())
+	secure := tls.Client(conn, conf)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		remedy := "check the server's certificate"
 		var unknown x509.UnknownAuthorityError
 		if errors.As(err, &unknown) {
-			remedy = "set SSL_CERT_FILE to the certificate of the authority that signed it"
+			remedy = `name the file of the authority that signed it as "caFile" in "tls"`
 		}
 		e.say("tls", s.Name, Fail, remedy, "%v", err)
 		return false

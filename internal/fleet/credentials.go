@@ -61,6 +61,7 @@ func Credential(s *config.Server) auth.Spec {
 		Command: a.Command, Args: a.Args, RefreshAfter: a.RefreshAfter,
 		AssertionFile: a.AssertionFile, IDPIssuer: a.IDPIssuer, IDPTokenURL: a.IDPTokenURL, IDPClientID: a.IDPClientID, IDPClientSecret: a.IDPClientSecret,
 	}
+	spec.Files = tlsFiles(s)
 	spec.Kind, _ = auth.ParseKind(string(a.Type)) // config knows no others
 	if a.TokenAuth != config.TokenAuthAuto {
 		spec.TokenAuth = string(a.TokenAuth)

@@ -7,9 +7,11 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/tlsfiles"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/transport/http"
 	"github.com/everline/everline/internal/transport/stdio"
+	"github.com/everline/everline/internal/typed"
 )
 
 // opener opens the transports of a server. An upstream says which.
@@ -18,10 +20,16 @@ func (st *starter) opener(s *config.Server) func(context.Context, transport.Kind
 		switch k {
 		case transport.Stdio:
 			return stdio.Open(ctx, st.stdioSpec(s), o)
-		case transport.HTTP:
-			return http.Open(ctx, st.httpSpec(s), o)
-		case transport.SSE:
-			return http.OpenSSE(ctx, st.httpSpec(s), o)
+		case transport.HTTP, transport.SSE:
+			spec, f := st.httpSpec(s)
+			switch {
+			case f != nil:
+				return nil, f
+			case k == transport.HTTP:
+				return http.Open(ctx, spec, o)
+			default:
+				return http.OpenSSE(ctx, spec, o)
+			}
 		default:
 			return nil, fault.New(fault.Invalid, "start", "the server has neither a command nor a URL")
 		}
@@ -40,10 +48,22 @@ func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 	}
 }
 
-func (st *starter) httpSpec(s *config.Server) http.Spec {
+func (st *starter) httpSpec(s *config.Server) (http.Spec, *fault.Fault) {
 	spec := http.Spec{Auth: st.credentials.shown(s), URL: s.URL, Headers: s.Headers, PostURL: s.MessageURL, IdleTimeout: s.StreamIdle}
 	if wrap, name := st.opts.RoundTripper, s.Name; wrap != nil {
 		spec.Wrap = func(base nethttp.RoundTripper) nethttp.RoundTripper { return wrap(name, base) }
 	}
-	return spec
+	if s.TLS == (config.ServerTLS{}) {
+		return spec, nil
+	}
+	warn := func(text string) { st.warn(s.Name, text) }
+	var f *fault.Fault
+	if spec.TLS, f = tlsfiles.Open(tlsFiles(s), warn); f != nil {
+		f.Remedy = `correct "tls" of ` + s.Name + " (" + s.Origin.String() + ") or its files, then: everline reconnect " + typed.Argument(s.Name)
+	}
+	return spec, f
+}
+
+func tlsFiles(s *config.Server) tlsfiles.Files {
+	return tlsfiles.Files{CA: s.TLS.CAFile, Cert: s.TLS.CertFile, Key: s.TLS.KeyFile, ServerName: s.TLS.ServerName}
 }

@@ -2,6 +2,8 @@ package systest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -19,6 +21,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -60,7 +63,7 @@ func TestTLSErrorsAreNamed(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(func() { s.Close(); secure.Close() })
 	f := failing(t, map[string]any{"type": "http", "url": secure.URL + "/mcp"})
-	if f.Kind != fault.Dial || !strings.Contains(f.Error(), "certificate") || !strings.Contains(f.Remedy, "SSL_CERT_FILE") {
+	if f.Kind != fault.Dial || !strings.Contains(f.Error(), "certificate") || !strings.Contains(f.Remedy, "caFile") {
 		t.Errorf("an unknown authority: %v, remedy %q", f, f.Remedy)
 	}
 	plain := mcptest.Web(t, mcptest.New(mcptest.Config{}))
@@ -68,6 +71,52 @@ func TestTLSErrorsAreNamed(t *testing.T) {
 	if f.Kind != fault.Dial || !strings.Contains(f.Remedy, "http://") {
 		t.Errorf("no TLS at all: %v, remedy %q", f, f.Remedy)
 	}
+}
+
+// A server with an authority of its own, that wants a certificate of everline: what
+// is missing is named with its file, and what has changed counts from the next
+// connection on.
+func TestTLSOfAServer(t *testing.T) {
+	s := mcptest.New(mcptest.Config{})
+	secure := httptest.NewUnstartedServer(s.Handler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	secure.StartTLS()
+	t.Cleanup(func() { s.Close(); secure.Close() })
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(secure.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("ca.pem", "CERTIFICATE", secure.Certificate().Raw)
+	write("key.pem", "PRIVATE KEY", key)
+	at := func(files map[string]string) map[string]any {
+		full := map[string]string{}
+		for name, file := range files {
+			full[name] = filepath.Join(dir, file)
+		}
+		return map[string]any{"type": "http", "url": secure.URL + "/mcp", "everline": map[string]any{"tls": full}}
+	}
+	f := failing(t, at(map[string]string{"caFile": "ca.pem"}))
+	if !strings.Contains(f.Error(), "certificate required") || !strings.Contains(f.Remedy, `"certFile" and "keyFile"`) {
+		t.Errorf("without a certificate: %v, remedy %q", f, f.Remedy)
+	}
+	hub := open(t, servers{"a": at(map[string]string{"caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"})}, everline.Options{})
+	st, err := hub.Await(within(t), "a", 0)
+	if err != nil || st.State != event.StateMisconfigured || !strings.Contains(st.Cause.Error(), "tls.certFile "+filepath.Join(dir, "cert.pem")) || !strings.Contains(st.Remedy, "everline reconnect a") {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	write("cert.pem", "CERTIFICATE", secure.Certificate().Raw)
+	if err := hub.Reconnect(within(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, hub, "a", 0)
+	together(t, hub, 5, "over TLS", s)
 }
 
 // A name that cannot be resolved is a failed dial like any other, and says so.

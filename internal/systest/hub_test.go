@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -62,6 +63,9 @@ func (s servers) config(t *testing.T) *config.Config {
 
 // with adds our own keys to a server.
 func with(server map[string]any, ours map[string]any) map[string]any {
+	if old, ok := server["everline"].(map[string]any); ok {
+		maps.Copy(ours, old)
+	}
 	server["everline"] = ours
 	return server
 }

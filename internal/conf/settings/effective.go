@@ -73,7 +73,7 @@ func serverEntry(s config.Server, all bool, write func(any) any) tree.Entry {
 	}
 	e = append(e, sectionEntry(SectionStandard, v, plain, false, write)...)
 	own := sectionEntry(SectionServer, v, plain, all, write)
-	for _, inner := range []struct{ key, section string }{{"auth", SectionAuth}, {"limits", SectionLimits}, {"retry", SectionRetry}, {"tools", SectionTools}} {
+	for _, inner := range []struct{ key, section string }{{"auth", SectionAuth}, {"tls", SectionServerTLS}, {"limits", SectionLimits}, {"retry", SectionRetry}, {"tools", SectionTools}} {
 		if part := sectionEntry(inner.section, v, plain, all && inner.section == SectionRetry, write); len(part) > 0 {
 			own = append(own, tree.Member{Key: inner.key, Value: part})
 		}
@@ -97,7 +97,7 @@ func sectionEntry(section string, v, standard reflect.Value, all bool, write fun
 			continue
 		}
 		written := value(is, s.Type)
-		if section == SectionStandard || section == SectionAuth || s.Key == "messageUrl" {
+		if section == SectionStandard || section == SectionAuth || section == SectionServerTLS || s.Key == "messageUrl" {
 			written = write(written)
 		}
 		if written != nil {

@@ -32,17 +32,18 @@ const (
 	SectionMTLS       = "everline.auth.mtls"
 	SectionTLS        = "everline.tls"
 
-	SectionStandard = "mcpServers.NAME"
-	SectionServer   = "mcpServers.NAME.everline"
-	SectionAuth     = "mcpServers.NAME.everline.auth"
-	SectionLimits   = "mcpServers.NAME.everline.limits"
-	SectionRetry    = "mcpServers.NAME.everline.retry"
-	SectionTools    = "mcpServers.NAME.everline.tools"
+	SectionStandard  = "mcpServers.NAME"
+	SectionServer    = "mcpServers.NAME.everline"
+	SectionAuth      = "mcpServers.NAME.everline.auth"
+	SectionServerTLS = "mcpServers.NAME.everline.tls"
+	SectionLimits    = "mcpServers.NAME.everline.limits"
+	SectionRetry     = "mcpServers.NAME.everline.retry"
+	SectionTools     = "mcpServers.NAME.everline.tools"
 )
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionServerTLS, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
@@ -159,6 +160,7 @@ func Settings() []Setting {
 		{SectionServer, "maxSessions", TypeNumber, nil, "How many clients may have a generation of their own at a time, by isolation or by eras; one more is refused.", "MaxSessions"},
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "A generation that not all clients share ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "auth", TypeObject, nil, "What a server at a URL is shown, beside its headers.", ""},
+		{SectionServer, "tls", TypeObject, nil, "How a server at an https URL proves who it is, and what it wants to see of everline.", ""},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
 		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
 		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},
@@ -189,6 +191,11 @@ func Settings() []Setting {
 		{SectionAuth, "idpClientId", TypeText, nil, "The client there. With it, and neither a file nor a command, somebody logs in to the identity provider.", "Auth.IDPClientID"},
 		{SectionAuth, "idpClientSecret", TypeText, nil, "The secret of that client.", "Auth.IDPClientSecret"},
 		{SectionAuth, "allowPrivate", TypeBool, nil, "Whether the issuer may be in your own network though the server is not.", "Auth.AllowPrivate"},
+
+		{SectionServerTLS, "caFile", TypeText, nil, "A PEM file with the authorities of the server's certificate, in place of the system's; relative to the file. For whom the server names, such as its issuer, they count beside the system's.", "TLS.CAFile"},
+		{SectionServerTLS, "certFile", TypeText, nil, "A PEM file with the certificate that the server wants of everline. It is shown to the server alone.", "TLS.CertFile"},
+		{SectionServerTLS, "keyFile", TypeText, nil, "A PEM file with the key of that certificate.", "TLS.KeyFile"},
+		{SectionServerTLS, "serverName", TypeText, nil, "The name that the server's certificate must be for; the host of the URL where it is left out.", "TLS.ServerName"},
 
 		{SectionLimits, "memory", TypeSize, nil, "Memory of all its processes together; 0: no limit.", "Limits.Memory"},
 		{SectionLimits, "pids", TypeNumber, nil, "Processes and threads; 0: no limit.", "Limits.Pids"},

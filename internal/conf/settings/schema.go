@@ -20,7 +20,7 @@ func Schema() []byte {
 		object(SectionGroup, nil),
 	})
 	server := object(SectionStandard, tree.Pairs("everline", object(SectionServer, tree.Pairs(
-		"auth", object(SectionAuth, nil),
+		"auth", object(SectionAuth, nil), "tls", object(SectionServerTLS, nil),
 		"limits", object(SectionLimits, nil),
 		"retry", object(SectionRetry, nil),
 		"tools", object(SectionTools, nil),

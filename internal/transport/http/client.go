@@ -18,6 +18,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/auth"
+	"github.com/everline/everline/internal/tlsfiles"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -31,6 +32,9 @@ type Spec struct {
 	// Auth has the credential of each request to the origin of URL; nil: Headers
 	// are all that is shown to the server.
 	Auth auth.Source
+	// TLS is what connections to the server need beside what the system has; nil:
+	// nothing. It is not for Client.
+	TLS *tlsfiles.Source
 	// Client gives the round tripper, with whatever it adds (tokens, proxies).
 	// Its Timeout, Jar and CheckRedirect are not used: streams live long,
 	// cookies belong to one generation, and redirects follow this package's rules.
@@ -146,6 +150,10 @@ func (t *target) tripper(spec *Spec) (http.RoundTripper, *http.Transport, *conns
 		}
 	}
 	own.DialContext = conns.dial(own.DialContext)
+	if spec.TLS != nil {
+		own.TLSClientConfig, _ = spec.TLS.Config() // through a proxy, where files count as they are now; they were read to open it
+		own.DialTLSContext = tlsfiles.Dial(own.DialContext, spec.TLS.Config)
+	}
 	return own, own, conns
 }
 
@@ -294,19 +302,34 @@ func dialRemedy(err error) string {
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		record    tls.RecordHeaderError
+		remote    *net.OpError
 	)
 	switch {
 	case errors.As(err, &authority):
-		return "trust the authority of the server's certificate: name its file in SSL_CERT_FILE"
+		return `trust the authority of the server's certificate: name its file as "caFile" in "tls"`
 	case errors.As(err, &host):
 		return "use a host name that the server's certificate is for"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "renew the server's certificate, or set this machine's clock"
 	case errors.As(err, &record):
 		return "the server does not speak TLS there: use http:// in its URL, or its other port"
+	case errors.As(err, &remote) && remoteAlert(remote):
+		return `give the server the certificate that it wants: "certFile" and "keyFile" in "tls"`
 	default:
 		return ""
 	}
+}
+
+// remoteAlert tells that the other end has refused what TLS showed it, be it in the
+// handshake or, in TLS 1.3, behind it.
+func remoteAlert(err *net.OpError) bool {
+	inner := err
+	for inner.Op != "remote error" {
+		if !errors.As(inner.Err, &inner) {
+			return false
+		}
+	}
+	return true
 }
 
 // isH2 reports whether a connection speaks HTTP/2.

@@ -369,7 +369,7 @@ func (k *core) lost(ex *exchange, err error) *fault.Fault {
 	if out == fault.NotSent && ex.phase.Load() != hasConn || isDial(err) {
 		return &fault.Fault{Kind: fault.Dial, Op: ex.op, Outcome: fault.NotSent, Err: err, Remedy: dialRemedy(err)}
 	}
-	return &fault.Fault{Kind: fault.Broken, Op: ex.op, Outcome: out, Err: err}
+	return &fault.Fault{Kind: fault.Broken, Op: ex.op, Outcome: out, Err: err, Remedy: dialRemedy(err)}
 }
 
 // unsent reports whether err proves that the server did not get the request.

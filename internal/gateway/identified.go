@@ -14,7 +14,11 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if who := g.opts.Entrance.Enter(w, r); who != nil {
+		switch who := g.opts.Entrance.Enter(w, r); who {
+		case nil:
+		case access.From(r.Context()): // of its connection
+			next.ServeHTTP(w, r)
+		default:
 			next.ServeHTTP(w, r.WithContext(access.With(r.Context(), who)))
 		}
 	})

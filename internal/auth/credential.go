@@ -24,6 +24,10 @@ const (
 	firstGap = 5 * time.Second
 	lastGap  = 5 * time.Minute
 	calmFor  = 10 * time.Minute
+	// One that refuses what it has accepted may have its reasons, and may be out of
+	// order as well: a few are renewed at once, and then one in a minute.
+	takenBack  = 5
+	takenEvery = time.Minute
 	// An issuer that says invalid_request again and again means invalid_grant.
 	maxInvalid   = 3
 	invalidOver  = 10 * time.Minute
@@ -36,13 +40,24 @@ const (
 type Ticket struct {
 	Value  string // of the Authorization header; "" for none
 	Serial uint64 // of the token; 0 for none
+
+	accepted *atomic.Bool // of the token; nil for none
 }
 
-// issued is a token as requests see it. It is never changed.
+// Accepted tells that the server has let a request with it in. What it refuses
+// after that was good once, and another token may be again.
+func (t Ticket) Accepted() {
+	if t.accepted != nil && !t.accepted.Load() {
+		t.accepted.Store(true)
+	}
+}
+
+// issued is a token as requests see it. It is never changed, but for accepted.
 type issued struct {
-	ticket Ticket
-	good   int64 // until then, by the wall clock, it is handed out without waiting
-	renew  int64 // from then on somebody who uses it causes a refresh
+	ticket   Ticket
+	accepted atomic.Bool // the server has let somebody in with it
+	good     int64       // until then, by the wall clock, it is handed out without waiting
+	renew    int64       // from then on somebody who uses it causes a refresh
 }
 
 // A credential is the one owner of what was logged in to: whoever uses it, one
@@ -68,7 +83,8 @@ type credential struct {
 	refused   uint64       // the highest serial that a server refused
 	forcedAt  time.Time    // of the last refresh that a refusal caused
 	forcedGap time.Duration
-	invalid   int // answers invalid_request in a row
+	taken     time.Time // until when refreshes of accepted tokens are paid for, at takenEvery each
+	invalid   int       // answers invalid_request in a row
 	invalidAt time.Time
 	timer     *time.Timer
 	refreshes uint64
@@ -288,7 +304,8 @@ func (c *credential) setLocked(rec *record) {
 		return
 	}
 	c.m.secrets.learn(rec.Access, rec.Refresh, rec.Client.Secret)
-	tok := &issued{ticket: Ticket{Value: "Bearer " + rec.Access, Serial: rec.Serial}, good: never, renew: never}
+	tok := &issued{good: never, renew: never}
+	tok.ticket = Ticket{Value: "Bearer " + rec.Access, Serial: rec.Serial, accepted: &tok.accepted}
 	if !rec.Expiry.IsZero() {
 		tok.good, tok.renew = rec.Expiry.UnixNano(), rec.Expiry.UnixNano()
 		if c.renewable() {
@@ -368,6 +385,8 @@ func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool
 			c.token.Store(nil)
 		}
 		f = c.needsLoginLocked()
+	case t.accepted != nil && t.accepted.Load() && c.affordLocked(now):
+		c.forcedAt, c.forcedGap = now, max(c.forcedGap, firstGap)
 	case c.youngLocked(now):
 		young = true
 	case now.Before(c.retryAt), t.Serial == 0: // nothing was asked for, or shown
@@ -382,6 +401,20 @@ func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool
 	}
 	flight, f = c.renewal(false)
 	return flight, false, f
+}
+
+// affordLocked takes one of the refreshes that are free for tokens which the server
+// has accepted before; false if there is none.
+func (c *credential) affordLocked(now time.Time) bool {
+	from := now.Add(-takenBack * takenEvery)
+	if c.taken.After(from) {
+		from = c.taken
+	}
+	if from = from.Add(takenEvery); from.After(now) {
+		return false
+	}
+	c.taken = from
+	return true
 }
 
 // youngLocked tells whether a refusal has caused a refresh a short while ago.

@@ -16,6 +16,7 @@
 //	… Authorization: t.Value, if that is not "", to the exact origin of the server
 //	f = src.Refused(ctx, t, status, resp.Header["Www-Authenticate"])
 //	… f == nil: Header again, and send once more; a second refusal is final
+//	t.Accepted() // where the server has let the request in
 //
 // Every fault of both is of a call that was not executed. Unauthorized needs the
 // person of its Remedy; Unavailable has RetryAfter; Invalid needs another

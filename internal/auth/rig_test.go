@@ -150,6 +150,7 @@ func (r *rig) call(s Source) *fault.Fault {
 		case err != nil:
 			return fault.From("call", err)
 		case status == http.StatusOK:
+			t.Accepted()
 			return nil
 		case try > 0:
 			return &fault.Fault{Kind: fault.Unauthorized, Op: "call", Status: status, Err: errors.New("refused again")}

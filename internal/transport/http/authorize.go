@@ -30,6 +30,9 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 		}
 		resp, last, err := k.follow(showing(req, ticket), ex)
 		if err != nil || !k.judgesCredential(req, resp) {
+			if err == nil && resp.StatusCode/100 == 2 {
+				ticket.Accepted()
+			}
 			return resp, last, err
 		}
 		again := &tried.token

@@ -25,7 +25,7 @@ const (
 	lastGap  = 5 * time.Minute
 	calmFor  = 10 * time.Minute
 	// One that refuses what it has accepted may have its reasons, and may be out of
-	// order as well: a few are renewed at once, and then one in a minute.
+	// order as well: a few are renewed at once, and then one or two in a minute.
 	takenBack  = 5
 	takenEvery = time.Minute
 	// An issuer that says invalid_request again and again means invalid_grant.
@@ -387,6 +387,9 @@ func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool
 		f = c.needsLoginLocked()
 	case t.accepted != nil && t.accepted.Load() && c.affordLocked(now):
 		c.forcedAt, c.forcedGap = now, max(c.forcedGap, firstGap)
+	case t.accepted != nil && t.accepted.Load(): // it is renewed when that is paid for
+		young = true
+		c.armLocked(c.taken.Add(takenEvery).Sub(now))
 	case c.youngLocked(now):
 		young = true
 	case now.Before(c.retryAt), t.Serial == 0: // nothing was asked for, or shown

@@ -201,7 +201,7 @@ var historyTools = []string{
 
 // A stage is a way to reach a server, and what can go wrong there.
 type stage struct {
-	transport string // stdio, http, sse
+	transport string // stdio, http, sse, or login, which is http with one
 	era       mcptest.Era
 	faults    []string
 }
@@ -215,6 +215,8 @@ func stages() []stage {
 		{"stdio", mcptest.Modern, common},
 		{"http", mcptest.Modern, gateways},
 		{"sse", mcptest.Legacy, append([]string{"ask", "ask", "ask"}, common...)},
+		{"login", mcptest.Legacy, append([]string{"revoke", "revoke", "401", "404"}, gateways...)},
+		{"login", mcptest.Modern, append([]string{"revoke", "revoke", "401"}, gateways...)},
 	}
 }
 
@@ -224,6 +226,7 @@ type round struct {
 	stage stage
 	book  *ledger
 	srv   *mcptest.Server // nil over stdio
+	login *locked         // nil where none is wanted
 	hub   *everline.Hub
 	t0    time.Time
 	asks  asks
@@ -255,11 +258,19 @@ func newRound(t *testing.T, st stage, ours map[string]any) *round {
 		r.book.script(r.srv)
 		site := mcptest.Web(t, r.srv)
 		server = web(site)
-		if st.transport == "sse" {
+		switch st.transport {
+		case "sse":
 			server = map[string]any{"type": "sse", "url": site.URL + "/sse"}
+		case "login":
+			r.login = lock(t, r.srv.Handler())
+			server = map[string]any{"type": "http", "url": r.login.url}
 		}
 	}
-	r.hub = open(t, servers{"a": with(server, settings)}, everline.Options{})
+	opts := everline.Options{}
+	if r.login != nil {
+		opts.Browser = browse
+	}
+	r.hub = open(t, servers{"a": with(server, settings)}, opts)
 	ready(t, r.hub, "a", 0)
 	r.t0 = time.Now()
 	return r
@@ -338,6 +349,9 @@ func (r *round) count(history []*deed) []*deed {
 		r.t.Errorf("close: %v", err)
 	}
 	ran := map[string]int{}
+	if r.login != nil {
+		r.login.check(r.t)
+	}
 	for _, line := range r.book.read() {
 		id, _, _ := strings.Cut(line, "/")
 		ran[id]++
@@ -363,6 +377,13 @@ func (r *round) do(d *deed, mischief string) {
 			defer cancel()
 			_ = r.hub.Reconnect(ctx, "a")
 		})
+	case "revoke":
+		mischief = ""
+		outside.Go(r.login.revoke)
+	case "401":
+		if r.login != nil {
+			r.login.refusals.Add(1)
+		}
 	}
 	defer outside.Wait()
 	name := "bump"
@@ -415,7 +436,7 @@ func (r *round) kill() {
 // time, and no answer of an older generation came to a newer call.
 func TestHistoriesOfRandomFaults(t *testing.T) {
 	all := stages()
-	outcomes, reached := map[string]int{}, map[string]int{}
+	outcomes, reached, admitted := map[string]int{}, map[string]int{}, 0
 	for i := range *historyRounds {
 		st, seed := all[i%len(all)], *historySeed+uint64(i)
 		t.Run(fmt.Sprintf("%s-%d-seed%d", st.transport, st.era, seed), func(t *testing.T) {
@@ -425,6 +446,9 @@ func TestHistoriesOfRandomFaults(t *testing.T) {
 			}
 			for _, d := range history {
 				outcomes[d.outcome]++
+				if st.transport == "login" && d.outcome == "ok" {
+					admitted++
+				}
 				reached[st.transport] += len(d.reached)
 			}
 		})
@@ -432,6 +456,9 @@ func TestHistoriesOfRandomFaults(t *testing.T) {
 	t.Logf("outcomes of %d rounds: %v", *historyRounds, outcomes)
 	if outcomes["ok"] == 0 || *historyRounds >= 10 && outcomes["unknown"] == 0 {
 		t.Errorf("the faults had no effect: %v", outcomes)
+	}
+	if *historyRounds >= len(all) && admitted == 0 {
+		t.Error("no login lets anybody in")
 	}
 	t.Logf("questions that reached their clients: %v", reached)
 	if *historyRounds >= 10 && (reached["stdio"] == 0 || reached["http"] == 0 || reached["sse"] == 0) {

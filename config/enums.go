@@ -52,6 +52,25 @@ const (
 	PinsEnforce Pins = "enforce" // and withheld until it is approved
 )
 
+// AuditLevel says what is recorded.
+type AuditLevel string
+
+const (
+	AuditOff   AuditLevel = "off"
+	AuditAdmin AuditLevel = "admin" // what is done to everline, and calls whose outcome is unknown
+	AuditCalls AuditLevel = "calls" // and every other call, session and refusal
+)
+
+// AuditArguments says what is recorded of the arguments of calls.
+type AuditArguments string
+
+const (
+	AuditNames AuditArguments = "names" // the names of those at the top
+	AuditNone  AuditArguments = "none"
+	AuditHash  AuditArguments = "hash" // a keyed hash of all of them
+	AuditFull  AuditArguments = "full" // the text, up to 4 KiB, what looks secret masked
+)
+
 // Expose says what an endpoint lists of the tools.
 type Expose string
 

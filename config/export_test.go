@@ -18,7 +18,7 @@ func Keys() map[string][]string {
 		"everline.auth.oidc.N": names(issuerKeys(&Issuer{})), "everline.auth.mtls": names(mtlsKeys(&Access{})),
 		"mcpServers.NAME": names(standard(&d)), "mcpServers.NAME.everline": names(ours(&d)),
 		"mcpServers.NAME.everline.limits": names(limits(&d.Limits)), "mcpServers.NAME.everline.retry": names(retry(&d)),
-		"everline.auth": names(endpointAuth(New())), "everline.auth.policies.NAME": names(policyKeys(&Policy{})),
+		"everline.audit": names(auditKeys(&Audit{})), "everline.auth": names(endpointAuth(New())), "everline.auth.policies.NAME": names(policyKeys(&Policy{})),
 		"mcpServers.NAME.everline.tools": names(tools(&d.Tools)),
 	}
 }

@@ -33,6 +33,41 @@ func settings(c *Config) []key {
 		{"page", word(&c.Page, PageOpen, PageToken, PageOff)},
 		{"groups", groups(&c.Groups)},
 		{"auth", endpointAuthAt(c)},
+		{"audit", audit(&c.Audit)},
+	}
+}
+
+// audit takes the level alone, or an object that may have it.
+func audit(to *Audit) setter {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind == tree.String {
+			return word(&to.Level, AuditOff, AuditAdmin, AuditCalls)(r, n)
+		}
+		return r.strictObject(n, `"audit"`, auditKeys(to))
+	}
+}
+
+func auditKeys(to *Audit) []key {
+	return []key{
+		{"level", word(&to.Level, AuditOff, AuditAdmin, AuditCalls)},
+		{"path", auditPath(&to.Path)},
+		{"strict", boolean(&to.Strict)},
+		{"chain", boolean(&to.Chain)},
+		{"arguments", word(&to.Arguments, AuditNames, AuditNone, AuditHash, AuditFull)},
+		{"maxFile", size(&to.MaxFile, 64<<10)},
+		{"maxTotal", size(&to.MaxTotal, 1<<20)},
+		{"keepFor", duration(&to.KeepFor, 24*time.Hour)},
+	}
+}
+
+// auditPath takes a folder, or "-".
+func auditPath(to *string) setter {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind == tree.String && n.Text == AuditStderr {
+			*to = n.Text
+			return nil
+		}
+		return path(to)(r, n)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestReferencePage(t *testing.T) {
 	titles := map[string]string{
 		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group",
 		settings.SectionClientAuth: "Who may come in, and what they may do", settings.SectionTLS: "Encryption of the endpoint",
-		settings.SectionIssuer: "An issuer of tokens", settings.SectionMTLS: "Certificates of clients", settings.SectionPolicy: "A policy", settings.SectionStandard: "A server: what every client knows",
+		settings.SectionIssuer: "An issuer of tokens", settings.SectionMTLS: "Certificates of clients", settings.SectionPolicy: "A policy", settings.SectionAudit: "The record", settings.SectionStandard: "A server: what every client knows",
 		settings.SectionServer: "A server: what is everline's own", settings.SectionAuth: "What a server is shown", settings.SectionServerTLS: "TLS of a server", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
 		settings.SectionTools: "Tools of a server",
 	}
@@ -194,7 +194,7 @@ const referenceHead = `# everline.json
 The file is JSON with comments and trailing commas; ` + "`.yaml`, `.yml` and `.toml`" + ` files are read by the same keys. It is a
 superset of the ` + "`mcpServers`" + ` that every client knows, so a snippet from the README of any server works when it is pasted. What
 is everline's own stands under a key ` + "`everline`" + `, at the top and in a server. A key that nobody knows is reported in a warning, with
-its place, and changes nothing; under ` + "`everline.auth`" + ` it is an error, because it may be the restriction that you rely on. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
+its place, and changes nothing; under ` + "`everline.auth` and `everline.audit`" + ` it is an error, because it may be the restriction that you rely on. The files of ten clients are read as they are, too: see [how to use the file of a client](../how-to/clients.md).
 
 With ` + "`\"$schema\": \"" + settings.SchemaID + "\"`" + `
 editors complete the keys ([the schema](everline.schema.json)).

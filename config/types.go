@@ -52,6 +52,8 @@ type Config struct {
 	Policies []Policy // by name
 	Grants   []Grant  // who has which
 
+	Audit Audit // the record of who did what
+
 	sides []SideFile
 }
 
@@ -61,6 +63,21 @@ type Group struct {
 	Servers []string // in the order of the file; names that no server has are warned of
 	Expose  Expose   // like Config.Expose
 }
+
+// Audit says what is recorded of what is done through everline, and how.
+type Audit struct {
+	Level     AuditLevel     // "off"; "admin": what is done to everline, and calls whose outcome is unknown; "calls": each call and refusal as well
+	Path      string         // the folder of the files; "": audit in the state folder; "-": standard error
+	Strict    bool           // whether what cannot be recorded is refused
+	Chain     bool           // whether each line has the hash of the line before; true
+	Arguments AuditArguments // what is kept of the arguments of calls: their "names", "none", a "hash", or the "full" text
+	MaxFile   int64          // bytes after which the next file is begun; 64 MiB
+	MaxTotal  int64          // bytes of all files; the oldest are deleted; 1 GiB
+	KeepFor   time.Duration  // how long a file is kept; 30 days
+}
+
+// AuditStderr is the Audit.Path that has records go to standard error.
+const AuditStderr = "-"
 
 // Group returns the group of this name.
 func (c *Config) Group(name string) (Group, bool) {
@@ -162,6 +179,9 @@ func New() *Config {
 		Pins:            PinsOff,
 		Expose:          ExposeAll,
 		Metrics:         true,
+		Audit: Audit{
+			Level: AuditAdmin, Chain: true, Arguments: AuditNames, MaxFile: 64 << 20, MaxTotal: 1 << 30, KeepFor: 30 * 24 * time.Hour,
+		},
 	}
 }
 

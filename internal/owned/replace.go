@@ -35,5 +35,5 @@ func Replace(name string, content []byte, mode fs.FileMode) (err error) {
 	if err = os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return SyncFolder(dir)
 }

@@ -2,6 +2,6 @@
 
 package owned
 
-// syncDir does nothing: a folder cannot be flushed here, and the file system
+// SyncFolder does nothing: a folder cannot be flushed here, and the file system
 // orders renames itself.
-func syncDir(string) error { return nil }
+func SyncFolder(string) error { return nil }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// syncDir makes a rename in the folder durable, where the file system can.
-func syncDir(dir string) error {
+// SyncFolder makes a rename in the folder durable, where the file system can.
+func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

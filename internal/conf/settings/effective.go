@@ -27,6 +27,9 @@ func Effective(c *config.Config, all bool) []byte {
 	whole, plain := reflect.ValueOf(*shown), reflect.ValueOf(*config.New())
 	top := sectionEntry(SectionTop, whole, plain, all, escaped)
 	top = append(top, accessEntry(shown)...)
+	if audit := sectionEntry(SectionAudit, whole, plain, all, escaped); len(audit) > 0 {
+		top = append(top, tree.Member{Key: "audit", Value: audit})
+	}
 	if len(top) > 0 {
 		file = append(file, tree.Member{Key: "everline", Value: top})
 	}

@@ -31,6 +31,7 @@ const (
 	SectionIssuer     = "everline.auth.oidc.N"
 	SectionMTLS       = "everline.auth.mtls"
 	SectionTLS        = "everline.tls"
+	SectionAudit      = "everline.audit"
 
 	SectionStandard  = "mcpServers.NAME"
 	SectionServer    = "mcpServers.NAME.everline"
@@ -43,7 +44,7 @@ const (
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionStandard, SectionServer, SectionAuth, SectionServerTLS, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionAudit, SectionStandard, SectionServer, SectionAuth, SectionServerTLS, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
@@ -124,6 +125,16 @@ func Settings() []Setting {
 		{SectionPolicy, "concurrent", TypeNumber, nil, "How many calls each may have in flight; 0: no limit.", "Concurrent"},
 		{SectionPolicy, "sessions", TypeNumber, nil, "How many sessions each may have; 0: no limit but that of the endpoint.", "Sessions"},
 		{SectionPolicy, "maxBody", TypeSize, nil, "The largest message of each; 0: that of the endpoint, 64MiB.", "MaxBody"},
+
+		{SectionTop, "audit", TypeObject, nil, "The record of who did what. The word of its level will do in place of the object.", ""},
+		{SectionAudit, "level", TypeWord, words(config.AuditOff, config.AuditAdmin, config.AuditCalls), "What is recorded: nothing; what is done to everline, and calls whose outcome is unknown; each call, session and refusal as well.", "Audit.Level"},
+		{SectionAudit, "path", TypeText, nil, "The folder of the files, which is nobody else's; audit in the state folder where it is left out. \"-\" is standard error. It takes effect with a start of everline.", "Audit.Path"},
+		{SectionAudit, "strict", TypeBool, nil, "Whether nothing may happen that cannot be recorded: a call is refused then, and a recorded one is answered once its record is in the file.", "Audit.Strict"},
+		{SectionAudit, "chain", TypeBool, nil, "Whether each line has the hash of the line before, so that everline audit verify shows what was changed or taken out.", "Audit.Chain"},
+		{SectionAudit, "arguments", TypeWord, words(config.AuditNames, config.AuditNone, config.AuditHash, config.AuditFull), "What is kept of the arguments of calls: their names, nothing, a hash with a key of the folder, or the text itself, up to 4 KiB, where only what has the name of a secret or is one of the configuration is masked.", "Audit.Arguments"},
+		{SectionAudit, "maxFile", TypeSize, nil, "The size after which the next file is begun; at most a quarter of maxTotal.", "Audit.MaxFile"},
+		{SectionAudit, "maxTotal", TypeSize, nil, "The size of all files; the oldest are deleted.", "Audit.MaxTotal"},
+		{SectionAudit, "keepFor", TypeTime, nil, "How long a file is kept.", "Audit.KeepFor"},
 
 		{SectionStandard, "type", TypeWord, words(config.TransportStdio, config.TransportHTTP, config.TransportSSE), "How the server is reached; found out where it is left out.", ""},
 		{SectionStandard, "command", TypeText, nil, "The program to start, without arguments; ~/ is your own folder.", "Command"},
@@ -236,7 +247,7 @@ func (s Setting) Default() string {
 	}
 	var from reflect.Value
 	switch s.Section {
-	case SectionTop, SectionClientAuth, SectionTLS, SectionMTLS:
+	case SectionTop, SectionClientAuth, SectionTLS, SectionMTLS, SectionAudit:
 		from = reflect.ValueOf(*config.New())
 	case SectionGroup:
 		from = reflect.ValueOf(config.Group{Expose: config.ExposeAll})

@@ -36,8 +36,12 @@ func Schema() []byte {
 			"$schema", tree.Pairs("type", "string"),
 			"everline", object(SectionTop, tree.Pairs(
 				"groups", tree.Pairs("type", "object", "additionalProperties", group, "description", docOf(SectionTop, "groups")),
-				"tls", strict(object(SectionTLS, nil)),
+				"tls", closed(object(SectionTLS, nil)),
 				"auth", clientAuth(object),
+				"audit", tree.Pairs("anyOf", tree.Entries{
+					tree.Pairs("type", "string", "enum", settingOf(SectionAudit, "level").Words),
+					closed(object(SectionAudit, nil)),
+				}, "description", docOf(SectionTop, "audit")),
 			)),
 			"mcpServers", servers,
 			"servers", servers,
@@ -50,29 +54,32 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
+// closed has no other keys.
+func closed(e tree.Entry) tree.Entry {
+	return append(e, tree.Member{Key: "additionalProperties", Value: false})
+}
+
 // clientAuth is the schema of "auth" at the top, where a key that is not known is an
 // error.
 func clientAuth(object func(section string, more tree.Entry) tree.Entry) tree.Entry {
 	names := tree.Pairs("anyOf", tree.Entries{tree.Pairs("type", "string"), tree.Pairs("type", "array", "items", tree.Pairs("type", "string"))})
-	return strict(object(SectionClientAuth, tree.Pairs(
-		"oidc", tree.Pairs("type", "array", "items", strict(object(SectionIssuer, nil))),
-		"mtls", strict(object(SectionMTLS, nil)),
-		"policies", tree.Pairs("type", "object", "additionalProperties", strict(object(SectionPolicy, nil)), "description", docOf(SectionClientAuth, "policies")),
+	return closed(object(SectionClientAuth, tree.Pairs(
+		"oidc", tree.Pairs("type", "array", "items", closed(object(SectionIssuer, nil))),
+		"mtls", closed(object(SectionMTLS, nil)),
+		"policies", tree.Pairs("type", "object", "additionalProperties", closed(object(SectionPolicy, nil)), "description", docOf(SectionClientAuth, "policies")),
 		"grants", tree.Pairs("type", "object", "additionalProperties", names, "description", docOf(SectionClientAuth, "grants")),
 	)))
 }
 
-func strict(e tree.Entry) tree.Entry {
-	return append(e, tree.Member{Key: "additionalProperties", Value: false})
-}
+func docOf(section, key string) string { return settingOf(section, key).Doc }
 
-func docOf(section, key string) string {
+func settingOf(section, key string) Setting {
 	for _, s := range Settings() {
 		if s.Section == section && s.Key == key {
-			return s.Doc
+			return s
 		}
 	}
-	return ""
+	return Setting{}
 }
 
 // properties are the settings of a section; objects in it have a section of their own.

@@ -96,6 +96,9 @@ type Call struct {
 	// Generation makes the call one for this generation alone:
 	// another is not asked, and the fault is NotFound. 0: any.
 	Generation uint64
+	// Observe gets the facts of this call once it has ended, before Do returns: once
+	// for each server that is asked, as Options.Observe does. May be nil.
+	Observe func(event.CallFacts)
 	// Capabilities are the client capabilities that a modern server is told of
 	// where Params have none in _meta: a raw object. nil: none.
 	Capabilities []byte

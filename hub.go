@@ -197,7 +197,7 @@ func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, 
 func (h *Hub) refused(c *Call, f *fault.Fault) error {
 	kept := *f
 	kept.Outcome = fault.NotSent
-	h.settle(event.CallFacts{Method: c.Method, Name: c.Name, Result: event.ResultOf(&kept), Kind: f.Kind, Began: time.Now(), ParamBytes: len(c.Params)})
+	h.settle(c, event.CallFacts{Method: c.Method, Name: c.Name, Result: event.ResultOf(&kept), Kind: f.Kind, Began: time.Now(), ParamBytes: len(c.Params)})
 	return f
 }
 
@@ -209,10 +209,13 @@ func (h *Hub) counts() map[string]meter.Counts {
 }
 
 // settle counts a call that no server's slot has seen.
-func (h *Hub) settle(f event.CallFacts) {
+func (h *Hub) settle(c *Call, f event.CallFacts) {
 	h.nowhere.Call(&f)
 	if h.observe != nil {
 		h.observe(f)
+	}
+	if c.Observe != nil {
+		c.Observe(f)
 	}
 }
 
@@ -236,7 +239,14 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, erro
 	if release != nil {
 		defer release()
 	}
-	got, err := s.CallGen(ctx, c.Generation, callAs(t, c), t.Replay)
+	var facts *event.CallFacts
+	if c.Observe != nil {
+		facts = new(event.CallFacts)
+	}
+	got, err := s.CallGen(ctx, c.Generation, callAs(t, c), t.Replay, facts)
+	if c.Observe != nil {
+		c.Observe(*facts)
+	}
 	if release == nil && c.Session != nil && h.fleet.Asked(t.Server, c.Session, &got, err) && slot.Harmless(c.Method, t.Replay, t.Hints) {
 		return h.send(ctx, t, c) // in the client's own era
 	}

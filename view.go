@@ -186,7 +186,7 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 		case catalog.SearchTool:
 			began := time.Now()
 			found := m.search(c.Params)
-			v.hub.settle(event.CallFacts{Method: c.Method, Name: c.Name, Began: began, Took: time.Since(began), ParamBytes: len(c.Params), Bytes: len(found)})
+			v.hub.settle(c, event.CallFacts{Method: c.Method, Name: c.Name, Began: began, Took: time.Since(began), ParamBytes: len(c.Params), Bytes: len(found)})
 			return Answer{Result: found}, nil
 		case catalog.CallTool:
 			return v.callFound(ctx, c)

@@ -12,6 +12,7 @@ type CallFacts struct {
 	Server     string // "" if no server was meant, or none that is known
 	Session    uint64 // as in Head
 	Gen        uint64 // the generation that it was sent to last; 0 if to none
+	FirstGen   uint64 // the one that it was sent to first
 	Method     string
 	Name       string // the server's own name of the tool or prompt, or a URI; as the caller wrote it where no server was found
 	Result     CallResult

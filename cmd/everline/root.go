@@ -38,7 +38,7 @@ func newRoot(s *streams) *cobra.Command {
 		newOperation(a, "enable", "Let a disabled server run again"),
 		newOperation(a, "disable", "Stop a server and refuse its calls until it is enabled"),
 		newCall(a), newTools(a), newVersion(a),
-		newAuth(a), newToken(a), newDoctor(a), newDrill(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
+		newAuth(a), newToken(a), newAudit(a), newDoctor(a), newDrill(a), newReload(a), newTrust(a), newBugreport(a), newValidate(a), newConfig(a), newAdd(a), newRemove(a), newImport(a), newLink(a), newUnlink(a),
 	)
 	root.SetHelpCommand(newHelp())
 	completeFlags(root)

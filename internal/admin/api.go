@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
@@ -63,6 +64,8 @@ type Options struct {
 	Metrics http.Handler
 	// Page hands out what opens the page with the right to act; nil where there is none.
 	Page Page
+	// Audit records what is done; nil: nothing is recorded.
+	Audit *audit.Log
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -74,6 +77,7 @@ type API struct {
 	started   time.Time
 	places    int    // maxStarting, which the hub was opened with
 	metricsAt string // metricsListen, likewise
+	auditAt   string // audit.path, likewise
 	hider     atomic.Pointer[hider]
 	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
 	memory    memory
@@ -83,6 +87,9 @@ type API struct {
 	stop      chan struct{} // closed by EndStreams
 	end       func()
 }
+
+// AuditFolder is where the record is in a state folder.
+const AuditFolder = "audit"
 
 // A refusal is why files are not applied, and since when none were that are
 // newer than the applied ones.
@@ -103,7 +110,7 @@ func New(o Options) *API {
 		o.Journal = NewJournal()
 	}
 	stop := make(chan struct{})
-	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, metricsAt: o.Hub.Config().MetricsListen, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
+	return &API{opts: o, started: time.Now(), places: o.Hub.Config().MaxStarting, metricsAt: o.Hub.Config().MetricsListen, auditAt: o.Hub.Config().Audit.Path, stop: stop, end: sync.OnceFunc(func() { close(stop) })}
 }
 
 // EndStreams ends everything that follows events or logs, so that a server
@@ -149,6 +156,9 @@ func (a *API) NeedsRestart(cfg *config.Config) []string {
 	if cfg.MaxStarting != a.places {
 		needs = append(needs, fmt.Sprintf("maxStarting changes from %d to %d only with a restart of everline", a.places, cfg.MaxStarting))
 	}
+	if cfg.Audit.Path != a.auditAt {
+		needs = append(needs, "audit.path takes effect only with a restart of everline")
+	}
 	if cfg.MetricsListen != a.metricsAt {
 		needs = append(needs, "metricsListen takes effect only with a restart of everline")
 	}
@@ -185,7 +195,7 @@ func (a *API) Handler() http.Handler {
 	if a.opts.Metrics != nil {
 		mux.Handle("GET /v1/metrics", a.opts.Metrics)
 	}
-	return a.refuseServers(mux)
+	return a.audited(a.refuseServers(mux))
 }
 
 func (a *API) status(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, a.Status()) }
@@ -206,6 +216,7 @@ func (a *API) Status() Status {
 		p.Text, p.Remedy = hide(p.Text), hide(p.Remedy)
 		st.Problems = append(st.Problems, Problem(p))
 	}
+	st.Problems = append(st.Problems, a.auditProblem()...)
 	for _, l := range a.opts.Hub.Orphans() {
 		st.Orphans = append(st.Orphans, Orphan(l))
 	}
@@ -369,10 +380,20 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 	}
 	if !req.Probe {
-		a.asking(ctx, w, req, params)
+		a.asking(ctx, w, r, req, params)
 		return
 	}
-	result, err := a.opts.Hub.Call(door.Probing(ctx), &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params})
+	call := &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params}
+	witness, f := a.witness(r, req)
+	if f != nil {
+		a.fail(w, f)
+		return
+	}
+	defer witness.Over(ctx)
+	if witness != nil {
+		call.Observe = witness.Observe
+	}
+	result, err := a.opts.Hub.Call(door.Probing(ctx), call)
 	if err != nil {
 		a.fail(w, err)
 		return
@@ -392,6 +413,9 @@ func answer(w http.ResponseWriter, status int, v any) {
 
 func (a *API) fail(w http.ResponseWriter, err error) {
 	f := fault.From("admin", err)
+	if d, ok := w.(*doing); ok {
+		d.fault = f
+	}
 	answer(w, httpStatus(f.Kind), shapeError(f, a.hide()))
 }
 

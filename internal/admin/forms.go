@@ -164,11 +164,20 @@ func (c *caller) end(result json.RawMessage, err error) {
 
 // asking makes a call as a client of its own, with whom the server's questions
 // end.
-func (a *API) asking(ctx context.Context, w http.ResponseWriter, req CallRequest, params []byte) {
+func (a *API) asking(ctx context.Context, w http.ResponseWriter, by *http.Request, req CallRequest, params []byte) {
+	witness, f := a.witness(by, req)
+	if f != nil {
+		a.fail(w, f)
+		return
+	}
 	c := &caller{api: a, id: door.NewClientID(), forms: req.Forms, w: w}
 	r, err := a.opts.Hub.CallTool(ctx, req.Tool, nil, everline.AskedBy(c), func(call *everline.Call) {
 		call.Server, call.Params = req.Server, params
+		if witness != nil {
+			call.Observe = witness.Observe
+		}
 	})
+	witness.Over(ctx)
 	if err != nil {
 		c.end(nil, err)
 		return

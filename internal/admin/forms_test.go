@@ -85,6 +85,7 @@ func TestFaultU12AnswersThatNobodyWaitsFor(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
+	over := make(chan struct{})
 	h.during = func(ctx context.Context, client everline.Client) {
 		short, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -97,8 +98,12 @@ func TestFaultU12AnswersThatNobodyWaitsFor(t *testing.T) {
 		if err := <-left; fault.KindOf(err) != fault.Canceled {
 			t.Errorf("the question ended with %v", err)
 		}
+		close(over)
 	}
-	late := func(json.RawMessage) json.RawMessage { return json.RawMessage(`{"action":"accept"}`) }
+	late := func(json.RawMessage) json.RawMessage {
+		<-over
+		return json.RawMessage(`{"action":"accept"}`)
+	}
 	if result, _, err := c.CallAsked(t.Context(), CallRequest{Tool: "t"}, late); err != nil || len(result) == 0 {
 		t.Errorf("the call ended with %s, %v", result, err)
 	}

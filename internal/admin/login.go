@@ -11,6 +11,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/auth"
 )
 
@@ -53,30 +54,54 @@ const (
 // nobody asks too late how one has ended.
 type logins struct {
 	mu    sync.Mutex // guards the rest; nothing waits under it
-	byID  map[string]*everline.Login
+	byID  map[string]*begun
 	order []string
 }
 
-func (l *logins) add(login *everline.Login) {
+// A begun login is one that the API has begun.
+type begun struct {
+	*everline.Login
+	server   string
+	recorded bool // how it has ended; guarded by the lock of logins
+}
+
+func (l *logins) add(login *everline.Login, server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byID == nil {
-		l.byID = map[string]*everline.Login{}
+		l.byID = map[string]*begun{}
 	}
 	if l.byID[login.ID] != nil {
 		return
 	}
-	l.byID[login.ID] = login
+	l.byID[login.ID] = &begun{Login: login, server: server}
 	if l.order = append(l.order, login.ID); len(l.order) > maxEnded {
 		delete(l.byID, l.order[0])
 		l.order = l.order[1:]
 	}
 }
 
-func (l *logins) find(id string) *everline.Login {
+func (l *logins) find(id string) *begun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byID[id]
+}
+
+// record has recorded once how a login has ended.
+func (l *logins) record(b *begun, log *audit.Log, by audit.Actor, err error) {
+	l.mu.Lock()
+	first := !b.recorded
+	b.recorded = true
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	r := &audit.Record{Type: audit.TypeAuth, Action: "login_ended", Outcome: audit.OK, Actor: by, Target: &audit.Target{Server: b.server}}
+	if err != nil {
+		f := fault.From("login", err)
+		r.Outcome, r.Kind, r.Cause = audit.Failed, f.Kind.String(), f.Reason()
+	}
+	log.Note(r)
 }
 
 // readBody reads a request's JSON; an empty body is the zero value.
@@ -107,7 +132,7 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.operated(r, name, "login", "")
-	a.begun.add(l)
+	a.begun.add(l, name)
 	// The URL is for the person who logs in: what is secret in it is not hidden.
 	answer(w, http.StatusOK, Login{
 		ID: l.ID, URL: l.URL(), UserCode: l.UserCode(), RedirectURI: l.RedirectURI(), Elsewhere: l.Elsewhere(), ExpiresAt: knownTime(l.Expires()),
@@ -129,7 +154,9 @@ func (a *API) loginEnd(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, fault.New(fault.Closed, "login", "everline is shutting down"))
 		return
 	}
-	if err := l.Wait(r.Context()); err != nil {
+	err := l.Wait(r.Context())
+	a.begun.record(l, a.opts.Audit, actorOf(r), err)
+	if err != nil {
 		a.fail(w, err)
 		return
 	}

@@ -7,12 +7,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/owned"
 )
 
@@ -35,7 +34,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return conn, nil // the folder keeps others out
 		}
 		if sameUser(p.uid, os.Geteuid()) {
-			return peerConn{conn, p.pid}, nil
+			return peerConn{conn, p}, nil
 		}
 		_ = conn.Close() // nothing was read
 	}
@@ -51,18 +50,24 @@ func mayServe(them, me, owner int) bool { return sameUser(them, me) || me == roo
 // peerConn names its peer as the address that a request comes from.
 type peerConn struct {
 	net.Conn
-	pid int
+	peer peer
 }
 
-func (c peerConn) RemoteAddr() net.Addr { return pidAddr(c.pid) }
+func (c peerConn) RemoteAddr() net.Addr { return peerAddr(c.peer) }
 
-// pidAddr is a process as an address: "pid 4711".
-type pidAddr int
+// peerAddr is a process as an address: "pid 4711 of uid 1000".
+type peerAddr peer
 
-const pidPrefix = "pid "
+const peerForm = "pid %d of uid %d"
 
-func (pidAddr) Network() string  { return "unix" }
-func (a pidAddr) String() string { return pidPrefix + strconv.Itoa(int(a)) }
+func (peerAddr) Network() string  { return "unix" }
+func (a peerAddr) String() string { return fmt.Sprintf(peerForm, a.pid, a.uid) }
+
+// peerIn is the process that an address stands for; false if it is no such address.
+func peerIn(address string) (p peer, ok bool) {
+	_, err := fmt.Sscanf(address, peerForm, &p.pid, &p.uid)
+	return p, err == nil
+}
 
 // checkServer makes sure that the server of the socket is the user, or root. Root
 // is served by the owner of the state folder.
@@ -94,15 +99,15 @@ func (a *API) refuseServers(next http.Handler) http.Handler {
 	})
 }
 
-// fromServer reports whether a request comes from a process below this one. One
-// that has ended since is taken for such: nobody can tell any more.
+// fromServer reports whether a request comes from a process below this one, or from
+// one that has left it and still has the mark that every server is given. One that
+// has ended since is taken for such: nobody can tell any more.
 func fromServer(address string) bool {
-	text, ok := strings.CutPrefix(address, pidPrefix)
-	pid, err := strconv.Atoi(text)
-	if !ok || err != nil || pid <= 0 || pid == os.Getpid() { // 0 is outside of our process tree
+	p, ok := peerIn(address)
+	if !ok || p.pid <= 0 || p.pid == os.Getpid() { // 0 is outside of our process tree
 		return false
 	}
-	return Below(pid, os.Getpid())
+	return Below(p.pid, os.Getpid()) || orphan.Ours(p.pid)
 }
 
 // maxDepth is more than any chain of processes is long.

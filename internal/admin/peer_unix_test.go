@@ -5,18 +5,21 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/orphan"
 )
 
 // TestFaultV4StateFolder refuses a folder in which others could put a socket.
@@ -75,7 +78,7 @@ func TestFaultV4PeerIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	if got, want := server.RemoteAddr().String(), "pid "+strconv.Itoa(os.Getpid()); got != want {
+	if got, want := server.RemoteAddr().String(), fmt.Sprintf("pid %d of uid %d", os.Getpid(), os.Geteuid()); got != want {
 		t.Errorf("the client is %q, want %q", got, want)
 	}
 	p, known := peerOf(client)
@@ -142,8 +145,8 @@ func TestFaultV6Below(t *testing.T) {
 func TestFaultV6OnlyLook(t *testing.T) {
 	h := newFake(t)
 	handler := New(Options{Hub: h, Journal: NewJournal(), StateDir: t.TempDir()}).Handler()
-	server := pidAddr(child(t, "sleep", "60").Process.Pid)
-	for _, from := range []net.Addr{server, pidAddr(os.Getppid()), pidAddr(os.Getpid()), pidAddr(0), &net.UnixAddr{Name: "@"}} {
+	server := peerAddr{pid: child(t, "sleep", "60").Process.Pid}
+	for _, from := range []net.Addr{server, peerAddr{pid: os.Getppid()}, peerAddr{pid: os.Getpid()}, peerAddr{}, &net.UnixAddr{Name: "@"}} {
 		for route, body := range map[string]string{
 			"GET /v1/status": "", "POST /v1/pins/approve": "{}", "POST /v1/call": `{"tool":"x"}`, "POST /v1/reload": "",
 			"POST /v1/servers/up/disable": "", "POST /v1/servers/up/drill": `{"fault":"kill"}`, "POST /v1/servers/up/ping": "",
@@ -187,5 +190,52 @@ func TestFaultV6OverTheSocket(t *testing.T) {
 	cmd.Env = append(os.Environ(), "EVERLINE_TEST_ASK="+c.stateDir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestFaultV6Grandchildren has processes that a server has started and left behind.
+func TestFaultV6Grandchildren(t *testing.T) {
+	start := func(script, mark string) int {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+		cmd.Env = append(os.Environ(), orphan.MarkVar+"="+mark)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		if _, err := fmt.Fscan(out, &pid); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // says that it was killed
+		})
+		return pid
+	}
+	const below, away = "sleep 60 & echo $!; wait", "setsid sleep 60 >/dev/null 2>&1 & echo $!"
+	ask := func(pid int) bool { return fromServer(peerAddr{pid: pid}.String()) }
+	if pid := start(below, "other-1."); !ask(pid) {
+		t.Error("a grandchild is no server")
+	}
+	if runtime.GOOS != "linux" {
+		return // where the system does not tell marks
+	}
+	left := start(away, orphan.NewMark())
+	for Below(left, os.Getpid()) { // until the shell in between has ended
+		runtime.Gosched()
+	}
+	if !ask(left) {
+		t.Error("what has left its server, and has its mark, is no server")
+	}
+	stranger := start(away, "other-1.")
+	for Below(stranger, os.Getpid()) {
+		runtime.Gosched()
+	}
+	if ask(stranger) {
+		t.Error("a stranger's process is a server")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/audit"
 )
 
 // Pins is the answer of GET /v1/pins.
@@ -122,13 +123,28 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
+	concerned := req.Concerned(a.changes())
 	n, err := a.opts.Hub.Approve(r.Context(), req.Server, req.Tool)
 	if err != nil {
 		a.fail(w, err)
 		return
 	}
 	a.operated(r, req.Server, "approve", req.Tool)
+	for _, c := range concerned {
+		did(r.Context(), &audit.Record{
+			Type: audit.TypeAdmin, Action: "approve", Target: &audit.Target{Server: c.Server, Tool: c.Tool},
+			Change: &audit.Change{Was: hashOf(c.Was), Now: hashOf(c.Now)},
+		})
+	}
 	answer(w, http.StatusOK, Approved{n})
+}
+
+// hashOf is the hash of a definition; "" where there is none.
+func hashOf(text json.RawMessage) string {
+	if text == nil {
+		return ""
+	}
+	return audit.Hash(text)
 }
 
 // maxApproval bounds the body of an approval in bytes.

@@ -43,7 +43,7 @@ type Status struct {
 // Problem is something that is wrong with what everline itself keeps on disk,
 // for as long as it is so.
 type Problem struct {
-	About  string    `json:"about"`  // "state" or "pins"
+	About  string    `json:"about"`  // "state", "pins" or "audit"
 	Server string    `json:"server"` // "" if it is about no server
 	Text   string    `json:"text"`
 	Remedy string    `json:"remedy"`

@@ -157,7 +157,7 @@ func fillUp(folder string) {
 	for i := range maxQueue + 50 {
 		l.Note(call(i))
 	}
-	if l.Sync(ctx) == nil || l.Problem() == nil || warned != 1 || l.Lost() != 50 {
+	if l.Sync(ctx) == nil || l.trouble.now() == nil || warned != 1 || l.Lost() != 50 {
 		fatal(fmt.Errorf("nobody says that the disk is full: %d warnings, %d lost", warned, l.Lost()))
 	}
 	if _, f := l.Reserve("tools/call"); f == nil {

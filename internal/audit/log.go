@@ -103,6 +103,9 @@ func (l *Log) Level() config.AuditLevel {
 	return l.settings().Level
 }
 
+// Off tells whether nothing at all is recorded.
+func (l *Log) Off() bool { return l.Level() == config.AuditOff }
+
 // Strict tells whether nothing may happen that cannot be recorded.
 func (l *Log) Strict() bool {
 	return l != nil && l.settings().Strict && l.settings().Level != config.AuditOff
@@ -116,12 +119,14 @@ func (l *Log) Lost() uint64 {
 	return l.lost.Load()
 }
 
-// Problem is why nothing can be written now; nil if it can.
-func (l *Log) Problem() error {
+// Problem is why nothing can be written now, and since when; nil if it can.
+func (l *Log) Problem() (since time.Time, err error) {
 	if l == nil {
-		return nil
+		return since, nil
 	}
-	return l.trouble.now()
+	l.trouble.mu.Lock()
+	defer l.trouble.mu.Unlock()
+	return l.trouble.since, l.trouble.err
 }
 
 // Wants tells whether a type of record is kept.
@@ -301,8 +306,9 @@ func (l *Log) Close(ctx context.Context) error {
 type trouble struct {
 	hear func(text string, cause error)
 
-	mu  sync.Mutex // guards err
-	err error
+	mu    sync.Mutex // guards the rest
+	err   error
+	since time.Time // of err; valid where that is not nil
 }
 
 func (t *trouble) now() error {
@@ -316,6 +322,9 @@ func (t *trouble) note(text string, err error) {
 	t.mu.Lock()
 	fresh := err != nil && t.err == nil
 	t.err = err
+	if fresh {
+		t.since = time.Now()
+	}
 	t.mu.Unlock()
 	if fresh {
 		t.warn(text, err)

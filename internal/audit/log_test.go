@@ -348,7 +348,7 @@ func TestFolderThatCannotBeUsed(t *testing.T) {
 		s.Strict = true
 		var warned []string
 		l, err := Open(Options{Folder: folder, Run: "1", Settings: s, Warn: func(text string, cause error) { warned = append(warned, text) }})
-		if err == nil || l.Problem() == nil || len(warned) != 1 {
+		if err == nil || l.trouble.now() == nil || len(warned) != 1 {
 			t.Errorf("%s: %v, warned %q", folder, err, warned)
 		}
 		if _, f := l.Reserve("tools/call"); f == nil || f.Kind != fault.Overloaded || f.Outcome != fault.NotSent || f.RetryAfter == 0 {
@@ -446,7 +446,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 
 func TestLevels(t *testing.T) {
 	var none *Log
-	if none.Wants(TypeAdmin) || none.WantsCall(event.CallUnknown) || none.Strict() || none.Lost() != 0 || none.Problem() != nil || none.Sync(t.Context()) != nil || none.Close(t.Context()) != nil {
+	if none.Wants(TypeAdmin) || none.WantsCall(event.CallUnknown) || none.Strict() || none.Lost() != 0 || none.Sync(t.Context()) != nil || none.Close(t.Context()) != nil {
 		t.Error("no log wants something")
 	}
 	none.Note(call(1))

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/everline/everline/internal/conf/redact"
 	"github.com/everline/everline/internal/visible"
 )
 
@@ -94,7 +95,7 @@ const (
 // A Target is what something was done to.
 type Target struct {
 	Server      string   `json:"server,omitempty"`
-	Generations []uint64 `json:"generations,omitempty"` // that the call was sent to, in order
+	Generations []uint64 `json:"generations,omitempty"` // that the call was sent to: the first, and the last where that is another
 	Tool        string   `json:"tool,omitempty"`        // the server's own name of the tool or prompt
 	URI         string   `json:"uri,omitempty"`         // of a resource, without its secrets
 	Exposed     string   `json:"exposed,omitempty"`     // the name that the client used
@@ -161,6 +162,7 @@ func (r *Record) clean(hide func(string) string) {
 	short(maxCause, &r.Cause)
 	if t := r.Target; t != nil {
 		short(maxText, &t.Server, &t.Tool, &t.Exposed, &t.Path)
+		t.URI = redact.URL(t.URI)
 		short(maxCause, &t.URI)
 	}
 	if q := r.Request; q != nil {

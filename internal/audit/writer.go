@@ -148,9 +148,7 @@ func (w *writer) ready() error {
 		return nil
 	}
 	if w.file != nil {
-		here, err := w.file.Stat()
-		there, err2 := os.Stat(w.files.path(w.at))
-		if err == nil && err2 == nil && os.SameFile(here, there) {
+		if isAt(w.file, w.files.path(w.at)) {
 			return w.turn()
 		}
 		w.drop()
@@ -204,13 +202,14 @@ func (w *writer) open() error {
 
 // take makes the folder this Log's alone, for as long as the process runs.
 func (w *writer) take() error {
-	if w.lock != nil {
-		return nil
-	}
 	if err := owned.MakeFolder(w.files.folder); err != nil {
 		return err
 	}
-	lock, err := owned.Open(filepath.Join(w.files.folder, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(w.files.folder, lockName)
+	if w.lock != nil && isAt(w.lock, path) {
+		return nil
+	}
+	lock, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -224,8 +223,18 @@ func (w *writer) take() error {
 		}
 		return err
 	}
+	if w.lock != nil {
+		_ = w.lock.Close() // of a folder that is no more
+	}
 	w.lock = lock
 	return nil
+}
+
+// isAt tells whether an open file is the one at a path.
+func isAt(f *os.File, path string) bool {
+	here, err := f.Stat()
+	there, err2 := os.Stat(path)
+	return err == nil && err2 == nil && os.SameFile(here, there)
 }
 
 // begin opens a file to go on with, or a new one.

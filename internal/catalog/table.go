@@ -153,6 +153,21 @@ func (t *Table) Exposed(k Kind, server, own string) (string, bool) {
 	return "", false
 }
 
+// Definition is the definition of a server's own tool, in the form that pins are made
+// of; nil if it is not published.
+func (t *Table) Definition(server, own string) []byte {
+	for l := range t.Whole().Items(Tools) {
+		if l.Server != server || l.Item.Name != own {
+			continue
+		}
+		if form, ok := Canonical(l.Item.Raw); ok {
+			return form
+		}
+		return l.Item.Raw
+	}
+	return nil
+}
+
 // Server returns the configured server that an exposed name of a tool or
 // prompt belongs to by its form, whether or not there is such a thing or the
 // server is published.

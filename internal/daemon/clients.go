@@ -23,6 +23,7 @@ type userListener struct {
 	clients func() config.Clients
 	uidOf   func(net.Conn) (uid int, known bool)
 	log     *slog.Logger
+	turned  func(uid int) // hears of who was turned away
 
 	mu   sync.Mutex   // guards told
 	told map[int]bool // users that the log has named
@@ -90,6 +91,9 @@ func (l *userListener) turnAway(conn net.Conn, uid int) {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // an empty buffer takes it without waiting
 	_, _ = fmt.Fprintf(conn, "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(turnedAway), turnedAway)
 	_ = conn.Close()
+	if l.turned != nil {
+		l.turned(uid)
+	}
 	l.mu.Lock()
 	first := !l.told[uid] && len(l.told) < maxTold
 	if first {

@@ -19,6 +19,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/access/entrance"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway"
 	"github.com/everline/everline/internal/history"
@@ -73,6 +74,8 @@ type daemon struct {
 	history  *history.History
 	site     *web.Site       // nil without an endpoint
 	sessions *sessions.Store // nil where nothing is kept on disk
+	audit    *audit.Log      // nil where nothing is recorded
+	hide     atomic.Pointer[func(string) string]
 
 	load      func() (*config.Config, error) // reads the files again
 	reloading chan struct{}                  // holds one token while the files are read and applied
@@ -93,6 +96,9 @@ const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
 	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), history: history.New(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
+	if err := d.openAudit(); err != nil {
+		return nil, err
+	}
 	options := everline.Options{
 		StateDir: p.stateDir, CredentialsDir: p.found.source.StateDir, CredentialsKey: p.CredentialsKey, Name: "everline", Version: p.Version, Emit: d.emit, Observe: d.history.Call, RedirectURI: p.redirect,
 		Warn: func(server, text string) { p.Log.Warn(text, "server", server) },
@@ -103,6 +109,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	}
 	hub, err := everline.Open(ctx, p.found.Config, options)
 	if err != nil {
+		_ = d.audit.Close(ctx) // nothing has happened
 		return nil, errors.Join(err, d.closeTelemetry())
 	}
 	d.hub = hub
@@ -114,6 +121,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
 	p.gateway.Meter, p.gateway.Emit = &d.clients, d.journal.Record
+	p.gateway.Audit = d.audit
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
 	registry := d.metrics()
@@ -121,7 +129,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.scraped = observe.Handler(registry)
 	o := admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
-		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck,
+		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck, Audit: d.audit,
 	}
 	if p.endpoint != "" {
 		o.Page = pageOf{d}
@@ -130,6 +138,9 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	if p.endpoint != "" {
 		d.site = d.page()
 	}
+	hide := d.api.Hide
+	d.hide.Store(&hide)
+	d.audit.Note(systemRecord(audit.Start))
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents) // ends with d.base; close waits for it
 	if p.socket != nil {

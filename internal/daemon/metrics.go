@@ -125,7 +125,11 @@ func (d *daemon) metrics() *prometheus.Registry {
 		Reloads: d.reloads.read,
 		Events:  d.journal.Kinds,
 		Clients: d.clients.Read,
-		Memory:  func(pid int) int64 { return d.api.Memory(pid) },
-		Lost:    d.telemetry.Lost,
+		Audit: func() (uint64, bool) {
+			_, err := d.audit.Problem()
+			return d.audit.Lost(), err != nil
+		},
+		Memory: func(pid int) int64 { return d.api.Memory(pid) },
+		Lost:   d.telemetry.Lost,
 	})
 }

@@ -34,7 +34,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	}
 	if err != nil {
 		if !dryRun {
-			d.refused(err)
+			d.refused(ctx, err)
 		}
 		return admin.Reload{}, err
 	}
@@ -55,13 +55,15 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	plan, err := d.hub.Apply(ctx, cfg)
 	notifySystemd("READY=1\n" + d.statusLine())
 	if err != nil {
-		d.refused(err)
+		d.refused(ctx, err)
 		return admin.Reload{}, err
 	}
 	if d.parts.entrance != nil {
 		d.parts.entrance.Use(cfg)
 		d.gateway.Recheck()
 	}
+	d.audit.Set(cfg.Audit)
+	d.recorded(ctx, done, nil)
 	d.reloads.taken(plan)
 	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })
 	done.Applied = true
@@ -72,7 +74,8 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 }
 
 // refused reports in log and status why the files are not applied.
-func (d *daemon) refused(err error) {
+func (d *daemon) refused(ctx context.Context, err error) {
+	d.recorded(ctx, admin.Reload{}, err)
 	d.reloads.refuse()
 	d.api.ConfigError(err)
 	d.parts.Log.Error("the configuration is not reloaded; the old one stays", "cause", err, "remedy", fault.From("reload", err).Remedy)

@@ -108,7 +108,9 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 func (d *daemon) open(ctx context.Context, listener net.Listener) error {
 	cfg := d.hub.Config()
 	bounded := func(l net.Listener) net.Listener {
-		return d.gateway.Listener(withUsers(l, func() config.Clients { return d.hub.Config().Clients }, d.parts.Log))
+		users := withUsers(l, func() config.Clients { return d.hub.Config().Clients }, d.parts.Log)
+		users.turned = d.turnedAway
+		return d.gateway.Listener(users)
 	}
 	tcp := bounded(listener)
 	if cfg.TLS.CertFile != "" {

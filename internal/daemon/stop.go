@@ -93,6 +93,7 @@ func (d *daemon) close(force context.Context) error {
 	if err := d.closeTelemetry(); err != nil {
 		d.parts.Log.Warn("not everything was exported", "cause", err)
 	}
+	failed = errors.Join(failed, d.closeAudit())
 	if d.sessions != nil {
 		return errors.Join(failed, d.sessions.Close())
 	}

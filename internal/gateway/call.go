@@ -34,6 +34,12 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 		return x.Failure(f)
 	}
 	defer svc.inflight.end(p)
+	w, f := svc.witness(ctx, x, out)
+	if f != nil {
+		svc.results.fulfil(k, nil, f)
+		return x.Failure(f)
+	}
+	defer w.Over(ctx)
 	serve := svc.callLegacy
 	if x.Modern {
 		serve = svc.callModern

@@ -43,6 +43,14 @@ func (x *exchange) known() bool { return x.target.Server != "" }
 // wantsProgress tells whether the client has asked for progress, and can be told.
 func (x *exchange) wantsProgress() bool { return x.Fields.Meta.ProgressToken != nil && x.out != nil }
 
+// addr is the connection's other end; "" where that has none.
+func (x *exchange) addr() string {
+	if x.request == nil {
+		return ""
+	}
+	return x.request.RemoteAddr
+}
+
 // present tells whether the client that asked still waits for the answer, here or
 // on another stream.
 func (x *exchange) present() bool {

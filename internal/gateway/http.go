@@ -176,6 +176,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	}
 	version := negotiate(m.Params)
 	s := g.sessions.NewOf(p.who, version)
+	s.Addr = x.addr()
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
 		g.crowded(p.w, m, "Too many sessions are in use")

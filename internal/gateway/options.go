@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/access"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/policy"
 	"github.com/everline/everline/internal/sessions"
@@ -104,6 +105,8 @@ type Options struct {
 
 	// Recorder takes what is recorded of requests; nil: nothing is.
 	Recorder tracing.Recorder
+	// Audit records what clients do; nil: nothing is recorded.
+	Audit *audit.Log
 
 	// Meter counts for the endpoint; nil: one of its own.
 	Meter *meter.Endpoint

@@ -43,7 +43,7 @@ func (g *Gateway) Handler(more ...Route) http.Handler {
 	}
 	handle("/{$}", g.serveRoot)
 	handle("/", g.lost)
-	return g.unread(g.guard.wrap(tidy(mux)))
+	return g.refusals(g.unread(g.guard.wrap(tidy(mux))))
 }
 
 // only refuses all other methods: HEAD as well, which is a GET to a ServeMux, and

@@ -35,6 +35,8 @@ type service struct {
 	offered  atomic.Pointer[offered]
 	usage    *usage // of the identity whose part of the endpoint this is
 
+	definitions definitions
+
 	began    time.Time
 	stop     chan struct{} // closed by Leave and Close: streams end in order
 	refusing atomic.Bool   // set by Close: requests are refused
@@ -49,6 +51,7 @@ func (svc *service) init(endpoint string, b Backend, opts Options, use *usage) {
 	svc.sessions = session.NewStore(session.Options{
 		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
+		Changed: svc.sessionChanged,
 	})
 	svc.endpoint = endpoint
 	if opts.Sessions != nil {

@@ -36,6 +36,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := g.sessions.NewOf(g.whose(r.Context()), mcp.FirstVersion)
+	s.Addr = r.RemoteAddr
 	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
 	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {

@@ -35,6 +35,7 @@ type Source struct {
 	Reloads func() Reloads
 	Events  func() map[string]uint64 // by kind
 	Clients func() meter.EndpointCounts
+	Audit   func() (lost uint64, failing bool)
 	Memory  func(pid int) int64 // of a process and all below it; 0 if that is not known
 	Lost    func() uint64       // spans that could not be exported
 }
@@ -166,6 +167,9 @@ func add(to map[string]*meter.Distribution, key string, d meter.Distribution) {
 func (c *collector) itself(s scrape) {
 	s.put(buildInfo, 1, c.from.Version, revision(), runtime.Version())
 	s.put(ready, one(c.from.Ready()))
+	lost, failing := c.from.Audit()
+	s.put(auditLost, float64(lost))
+	s.put(auditFailing, one(failing))
 	r := c.from.Reloads()
 	s.put(reloadOK, one(r.OK))
 	s.known(reloadTime, r.Last)

@@ -87,6 +87,8 @@ var (
 	refused         = counter("requests_refused_total", "Requests that were refused before any server was meant, by why.", "reason")
 	policyRefused   = counter("policy_refusals_total", "Requests that were refused by what the client may do, by its policies and why.", "policy", "reason")
 	clientBytes     = counter("client_bytes_total", "Bytes on the connections of clients.", "direction")
+	auditLost       = counter("audit_lost_total", "Records of the audit log that could not be kept.")
+	auditFailing    = gauge("audit_failing", "1 while the audit log cannot be written.")
 	tokenExpiry     = gauge("auth_token_expiry_timestamp_seconds", "When the token that the server is shown expires; absent where there is none, or none that says so.", "server")
 	memoryBytes     = gauge("server_process_resident_bytes", "Resident memory of the server's process and all below it.", "server")
 	telemetryLost   = counter("telemetry_lost_total", "What was recorded for OpenTelemetry and could not be exported.", "signal")

@@ -80,6 +80,7 @@ func scripted() Source {
 		Orphans: func() []everline.Orphan { return []everline.Orphan{{Ended: true}} },
 		Catalog: func() *everline.Catalog { return &catalog.Table{} },
 		Ready:   func() bool { return true },
+		Audit:   func() (uint64, bool) { return 3, true },
 		Reloads: func() Reloads { return Reloads{Applied: 2, Refused: 1, OK: true, Last: instant} },
 		Events:  func() map[string]uint64 { return map[string]uint64{"connected": 5, "lost": 4} },
 		Clients: clients.Read,

@@ -34,11 +34,21 @@ func find(prefix string) (pids []int, unsure bool) {
 		if len(env) == 0 && (err == nil || errors.Is(err, syscall.ESRCH)) {
 			unsure = unsure || runs(pid)
 		}
-		if err == nil && (bytes.HasPrefix(env, want) || bytes.Contains(env, append([]byte{0}, want...))) {
+		if err == nil && hasMark(env, want) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, unsure
+}
+
+// marked tells whether the mark of a process begins with prefix.
+func marked(pid int, prefix string) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && hasMark(env, []byte(MarkVar+"="+prefix))
+}
+
+func hasMark(env, want []byte) bool {
+	return bytes.HasPrefix(env, want) || bytes.Contains(env, append([]byte{0}, want...))
 }
 
 // kernelThreads is the parent of all threads of the kernel.

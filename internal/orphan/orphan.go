@@ -65,6 +65,10 @@ func End(ctx context.Context, prefix string) (found []int, ended bool) {
 	}
 }
 
+// Ours tells whether a process has a mark of this process. It is false
+// where the system does not tell.
+func Ours(pid int) bool { return marked(pid, Instance()) }
+
 // Alive tells whether a process of a mark that begins with prefix is there.
 func Alive(prefix string) bool {
 	found, _ := find(prefix)

@@ -32,26 +32,29 @@ type Answer struct {
 // rules. Its errors are faults whose Outcome covers all sends. It returns no
 // later than ctx or the server's callTimeout ends.
 func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) (Answer, error) {
-	return s.CallGen(ctx, 0, c, replay)
+	return s.CallGen(ctx, 0, c, replay, nil)
 }
 
 // CallGen is Call for one generation alone: another is not asked, and the fault
-// is NotFound. 0: any.
-func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay) (Answer, error) {
+// is NotFound. 0: any. facts takes what is known of the call in the end; may be nil.
+func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay, facts *event.CallFacts) (Answer, error) {
 	t := attempts{method: c.Method, name: c.Name, replay: replay, began: time.Now()}
 	if s.opts.Recorder != nil {
 		t.trace = tracing.From(ctx).Trace()
 	}
 	out, err := s.call(ctx, gen, c, &t)
-	s.settle(c, &t, &out, err)
+	f := s.settle(c, &t, &out, err)
+	if facts != nil {
+		*facts = f
+	}
 	s.drill.Load().note(ctx, t.began, err)
 	return out, err
 }
 
 // settle counts a call that has ended, and tells of it.
-func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) {
+func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) event.CallFacts {
 	f := event.CallFacts{
-		Server: s.name, Session: s.opts.Session, Gen: t.gen, Method: c.Method, Name: c.Name,
+		Server: s.name, Session: s.opts.Session, Gen: t.gen, FirstGen: t.first, Method: c.Method, Name: c.Name,
 		Began: t.began, Waited: t.waited, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
 	}
 	switch {
@@ -75,6 +78,7 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) {
 	if s.opts.Observe != nil {
 		s.opts.Observe(f)
 	}
+	return f
 }
 
 func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, t *attempts) (Answer, error) {
@@ -185,6 +189,9 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 func (s *Slot) sending(lease *Lease, t *attempts) time.Time {
 	t.gen = lease.Gen()
 	t.sent++
+	if t.sent == 1 {
+		t.first = t.gen
+	}
 	if t.sent == 1 && t.waited == 0 {
 		return t.began
 	}

@@ -116,6 +116,7 @@ type attempts struct {
 	sends        int
 	sent         int        // sends that were begun
 	gen          uint64     // that it was sent to last; 0 if to none
+	first        uint64     // that it was sent to first
 	failure      fault.Kind // of the last send, where another follows
 	began, ended time.Time  // when the call came, and when its last send was over
 	upstream     time.Duration

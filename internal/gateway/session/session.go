@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,12 +36,14 @@ type Session struct {
 	Isolated  everline.Session   // what servers have for this client alone
 	Admission *message.Admission // bounds what is in flight, where answers go out on the session's own stream; else nil
 	Gone      <-chan struct{}    // of /sse: closed when the client has gone; else nil
+	Addr      string             // from where it was opened; "" where that is not known
 
 	store *Store
 
 	mu        sync.Mutex               // guards the fields down to ended; nothing waits under it
 	announced stream.Versions          // which versions of the lists the client has heard of
 	version   string                   // negotiated protocol version
+	info      [2]string                // what the client calls itself, and its version
 	level     int                      // lowest severity of log messages that are wanted; 0 none, as after the end
 	pending   []*Request               // those of the client that are being served
 	subs      map[string]*subscription // by URI
@@ -316,10 +319,36 @@ func (s *Session) Primed() bool { return s.Protocol() == mcp.LatestLegacy }
 // Declare notes what the client's initialize says that it serves.
 func (s *Session) Declare(params []byte) {
 	serves := ReadServed(wire.Get(params, "capabilities"))
+	name, version := ReadClientInfo(wire.Get(params, "clientInfo"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.info = [2]string{name, version}
 	s.serves = serves
 	s.offers |= serves
+}
+
+// maxInfo is how many bytes of a client's name or version are kept.
+const maxInfo = 256
+
+// ReadClientInfo reads clientInfo: what a client calls itself, cut where it is long.
+func ReadClientInfo(info []byte) (name, version string) {
+	for key, val := range wire.Members(info) {
+		switch text, _ := wire.Text(val); key {
+		case "name":
+			name = strings.Clone(text[:min(len(text), maxInfo)])
+		case "version":
+			version = strings.Clone(text[:min(len(text), maxInfo)])
+		}
+	}
+	return name, version
+}
+
+// ClientInfo is what the client calls itself; "" where it has not said so, or to the
+// everline before this one.
+func (s *Session) ClientInfo() (name, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info[0], s.info[1]
 }
 
 // Declared is what the client serves, and the level of its log messages.

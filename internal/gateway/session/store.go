@@ -41,6 +41,10 @@ type Options struct {
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	SetLevel  func(level string)  // of log messages that servers send; it does not wait
 	Forget    func(client uint64) // what the client has elsewhere
+
+	// Changed hears of a session that was opened, has expired or was ended, which
+	// how says. It does not block. May be nil.
+	Changed func(s *Session, how string)
 }
 
 func NewStore(o Options) *Store {
@@ -87,6 +91,10 @@ func (st *Store) addAs(s *Session, id string) *Session {
 	if gone != nil {
 		gone.End()
 		keep()
+		st.tell(gone, expired)
+	}
+	if ok {
+		st.tell(s, opened)
 	}
 	if !ok {
 		st.o.Meter.Crowded.Add(1)
@@ -185,7 +193,23 @@ func (st *Store) Remove(s *Session) bool {
 	}
 	st.mu.Unlock()
 	s.End()
+	if there {
+		st.tell(s, ended)
+	}
 	return there
+}
+
+// What becomes of a session.
+const (
+	opened  = "opened"
+	expired = "expired"
+	ended   = "ended"
+)
+
+func (st *Store) tell(s *Session, how string) {
+	if st.o.Changed != nil {
+		st.o.Changed(s, how)
+	}
 }
 
 func (st *Store) frontLocked(s *Session) {
@@ -249,6 +273,7 @@ func (st *Store) expire() {
 	for i, s := range gone {
 		s.End()
 		keep[i]()
+		st.tell(s, expired)
 	}
 }
 

@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
+	"github.com/everline/everline/internal/audit"
+	"github.com/everline/everline/internal/gateway/session"
+	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/wire"
+)
+
+// witness sees what becomes of the calls of one request. It is nil where nothing is
+// recorded. A fault says that the request may not be served, because it cannot be
+// recorded.
+func (svc *service) witness(ctx context.Context, x *exchange, out *everline.Call) (*audit.Witness, *fault.Fault) {
+	log := svc.opts.Audit
+	if log.Off() || unrecorded(x.Method) {
+		return nil, nil
+	}
+	if w, ok := ctx.Value(refusalKey{}).(*refusalWriter); ok {
+		w.recorded = true
+	}
+	name, _ := x.ItemName()
+	w, f := log.Witness(x.Method, name, func(r *audit.Record) {
+		r.Actor, r.Request.ID = svc.actor(x), string(x.ID)
+		if x.Method == mcp.ToolsCall && r.Target.Server != "" {
+			r.Target.Definition = svc.definitions.of(svc.backend.Catalog(), r.Target.Server, r.Target.Tool)
+		}
+		log.Describe(r.Request, x.Fields.Arguments)
+	})
+	if w != nil {
+		out.Observe = w.Observe
+	}
+	return w, f
+}
+
+// unrecorded are the requests that change nothing and tell nothing but what a
+// recorded one has caused.
+func unrecorded(method string) bool {
+	switch method {
+	case mcp.CompletionComplete, mcp.TasksGet, mcp.TasksList, mcp.TasksResult:
+		return true
+	default:
+		return false
+	}
+}
+
+// actor is who sent a message, as far as it shows.
+func (svc *service) actor(x *exchange) audit.Actor {
+	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: subjectOf(x.who)}
+	if x.sess != nil && !x.Modern {
+		a.ID = x.sess.ID()
+		a.Name, a.Version = x.sess.ClientInfo()
+		a.Session = sessionHash(x.sess.Key)
+		if a.Addr == "" {
+			a.Addr = hostOf(x.sess.Addr)
+		}
+		return a
+	}
+	a.ID = x.client
+	a.Name, a.Version = session.ReadClientInfo(wire.Get(x.Params, "_meta", mcp.MetaClientInfo))
+	if name, ok := x.sessionName(); ok {
+		a.Session = sessionHash(name)
+	}
+	return a
+}
+
+// subjectOf is the identity that was proven; "" for none.
+func subjectOf(who *access.Identity) string {
+	if who == nil || who.Kind() == access.KindAnonymous {
+		return ""
+	}
+	return who.Key()
+}
+
+// sessionHash stands for the id of a session, which opens it.
+func sessionHash(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
+
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}
+
+// sessionChanged has recorded that a session was opened, has expired or was ended.
+func (svc *service) sessionChanged(s *session.Session, how string) {
+	if !svc.opts.Audit.Wants(audit.TypeSession) {
+		return
+	}
+	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(s.Key[strings.LastIndexByte(s.Key, ' ')+1:]), Addr: hostOf(s.Addr), Subject: subjectOf(s.Who)}
+	a.Name, a.Version = s.ClientInfo()
+	svc.opts.Audit.Note(&audit.Record{Type: audit.TypeSession, Action: how, Outcome: audit.OK, Actor: a})
+}
+
+// definitions are the hashes of tools' definitions, by the table that has them.
+type definitions struct {
+	mu    sync.Mutex // guards the rest; nothing waits under it
+	table *everline.Catalog
+	sums  map[[2]string]string
+}
+
+func (d *definitions) of(table *everline.Catalog, server, tool string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table != table {
+		d.table, d.sums = table, map[[2]string]string{}
+	}
+	key := [2]string{server, tool}
+	sum, known := d.sums[key]
+	if !known {
+		if text := table.Definition(server, tool); text != nil {
+			sum = audit.Hash(text)
+		}
+		d.sums[key] = sum
+	}
+	return sum
+}
+
+// refusals has recorded the requests that are refused before any server is meant.
+func (g *Gateway) refusals(next http.Handler) http.Handler {
+	if g.opts.Audit == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.opts.Audit.Wants(audit.TypeRefusal) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		rw := &refusalWriter{ResponseWriter: w}
+		next.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), refusalKey{}, rw)))
+		if rw.status >= http.StatusBadRequest && !rw.recorded {
+			g.opts.Audit.Refuse(&audit.Record{
+				Type: audit.TypeRefusal, Action: r.Method, Outcome: audit.Refused, Kind: strconv.Itoa(rw.status), Cause: rw.cause(),
+				Actor: audit.Actor{Kind: audit.Client, Addr: hostOf(r.RemoteAddr)}, Target: &audit.Target{Path: r.URL.Path},
+			})
+		}
+	})
+}
+
+type refusalKey struct{}
+
+// A refusalWriter sees how a request is answered, and whether its call is recorded.
+type refusalWriter struct {
+	http.ResponseWriter
+	status   int
+	body     []byte
+	recorded bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *refusalWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// maxRefusal is how much of a refusal is looked at for why.
+const maxRefusal = 4 << 10
+
+func (w *refusalWriter) Write(p []byte) (int, error) {
+	if w.status >= http.StatusBadRequest {
+		w.body = append(w.body, p[:min(len(p), maxRefusal-len(w.body))]...)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// cause is what the refusal says.
+func (w *refusalWriter) cause() string {
+	if text, ok := wire.Text(wire.Get(w.body, "error", "message")); ok {
+		return text
+	}
+	return string(bytes.TrimSpace(w.body))
+}

@@ -217,7 +217,7 @@ func (w *writer) take() error {
 		_ = lock.Close() // nothing was written
 		if errors.Is(err, statelock.ErrHeld) {
 			return &fault.Fault{
-				Kind: fault.Conflict, Op: "open the audit record", Err: fmt.Errorf("another everline writes to %s", w.files.folder),
+				Kind: fault.Conflict, Op: "open the audit record", Err: fmt.Errorf("the folder %s is in use: it is the record of another everline", w.files.folder),
 				Remedy: "name another folder in audit.path",
 			}
 		}

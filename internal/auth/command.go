@@ -78,9 +78,16 @@ func parseOutput(out []byte) (*token, error) {
 		}
 		return &token{access: text, expiry: claimsOf(text).expiry()}, nil
 	}
-	var a tokenAnswer
-	if json.Unmarshal([]byte(text), &a) != nil || !headerSafe(a.Access) {
-		return nil, &passing{text: `the command prints JSON without an "access_token"`}
+	var a struct {
+		tokenAnswer
+		Header string `json:"Authorization"` // of a program that prints headers
+	}
+	err := json.Unmarshal([]byte(text), &a)
+	if kind, token, ok := strings.Cut(a.Header, " "); ok && a.Access == "" && strings.EqualFold(kind, "Bearer") {
+		a.Access = token
+	}
+	if err != nil || !headerSafe(a.Access) {
+		return nil, &passing{text: `the command prints JSON without an "access_token" or an "Authorization" with a bearer token`}
 	}
 	return &token{access: a.Access, expiry: a.expiry(time.Now().Round(0)), scopes: a.Scope.list(), subject: claimsOf(a.Access).Subject}, nil
 }

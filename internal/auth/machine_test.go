@@ -290,6 +290,7 @@ func TestCommand(t *testing.T) {
 	defer m.Close()
 	for printed, want := range map[string]string{
 		"tok": "Bearer tok", "Bearer tok": "Bearer tok", `{"access_token":"json-tok","expires_in":3600}`: "Bearer json-tok",
+		`{"Authorization":"Bearer header-tok","X-Other":"1"}`: "Bearer header-tok",
 		"two\nlines": "", "": "", `{"token":"x"}`: "", "with space": "",
 	} {
 		ticket, f := commandSource(t, m, printed).Header(t.Context())

@@ -19,8 +19,6 @@ var remote = map[string]string{
 
 var fallsBack = map[string]string{"stdio": "stdio", "local": "stdio", "sse": "sse", "http": "", "remote": ""}
 
-const noOAuth = "its OAuth client is that of the other program"
-
 // clients are the formats besides our own, in the order of Formats.
 var clients []client
 
@@ -65,7 +63,11 @@ func claudeCode() client {
 		dialect: &dialect{open: "${", find: findClaude},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(remote), "url": address(""), "headers": as("headers"),
-			"headersHelper": unused("it runs a program for each connection"), "oauth": unused(noOAuth),
+			"headersHelper": headersHelper,
+			"oauth": oauthClient(map[string]string{
+				"clientId": "clientId", "callbackPort": "callbackPort", "scopes": "scopes", "scope": "scopes",
+				"authServerMetadataUrl": "authorizationServerMetadata",
+			}),
 			"timeout": milliseconds("callTimeout"), "alwaysLoad": meaningless,
 		}),
 	}
@@ -108,7 +110,8 @@ func cursor() client {
 		dialect: &dialect{open: "${", find: findEditor},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": as("envFile"), "cwd": as("cwd"),
-			"auth": unused(noOAuth), "disabled": as("disabled"),
+			"auth":     oauthClient(map[string]string{"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret", "scopes": "scopes"}),
+			"disabled": as("disabled"),
 		}),
 	}
 }
@@ -119,7 +122,8 @@ func vscode() client {
 		dialect: &dialect{open: "${", find: findEditor},
 		keys: stdioKeys(map[string]rule{
 			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": as("envFile"), "cwd": as("cwd"),
-			"dev": meaningless, "gallery": meaningless, "version": meaningless, "oauth": unused(noOAuth),
+			"dev": meaningless, "gallery": meaningless, "version": meaningless,
+			"oauth":          oauthClient(map[string]string{"clientId": "clientId", "scopes": "scopes"}),
 			"sandboxEnabled": unused("the server runs without VS Code's sandbox"), "sandbox": meaningless,
 		}),
 	}
@@ -156,7 +160,8 @@ func zed() client {
 		keys: map[string]rule{
 			"command": zedCommand, "args": as("args"), "env": as("env"), "url": address(""), "headers": as("headers"),
 			"enabled": as("enabled"), "source": meaningless, "settings": unused("it belongs to an extension of Zed"),
-			"timeout": seconds("callTimeout"), "oauth": unused(noOAuth), "remote": meaningless,
+			"timeout": seconds("callTimeout"), "remote": meaningless,
+			"oauth": oauthClient(map[string]string{"client_id": "clientId", "client_secret": "clientSecret", "scopes": "scopes"}),
 		},
 		skip: func(n *tree.Node) string {
 			if n.Kind == tree.Object && n.Get("command") == nil && n.Get("url") == nil {
@@ -198,7 +203,8 @@ func codex() client {
 			"startup_timeout_sec": seconds("startupTimeout"), "startup_timeout_ms": milliseconds("startupTimeout"),
 			"tool_timeout_sec": seconds("callTimeout"),
 			"enabled_tools":    toolNames("allow"), "disabled_tools": toolNames("deny"),
-			"scopes": unused(noOAuth), "oauth_resource": unused(noOAuth), "tools": meaningless,
+			"scopes": credential("scopes"), "oauth_resource": credential("resource"), "tools": meaningless,
+			"oauth":                        oauthClient(map[string]string{"client_id": "clientId"}),
 			"supports_parallel_tool_calls": meaningless, "default_tools_approval_mode": meaningless,
 		}),
 		finish: codexVariables,
@@ -238,7 +244,11 @@ func gemini() client {
 			"httpUrl": meaningless, "url": meaningless, "timeout": milliseconds("callTimeout"),
 			"includeTools": toolNames("allow"), "excludeTools": toolNames("deny"),
 			"trust": meaningless, "description": meaningless, "extension": meaningless,
-			"oauth": unused(noOAuth), "authProviderType": unused(noOAuth), "targetAudience": meaningless, "targetServiceAccount": meaningless,
+			"oauth": oauthClient(map[string]string{
+				"clientId": "clientId", "clientSecret": "clientSecret", "scopes": "scopes", "redirectUri": "redirectUri", "enabled": "",
+				"authorizationUrl": unusable, "tokenUrl": unusable, "registrationUrl": unusable, "audiences": unusable, "tokenParamName": unusable,
+			}),
+			"authProviderType": geminiProvider, "targetAudience": meaningless, "targetServiceAccount": meaningless,
 		}),
 		finish: geminiAddress,
 	}
@@ -260,6 +270,13 @@ func geminiAddress(t *translation, n *tree.Node) {
 	t.put(t.std, "url", target)
 	if t.std.Get("type") == nil {
 		t.put(t.std, "type", literal(target.Pos, kind))
+	}
+}
+
+// geminiProvider says of the providers of Google that nothing here is like them.
+func geminiProvider(t *translation, f tree.Field) {
+	if f.Value.Text != "dynamic_discovery" {
+		t.r.Warn(f.Pos, "%q is not used here: a token of %s comes from a program, as \"command\" in \"auth\"", f.Name, f.Value.Text)
 	}
 }
 
@@ -301,7 +318,10 @@ func opencode() client {
 		keys: map[string]rule{
 			"type": transport(fallsBack), "command": opencodeCommand, "args": as("args"), "environment": as("env"), "env": as("env"),
 			"cwd": as("cwd"), "url": address(""), "headers": as("headers"), "enabled": as("enabled"), "disabled": as("disabled"),
-			"timeout": milliseconds("startupTimeout"), "oauth": unused(noOAuth),
+			"timeout": milliseconds("startupTimeout"),
+			"oauth": oauthClient(map[string]string{
+				"clientId": "clientId", "clientSecret": "clientSecret", "scope": "scopes", "redirectUri": "redirectUri", "callbackPort": "callbackPort",
+			}),
 		},
 	}
 }

@@ -15,6 +15,7 @@ type translation struct {
 	std   *tree.Node // the standard members
 	own   *tree.Node // what goes under "everline"
 	tools *tree.Node // what goes under "tools" in there
+	auth  *tree.Node // what goes under "auth" in there
 	err   *fault.Fault
 }
 
@@ -28,7 +29,7 @@ func (r *File) Translate(n *tree.Node) (*tree.Node, *fault.Fault) {
 		return nil, tree.WrongKind(r.Path, n, "an object")
 	}
 	object := func() *tree.Node { return &tree.Node{Kind: tree.Object, Pos: n.Pos} }
-	t := &translation{r: r, std: object(), own: object(), tools: object()}
+	t := &translation{r: r, std: object(), own: object(), tools: object(), auth: object()}
 	seen := map[string]bool{}
 	for _, f := range n.Fields {
 		use := c.keys[f.Name]
@@ -53,6 +54,9 @@ func (r *File) Translate(n *tree.Node) (*tree.Node, *fault.Fault) {
 	}
 	if len(t.tools.Fields) > 0 {
 		t.put(t.own, "tools", t.tools)
+	}
+	if len(t.auth.Fields) > 0 {
+		t.put(t.own, "auth", t.auth)
 	}
 	if len(t.own.Fields) > 0 {
 		t.put(t.std, "everline", t.own)

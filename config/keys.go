@@ -119,6 +119,7 @@ func ours(d *draft) []key {
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
 		{"auth", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"auth"`, auth(d), nil) }},
 		{"tls", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"tls"`, serverTLS(d), nil) }},
+		{"newPrivileges", boolean(&d.NewPrivileges)},
 		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
 		{"retry", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"retry"`, retry(d), nil) }},

@@ -43,6 +43,9 @@ func (s Server) hashGeneration(h hash.Hash) {
 	if s.TLS != (ServerTLS{}) {
 		hashStrings(h, "tls", s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile, s.TLS.ServerName)
 	}
+	if s.NewPrivileges {
+		hashStrings(h, "privileges")
+	}
 	if s.Limits != (Limits{}) {
 		hashStrings(h, fmt.Sprint(s.Limits))
 	}

@@ -150,6 +150,8 @@ type Server struct {
 	TLS    ServerTLS // of a server at an https URL
 	Limits Limits    // of its processes
 
+	NewPrivileges bool // its processes may gain some by what they start, as sudo does; Linux keeps them from it else
+
 	Replay Replay // may a call whose outcome is unknown be sent again
 	Retry  Retry
 	Tools  Tools

@@ -45,6 +45,8 @@ func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 		StopGrace: s.StopGrace,
 		Limits:    cgroup.Limits(s.Limits),
 		Spares:    st.spares,
+
+		Privileges: s.NewPrivileges,
 	}
 }
 

@@ -49,6 +49,7 @@ func run() int {
 			report(ReportCgroup, errno(err))
 		}
 	}
+	harden(spec.Privileges)
 	pid, err := syscall.ForkExec(spec.Path, spec.Args, &syscall.ProcAttr{
 		Dir: spec.Dir, Env: spec.Env, Files: []uintptr{0, 1, 2}, Sys: attributes(),
 	})
@@ -66,6 +67,15 @@ func run() int {
 	go g.reap()         // ends when no child is left
 	g.watch()
 	return 0
+}
+
+// harden is for us, and so for whatever we start: no core dump, in which there are
+// secrets, and no more privileges than we have. The thread is the one that forks.
+func harden(privileges bool) {
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) // less than before can always be had
+	if !privileges {
+		noNewPrivileges()
+	}
 }
 
 // receive reads the Spec.

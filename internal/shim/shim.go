@@ -33,7 +33,7 @@ const (
 // started from, so everline and its shims may be of different releases: the
 // form of a Spec, the commands and the reports of one version never change. A new
 // meaning is a new byte, and a byte that is not known is ignored.
-const Version = "1"
+const Version = "2"
 
 // Commands are single bytes from everline.
 const (
@@ -57,6 +57,9 @@ type Spec struct {
 	Env    []string // all of it
 	Dir    string   // "": ours
 	Cgroup string   // the cgroup to enter before; "": none
+	// Privileges lets the server's processes gain some by what they start, as sudo
+	// does. Elsewhere than on Linux they always can.
+	Privileges bool
 	// Grace is the time from SIGTERM to SIGKILL where everline is gone.
 	Grace time.Duration
 }
@@ -69,7 +72,7 @@ const sizeDigits = 8
 func (s Spec) Encode() []byte {
 	frame := make([]byte, sizeDigits, 4<<10)
 	add := func(field string) { frame = append(append(frame, field...), 0) }
-	for _, field := range []string{Version, s.Path, s.Dir, s.Cgroup, strconv.FormatInt(int64(s.Grace), 10), strconv.Itoa(len(s.Args))} {
+	for _, field := range []string{Version, s.Path, s.Dir, s.Cgroup, strconv.FormatInt(int64(s.Grace), 10), s.flags(), strconv.Itoa(len(s.Args))} {
 		add(field)
 	}
 	for _, list := range [][]string{s.Args, s.Env} {
@@ -83,6 +86,25 @@ func (s Spec) Encode() []byte {
 	}
 	copy(frame[sizeDigits-len(size):], size)
 	return frame
+}
+
+// mayGain is the flag of Privileges. A flag that is not known is ignored.
+const mayGain = 'p'
+
+func (s Spec) flags() string {
+	if s.Privileges {
+		return string(mayGain)
+	}
+	return ""
+}
+
+func hasFlag(flags string, flag byte) bool {
+	for i := range len(flags) {
+		if flags[i] == flag {
+			return true
+		}
+	}
+	return false
 }
 
 var (
@@ -102,18 +124,18 @@ func decode(body string) (Spec, error) {
 	if len(fields) < 1 || fields[0] != Version {
 		return Spec{}, errVersion
 	}
-	if len(fields) < 6 {
+	if len(fields) < 7 {
 		return Spec{}, errSpec
 	}
 	grace, err := strconv.ParseInt(fields[4], 10, 64)
-	n, err2 := strconv.Atoi(fields[5])
-	rest := fields[6:]
+	n, err2 := strconv.Atoi(fields[6])
+	rest := fields[7:]
 	if err != nil || err2 != nil || n < 1 || n > len(rest) {
 		return Spec{}, errSpec
 	}
 	return Spec{
 		Path: fields[1], Dir: fields[2], Cgroup: fields[3], Grace: time.Duration(grace),
-		Args: rest[:n], Env: rest[n:],
+		Privileges: hasFlag(fields[5], mayGain), Args: rest[:n], Env: rest[n:],
 	}, nil
 }
 

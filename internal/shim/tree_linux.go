@@ -10,6 +10,7 @@ import (
 const (
 	prSetName           = 15 // PR_SET_NAME of linux/prctl.h
 	prSetChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER
+	prSetNoNewPrivs     = 38 // PR_SET_NO_NEW_PRIVS
 )
 
 // comm is what ps and top call us, instead of "exe".
@@ -20,6 +21,11 @@ var comm = append([]byte(Name), 0)
 func becomeReaper() {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetName, uintptr(unsafe.Pointer(&comm[0])), 0)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0)
+}
+
+// noNewPrivileges cannot fail on a kernel that Go runs on.
+func noNewPrivileges() {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 }
 
 const (

@@ -172,6 +172,7 @@ func Settings() []Setting {
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "A generation that not all clients share ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "auth", TypeObject, nil, "What a server at a URL is shown, beside its headers.", ""},
 		{SectionServer, "tls", TypeObject, nil, "How a server at an https URL proves who it is, and what it wants to see of everline.", ""},
+		{SectionServer, "newPrivileges", TypeBool, nil, "Whether its processes may gain privileges by what they start: sudo and other setuid programs. Linux keeps them from it where this is false.", "NewPrivileges"},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
 		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
 		{SectionServer, "retry", TypeObject, nil, "How it is started again.", ""},

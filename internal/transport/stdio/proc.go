@@ -18,6 +18,8 @@ type procSpec struct {
 	cgroup string        // the folder of a cgroup to start it in; "": none
 	plain  bool          // without a shim
 	spares *Spares       // of shims; may be nil
+
+	privileges bool // may be gained by what is started
 }
 
 // A procChild is a started process with all that it starts. One goroutine,
@@ -92,6 +94,7 @@ func procStartPlain(s procSpec) (*procChild, error) {
 		return nil, err
 	}
 	p.pid = s.cmd.Process.Pid
+	procNoCore(p.pid)
 	if s.cgroup != "" {
 		p.notice = cgroupNotice(cgroupEnter(s.cgroup, p.pid))
 	}

@@ -138,7 +138,7 @@ var errShimOther = errors.New("the process that guards the server is of another 
 func (l *shimLink) order(s procSpec, p *procChild) error {
 	limit := time.Now().Add(shimReplies)
 	order := shim.Spec{
-		Path: s.cmd.Path, Args: s.cmd.Args, Env: marked(s.cmd.Env, l.mark), Dir: s.cmd.Dir, Cgroup: s.cgroup, Grace: s.grace,
+		Path: s.cmd.Path, Args: s.cmd.Args, Env: marked(s.cmd.Env, l.mark), Dir: s.cmd.Dir, Cgroup: s.cgroup, Grace: s.grace, Privileges: s.privileges,
 	}
 	if err := errors.Join(l.control.SetWriteDeadline(limit), l.status.SetReadDeadline(limit)); err != nil {
 		return err

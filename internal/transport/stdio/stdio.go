@@ -35,6 +35,8 @@ type Spec struct {
 	// Limits are what the process, and what it starts, may use. Where they
 	// cannot be had, Info.Notices says why.
 	Limits cgroup.Limits
+	// Privileges lets the process gain some by what it starts, as sudo does.
+	Privileges bool
 	// Spares has a shim ready; nil: one is started when it is needed.
 	Spares *Spares
 	// WriteStall is how long the process may read nothing of a message before
@@ -157,7 +159,7 @@ func (c *conn) start() *fault.Fault {
 
 // spawn starts the process, within its limits.
 func (c *conn) spawn(cmd *exec.Cmd) error {
-	s := procSpec{cmd: cmd, grace: c.spec.StopGrace, plain: c.spec.plain, spares: c.spec.Spares}
+	s := procSpec{cmd: cmd, grace: c.spec.StopGrace, plain: c.spec.plain, spares: c.spec.Spares, privileges: c.spec.Privileges}
 	c.limit(&s)
 	c.started = time.Now()
 	var err error

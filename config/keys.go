@@ -205,5 +205,6 @@ func auth(d *draft) []key {
 		{"idpClientId", d.interpolated(&to.IDPClientID)},
 		{"idpClientSecret", d.interpolated(&to.IDPClientSecret)},
 		{"allowPrivate", boolean(&to.AllowPrivate)},
+		{"oldEndpoints", boolean(&to.OldEndpoints)},
 	}
 }

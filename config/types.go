@@ -372,6 +372,7 @@ type Auth struct {
 	// The identity provider of AuthEnterprise. Its IDPTokenURL may be discovered.
 	IDPIssuer, IDPTokenURL, IDPClientID, IDPClientSecret string
 
+	OldEndpoints bool // the server is of 2025-03-26 or older: where it publishes nothing, its endpoints are those of that revision
 	AllowPrivate bool // the issuer may be in the own network though the server is not
 }
 

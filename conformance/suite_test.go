@@ -130,6 +130,19 @@ func TestClientSuite(t *testing.T) {
 	}
 }
 
+// Two scenarios are of an older revision alone, and belong to no requirements.
+func TestClientSuiteOldLogins(t *testing.T) {
+	for _, scenario := range []string{"oauth-metadata-backcompat", "oauth-endpoint-fallback"} {
+		t.Run(scenario, func(t *testing.T) {
+			cmd := exec.Command(bin(t, "conformance"), "client", "--command", binaries.driver, "--scenario", "auth/2025-03-26-"+scenario, "--spec-version", "2025-03-26")
+			cmd.Env = env(t)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("the suite ended with %v\n%s", err, tail(out, 6000))
+			}
+		})
+	}
+}
+
 func tail(b []byte, n int) []byte {
 	if len(b) > n {
 		return b[len(b)-n:]

@@ -134,11 +134,13 @@ type hunt struct {
 	web       *web
 	spec      *Spec
 	challenge challenge
-	unmet     bool                     // the server has refused nothing so far, and is asked first what it wants
-	known     func(issuer string) bool // we are registered or logged in there
-	secrets   *secrets
-	steps     []Step
-	site      site
+	unmet     bool // the server has refused nothing so far, and is asked first what it wants
+	// oldEndpoints are to be tried where the server publishes nothing.
+	oldEndpoints bool
+	known        func(issuer string) bool // we are registered or logged in there
+	secrets      *secrets
+	steps        []Step
+	site         site
 }
 
 // run follows a server's words to the issuer's metadata. An error of the type
@@ -301,7 +303,7 @@ func (h *hunt) old(ctx context.Context) error {
 		return err
 	case h.spec.Issuer != "":
 		return h.issuer(ctx, h.spec.Issuer)
-	case h.spec.OldEndpoints:
+	case h.oldEndpoints:
 		h.site.warnings = append(h.site.warnings, "it publishes nothing about logins: the endpoints are those of revision 2025-03-26")
 		meta = &metadata{}
 		meta.Issuer, meta.AuthorizationEndpoint, meta.TokenEndpoint, meta.RegistrationEndpoint = base, base+"/authorize", base+"/token", base+"/register"

@@ -49,7 +49,7 @@ func (r *rig) found(spec Spec, challenge string) (*hunt, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	h := &hunt{web: web, spec: &spec, challenge: parseChallenge([]string{challenge}), known: func(string) bool { return false }, secrets: &secrets{}}
+	h := &hunt{web: web, spec: &spec, oldEndpoints: spec.OldEndpoints, challenge: parseChallenge([]string{challenge}), known: func(string) bool { return false }, secrets: &secrets{}}
 	return h, h.run(r.Context())
 }
 

@@ -34,6 +34,8 @@ type Source interface {
 	// for the request. Otherwise the fault says why that cannot help now. A 401
 	// proves that the request was not executed.
 	Refused(ctx context.Context, t Ticket, status int, challenge []string) *fault.Fault
+	// Agreed is told which revision of MCP the server speaks.
+	Agreed(version string)
 	// State is the credential as it is now. It never waits.
 	State() *State
 }
@@ -50,6 +52,7 @@ type source struct {
 	broken           *fault.Fault // why nothing can be asked; nil if that is possible
 	cred             atomic.Pointer[credential]
 	current          atomic.Pointer[State]
+	old              atomic.Bool  // the server speaks a revision whose endpoints may be made up
 	looked           atomic.Int64 // when the store was last looked into for a request
 
 	// mu guards the rest, as in credential.
@@ -366,7 +369,7 @@ func (s *source) hunt(ctx context.Context) *hunt {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &hunt{web: s.web, spec: &s.spec, challenge: s.challenge, unmet: !s.met, known: known, secrets: &s.m.secrets}
+	return &hunt{oldEndpoints: s.spec.OldEndpoints || s.old.Load(), web: s.web, spec: &s.spec, challenge: s.challenge, unmet: !s.met, known: known, secrets: &s.m.secrets}
 }
 
 func (s *source) huntFault(err error, wait time.Duration) *fault.Fault {
@@ -452,6 +455,12 @@ func (s *source) stepUp(ctx context.Context, t Ticket, ch challenge) *fault.Faul
 	}
 	return notSent(fault.Forbidden, fmt.Errorf("it needs the scope %s", s.m.secrets.words(strings.Join(ch.scopes, " "))), remedy)
 }
+
+// lastOld is the newest revision whose logins had endpoints that are not published.
+const lastOld = "2025-03-26"
+
+// Agreed implements Source.
+func (s *source) Agreed(version string) { s.old.Store(version != "" && version <= lastOld) }
 
 // State returns the published state.
 func (s *source) State() *State { return s.current.Load() }

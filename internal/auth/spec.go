@@ -100,7 +100,7 @@ type Spec struct {
 	TLS          *tls.Config    // what connections begin with; nil: the system's
 	Files        tlsfiles.Files // of the server's TLS; the zero value is TLS alone
 	// OldEndpoints allows the endpoints that revisions until 2025-03-26 made up
-	// where a server publishes nothing. Valid if such a revision was negotiated.
+	// where a server publishes nothing, before it is known to speak one of these.
 	OldEndpoints bool
 
 	provider bool // this is no server, but the identity provider of one

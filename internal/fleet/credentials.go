@@ -57,7 +57,7 @@ func Credential(s *config.Server) auth.Spec {
 		Server: s.Name, URL: s.URL, Place: s.Origin.String(),
 		ClientID: a.ClientID, ClientSecret: a.ClientSecret, ClientSecretFile: a.ClientSecretFile, PrivateKeyFile: a.PrivateKeyFile, SigningAlg: a.SigningAlg,
 		Issuer: a.Issuer, MetadataURL: a.MetadataURL, ClientIDURL: a.ClientIDURL, Scopes: a.Scopes, DropScopes: a.DropScopes,
-		Resource: a.Resource, ResourceParam: string(a.ResourceParam), RedirectURI: a.RedirectURI, CallbackPort: a.CallbackPort,
+		OldEndpoints: a.OldEndpoints, Resource: a.Resource, ResourceParam: string(a.ResourceParam), RedirectURI: a.RedirectURI, CallbackPort: a.CallbackPort,
 		Command: a.Command, Args: a.Args, RefreshAfter: a.RefreshAfter,
 		AssertionFile: a.AssertionFile, IDPIssuer: a.IDPIssuer, IDPTokenURL: a.IDPTokenURL, IDPClientID: a.IDPClientID, IDPClientSecret: a.IDPClientSecret,
 	}

@@ -38,6 +38,7 @@ type guarded struct {
 	mcp      *mcptest.Server
 	park     *park
 	heard    atomic.Int64 // requests to the server
+	closed   atomic.Bool  // valid where a story looks at it
 }
 
 // guard plays a story with a server behind a login; change may be nil.
@@ -49,8 +50,12 @@ func guard(t *testing.T, script authserver.Script, change func(*guarded, *config
 		g.serve(mcptest.Modern)
 		g.net.Serve(issuerAt, "127.0.0.1", g.issuer)
 		g.net.Serve(notesAt, "127.0.0.1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/mcp" {
+			switch r.URL.Path {
+			case "/mcp":
 				g.heard.Add(1)
+			case "/register": // of revision 2025-03-26
+				g.issuer.ServeHTTP(w, r)
+				return
 			}
 			g.resource.ServeHTTP(w, r)
 		}))
@@ -393,4 +398,34 @@ func TestARefreshIsNoSilence(t *testing.T) {
 			t.Errorf("lost %d times", n)
 		}
 	})
+}
+
+// A server that has agreed to a revision whose logins were not published is logged
+// in to at its own root; one of a newer revision is not.
+func TestEndpointsOfOldRevisions(t *testing.T) {
+	for version, want := range map[string]string{"2025-03-26": "http://localhost/authorize", "2025-06-18": ""} {
+		change := func(g *guarded, _ *config.Server, _ *Options) {
+			g.mcp.Close()
+			g.mcp = mcptest.New(mcptest.Config{Versions: []string{version}})
+			g.resource.SetBehind(g.mcp.Handler())
+			g.resource.SetPRM(map[string]any{})
+			g.resource.SetChallenge("Bearer")
+			g.resource.SetOpen(func(r *http.Request) bool { return !g.closed.Load() })
+		}
+		guard(t, authserver.Script{}, change, func(g *guarded) {
+			g.seen("connected")
+			g.closed.Store(true)
+			_ = g.call(time.Minute)
+			l, err := g.credentials.manager.Login(g.t.Context(), "notes", auth.LoginOptions{})
+			if want == "" {
+				if err == nil {
+					t.Errorf("%s: it is sent to %s", version, l.URL())
+				}
+				return
+			}
+			if err != nil || !strings.HasPrefix(l.URL(), want) {
+				t.Errorf("%s: %v", version, err)
+			}
+		})
+	}
 }

@@ -203,6 +203,7 @@ func Settings() []Setting {
 		{SectionAuth, "idpClientId", TypeText, nil, "The client there. With it, and neither a file nor a command, somebody logs in to the identity provider.", "Auth.IDPClientID"},
 		{SectionAuth, "idpClientSecret", TypeText, nil, "The secret of that client.", "Auth.IDPClientSecret"},
 		{SectionAuth, "allowPrivate", TypeBool, nil, "Whether the issuer may be in your own network though the server is not.", "Auth.AllowPrivate"},
+		{SectionAuth, "oldEndpoints", TypeBool, nil, "Whether a server that publishes nothing about logins has `/authorize`, `/token` and `/register` at its root, as revision 2025-03-26 had it. Known by itself of a server that agrees to such a revision before it wants a login.", "Auth.OldEndpoints"},
 
 		{SectionServerTLS, "caFile", TypeText, nil, "A PEM file with the authorities of the server's certificate, in place of the system's; relative to the file. For whom the server names, such as its issuer, they count beside the system's.", "TLS.CAFile"},
 		{SectionServerTLS, "certFile", TypeText, nil, "A PEM file with the certificate that the server wants of everline. It is shown to the server alone.", "TLS.CertFile"},

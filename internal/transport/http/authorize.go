@@ -62,6 +62,13 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 	}
 }
 
+// agreed tells the credential what the server speaks.
+func (k *core) agreed(version string) {
+	if k.auth != nil {
+		k.auth.Agreed(version)
+	}
+}
+
 // refusalWords reads what a server says beside its refusal, and closes the answer.
 func refusalWords(resp *http.Response) string {
 	patience := time.AfterFunc(errBodyWait, func() { _ = resp.Body.Close() })

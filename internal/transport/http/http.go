@@ -71,6 +71,7 @@ func (c *conn) Info() transport.Info {
 
 // Agree implements Conn.
 func (c *conn) Agree(version string, modern bool) {
+	c.agreed(version)
 	first := false
 	c.update(func(s *state) {
 		first = !s.agreed

@@ -442,6 +442,7 @@ func (c *sseConn) Send(ctx context.Context, frame []byte) error {
 
 // Agree implements Conn.
 func (c *sseConn) Agree(version string, _ bool) {
+	c.agreed(version)
 	if version != "" {
 		c.version.Store(&version)
 	}

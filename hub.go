@@ -292,7 +292,7 @@ func (h *Hub) target(source catalogSource, c *Call) (catalog.Target, *fault.Faul
 	}
 	var t catalog.Target
 	if ok {
-		t, ok = lookUp(table, c.Method, name)
+		t, ok = lookUp(table, c, name)
 	}
 	if !ok {
 		return t, h.unknown(source, c)
@@ -347,17 +347,12 @@ func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) *fault.Fault {
 	return fault.From(unknown.Op, h.fleet.Flush(ctx))
 }
 
-func lookUp(table *Catalog, method, name string) (catalog.Target, bool) {
-	switch method {
-	case mcp.ToolsCall:
+func lookUp(table *Catalog, c *Call, name string) (catalog.Target, bool) {
+	switch {
+	case c.Method == mcp.ToolsCall:
 		return table.Tool(name)
-	case mcp.PromptsGet:
+	case c.Method == mcp.PromptsGet, c.Method == mcp.CompletionComplete && !catalog.RefersToResource(c.Params):
 		return table.Prompt(name)
-	case mcp.CompletionComplete:
-		if t, ok := table.Prompt(name); ok {
-			return t, true
-		}
-		return table.Resource(name)
 	default:
 		return table.Resource(name)
 	}

@@ -15,11 +15,9 @@ import (
 type Access struct {
 	Demanded bool // there is an "auth": nobody comes in without an identity
 
-	Tokens   bool     // of everline's own, which "everline token" makes
-	Issuers  []Issuer // whose tokens are taken, in the order of the file
-	MTLS     CertName // what in a client's certificate names it; "": certificates name nobody
-	Policies []Policy // by name
-	Grants   []Grant  // by the label
+	Tokens  bool     // of everline's own, which "everline token" makes
+	Issuers []Issuer // whose tokens are taken, in the order of the file
+	MTLS    CertName // what in a client's certificate names it; "": certificates name nobody
 }
 
 // CertName says what in a certificate is the name of its holder.

@@ -51,6 +51,7 @@ func (g *Gateway) body(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 		c = &claim{budget: &g.shared.bodies}
 	}
 	body, err := readBody(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit, c)
+	c.read()
 	if err == nil {
 		if !g.leaving() {
 			delete(w.Header(), "Connection")

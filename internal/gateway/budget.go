@@ -3,7 +3,9 @@ package gateway
 import (
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Sizes of bodies, in bytes.
@@ -11,6 +13,8 @@ const (
 	bodyFree   = 16 << 10  // of each one: as much as a connection costs anyway
 	bodySmall  = 64 << 10  // one that is larger leaves a quarter of the budget to those that are not
 	bodyBudget = 256 << 20 // of all together
+	bodyUnread = 24 << 20  // of those together that are still on their way; one that is larger comes alone
+	bodyAlone  = 4 << 20   // and alone is a body beside others of so much together
 	bodyGrowth = 4         // how many times more than what has arrived is claimed for the rest
 
 	// sessionless is how large a message may be that names neither a session nor
@@ -18,38 +22,105 @@ const (
 	sessionless = 1 << 20
 )
 
+// bodyWait is how long a body waits for others to have come. Those of a client that
+// sends come within milliseconds; who declares much and sends nothing is in nobody's
+// way for longer.
+const bodyWait = 5 * time.Second
+
 // A budget bounds the memory of the bodies that are being read or served, over
-// all connections. Nothing waits for it.
+// all connections. Nothing waits for what is served.
 type budget struct {
 	limit int64
 	used  atomic.Int64
+
+	mu     sync.Mutex    // guards the rest; nothing waits under it
+	unread int64         // of the bodies that are still being read
+	came   chan struct{} // closed, and another one made, when that has become less; nil before somebody waits
+}
+
+// enter makes room for n bytes of a body that is being read beside own ones of it;
+// else it returns what to wait for.
+func (b *budget) enter(own, n int64) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if others := b.unread - own; b.unread+n <= bodyUnread || others <= bodyAlone {
+		b.unread += n
+		return nil
+	}
+	if b.came == nil {
+		b.came = make(chan struct{})
+	}
+	return b.came
+}
+
+// leave gives back what enter has made room for.
+func (b *budget) leave(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unread -= n
+	if b.came != nil && n > 0 {
+		close(b.came)
+		b.came = nil
+	}
 }
 
 // A claim is what one body holds of the budget. One that is nil holds nothing.
 type claim struct {
 	budget *budget
 	held   int64
+	unread int64        // of held, until the body has come
 	owners atomic.Int32 // besides the first
 }
 
-// grow makes room for n bytes beside what is held already.
+// grow makes room for n bytes of a body that is being read, beside what is held
+// already. It waits within bodyWait for other bodies to have come.
 func (c *claim) grow(n int64) bool {
 	limit := c.budget.limit
 	if n > bodySmall {
 		limit -= limit / 4
 	}
 	c.held += n
-	if c.budget.used.Add(n) <= limit {
-		return true
+	if c.budget.used.Add(n) > limit || !c.await(n) {
+		c.held -= n
+		c.budget.used.Add(-n)
+		return false
 	}
-	c.shrink(n)
-	return false
+	c.unread += n
+	return true
 }
 
-// shrink gives n bytes back.
+func (c *claim) await(n int64) bool {
+	came := c.budget.enter(c.unread, n)
+	if came == nil {
+		return true
+	}
+	patience := time.NewTimer(bodyWait)
+	defer patience.Stop()
+	for came != nil {
+		select {
+		case <-came:
+			came = c.budget.enter(c.unread, n)
+		case <-patience.C:
+			return false
+		}
+	}
+	return true
+}
+
+// shrink gives n bytes of a body that is being read back.
 func (c *claim) shrink(n int64) {
 	c.held -= n
 	c.budget.used.Add(-n)
+	c.unread -= n
+	c.budget.leave(n)
+}
+
+// read notes that the body has come, or comes no more. A nil claim holds nothing.
+func (c *claim) read() {
+	if c != nil {
+		c.budget.leave(c.unread)
+		c.unread = 0
+	}
 }
 
 // keep makes the caller another owner: of a message that is served beyond its
@@ -63,7 +134,8 @@ func (c *claim) keep() {
 // release is the end of one owner. The last one gives all back.
 func (c *claim) release() {
 	if c != nil && c.owners.Add(-1) < 0 {
-		c.shrink(c.held)
+		c.budget.used.Add(-c.held)
+		c.held = 0
 	}
 }
 

@@ -140,6 +140,21 @@ func TestWhoComesIn(t *testing.T) {
 	}
 }
 
+// TestTokensThatAreNotTaken let nobody in, though they are there.
+func TestTokensThatAreNotTaken(t *testing.T) {
+	e, dir := open(t, func(c *config.Config) { c.Access = config.Access{Demanded: true} })
+	token, _, err := tokens.Create(dir, "ci", "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.tokens.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if who := e.Enter(httptest.NewRecorder(), request(nil, "/mcp", "Authorization", "Bearer "+token)); who != nil {
+		t.Errorf("%s is in", who.Key())
+	}
+}
+
 func TestEverybodyShowsSomething(t *testing.T) {
 	e, _ := open(t, func(c *config.Config) { withTokens(c); c.Clients = config.ClientsTokens })
 	if who := e.Enter(httptest.NewRecorder(), request(access.Local(), "/mcp")); who != nil {

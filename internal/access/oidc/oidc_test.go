@@ -357,6 +357,37 @@ func TestNoWaitWithoutEnd(t *testing.T) {
 
 type hanging struct{}
 
+// TestOneFetchForMany is waited for by all whose tokens need it.
+func TestOneFetchForMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIDP()
+		c := config.NewIssuer(issuerURL)
+		c.Audience = []string{resource}
+		v := New(Options{Issuers: []config.Issuer{c}, Client: &http.Client{Transport: slow{i}}})
+		text := i.sign(t, "one", "one", "JWT", good())
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if _, err := v.Verify(t.Context(), text, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := i.fetches.Load(); n != 1 {
+			t.Errorf("%d fetches", n)
+		}
+	})
+}
+
+// slow is an issuer that takes a second for each answer.
+type slow struct{ *idp }
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(time.Second)
+	return s.idp.RoundTrip(r)
+}
+
 func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()

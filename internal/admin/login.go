@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,17 +136,69 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) {
 	}
 	a.operated(r, name, "login", "")
 	a.begun.add(l, name)
-	// The URL is for the person who logs in: what is secret in it is not hidden.
-	answer(w, http.StatusOK, Login{
-		ID: l.ID, URL: l.URL(), UserCode: l.UserCode(), RedirectURI: l.RedirectURI(), Elsewhere: l.Elsewhere(), ExpiresAt: knownTime(l.Expires()),
-	})
+	answer(w, http.StatusOK, shapeLogin(l))
 }
 
-// loginEnd answers once the login has ended.
+// shapeLogin is a login as the person who logs in sees it: of its URL nothing is
+// hidden.
+func shapeLogin(l *everline.Login) Login {
+	return Login{
+		ID: l.ID, URL: l.URL(), UserCode: l.UserCode(), RedirectURI: l.RedirectURI(), Elsewhere: l.Elsewhere(), ExpiresAt: knownTime(l.Expires()),
+	}
+}
+
+// loginAlive is how often a stream about a login shows that it is one.
+const loginAlive = 15 * time.Second
+
+// loginStream tells of a login by server-sent events: "waiting" with what a person
+// has to do, then "ended", or "failed" with an error as in every other answer.
+func (a *API) loginStream(w http.ResponseWriter, r *http.Request, l *begun) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	out := http.NewResponseController(w)
+	tell := func(event string, v any) bool {
+		data, err := json.Marshal(v)
+		if err == nil {
+			_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, data)
+		}
+		return err == nil && out.Flush() == nil
+	}
+	alive := time.NewTicker(loginAlive)
+	defer alive.Stop()
+	for going := tell("waiting", shapeLogin(l.Login)); going; {
+		var err error
+		select {
+		case <-alive.C:
+			_, err := io.WriteString(w, ": waiting\n\n")
+			going = err == nil && out.Flush() == nil
+			continue
+		case <-r.Context().Done():
+			return
+		case <-l.Done():
+			err = l.Wait(r.Context())
+			a.begun.record(l, a.opts.Audit, actorOf(r), err)
+		case <-a.stop:
+			err = fault.New(fault.Closed, "login", "everline is shutting down")
+		}
+		if err != nil {
+			tell("failed", shapeError(fault.From("login", err), a.hide()))
+		} else {
+			tell("ended", struct{}{})
+		}
+		return
+	}
+}
+
+// loginEnd answers once the login has ended, or with events until then for who
+// accepts these.
 func (a *API) loginEnd(w http.ResponseWriter, r *http.Request) {
 	l := a.begun.find(r.PathValue("id"))
 	if l == nil {
 		a.fail(w, noLogin())
+		return
+	}
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		a.loginStream(w, r, l)
 		return
 	}
 	select {

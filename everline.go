@@ -111,7 +111,8 @@ type Answer struct {
 	Server     string
 	Client     uint64 // whose alone the server is; 0: it is shared
 	Generation uint64
-	Mortal     bool // what the server remembers ends with this generation
+	Spent      time.Duration // of the call's time, at the server and waiting: the rest is everline's
+	Mortal     bool          // what the server remembers ends with this generation
 }
 
 // A Client is who a call is made for: it serves what servers ask for during its

@@ -256,7 +256,7 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, erro
 	if got.URIs && h.Catalog().Several() {
 		h.links.note(t.Server, clientOf(c), got.Raw)
 	}
-	answer := Answer{Result: got.Raw, Server: t.Server, Generation: got.Gen, Mortal: got.Mortal}
+	answer := Answer{Result: got.Raw, Server: t.Server, Generation: got.Gen, Spent: got.Spent, Mortal: got.Mortal}
 	if release != nil {
 		answer.Client = c.Session.Client.ID()
 	}

@@ -67,6 +67,12 @@ func (s State) Off() bool { return s == StateDisabled || s == StateDisabling }
 // Counts are how many items a server offers.
 type Counts struct{ Tools, Prompts, Resources, Templates int }
 
+// A Phase is one part of how a generation came up: see everline.HandshakePhase.
+type Phase struct {
+	Name string
+	Took time.Duration
+}
+
 // A Change is the difference between two catalogs of one server.
 type Change struct {
 	Lists        []ListChange // those that differ, in the order tools, prompts, resources, templates
@@ -93,6 +99,8 @@ type (
 		Took  time.Duration // from its start to its first complete listing
 		After time.Duration // how long no generation served before it; 0 if none was lost
 		Items Counts
+		// Phases are how it came up, in order: as in a server's status.
+		Phases []Phase
 	}
 
 	// StartFailed: a generation did not come to serve.
@@ -100,6 +108,8 @@ type (
 		Head
 		Cause *fault.Fault // never nil
 		Next  time.Time    // when the next attempt is due; zero if none is
+		// Attempt is how many generations were lost in a row, this one included.
+		Attempt int
 	}
 
 	// Lost: the link of the serving generation ended, or it was given up for
@@ -108,6 +118,8 @@ type (
 		Head
 		Cause *fault.Fault // never nil
 		Next  time.Time    // when the next attempt is due; zero if it begins immediately or none is
+		// Attempt is how many generations were lost in a row, this one included.
+		Attempt int
 	}
 
 	// Stopped: no fast attempt is due any more.

@@ -22,12 +22,13 @@ func dataOf(e event.Event) data {
 	case event.Connected:
 		return data{
 			"tookMs": e.Took.Milliseconds(), "afterMs": e.After.Milliseconds(),
-			"items": data{"tools": e.Items.Tools, "prompts": e.Items.Prompts, "resources": e.Items.Resources, "templates": e.Items.Templates},
+			"phases": phasesOf(e.Phases),
+			"items":  data{"tools": e.Items.Tools, "prompts": e.Items.Prompts, "resources": e.Items.Resources, "templates": e.Items.Templates},
 		}
 	case event.StartFailed:
-		return failure(e.Cause, data{"next": knownTime(e.Next)})
+		return failure(e.Cause, data{"next": knownTime(e.Next), "attempt": e.Attempt})
 	case event.Lost:
-		return failure(e.Cause, data{"next": knownTime(e.Next)})
+		return failure(e.Cause, data{"next": knownTime(e.Next), "attempt": e.Attempt})
 	case event.Stopped:
 		d := data{"reason": string(e.Reason), "remedy": e.Remedy, "next": knownTime(e.Next)}
 		if e.Cause != nil {
@@ -62,6 +63,15 @@ func dataOf(e event.Event) data {
 		return data{"client": e.Client, "policies": told(e.Policies), "reason": e.Reason, "method": e.Method, "retryAfterMs": e.RetryAfter.Milliseconds(), "count": e.Count}
 	}
 	return data{}
+}
+
+// phasesOf are the phases of a start, in ms by name.
+func phasesOf(all []event.Phase) data {
+	d := data{}
+	for _, p := range all {
+		d[p.Name] = p.Took.Milliseconds()
+	}
+	return d
 }
 
 func failure(f *fault.Fault, d data) data {

@@ -65,8 +65,8 @@ type daemon struct {
 	api     *admin.API
 	journal *admin.Journal
 	reloads reloads
-	clients meter.Endpoint // of the endpoint
-	scraped http.Handler   // what is counted, for Prometheus
+	clients *meter.Endpoint // of the endpoint
+	scraped http.Handler    // what is counted, for Prometheus
 
 	telemetry *telemetry.Telemetry // nil: nothing is recorded
 	registry  atomic.Pointer[prometheus.Registry]
@@ -95,7 +95,7 @@ type daemon struct {
 const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
-	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), history: history.New(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
+	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), clients: meter.NewEndpoint(), history: history.New(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	if err := d.openAudit(); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		}
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
-	p.gateway.Meter, p.gateway.Emit = &d.clients, d.journal.Record
+	p.gateway.Meter, p.gateway.Emit = d.clients, d.journal.Record
 	p.gateway.Audit = d.audit
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())

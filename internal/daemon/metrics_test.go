@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/mcptest"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/observe"
 )
 
@@ -50,7 +51,7 @@ func TestWhoGetsMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &daemon{hub: hub, parts: parts{Options: Options{Log: slog.New(slog.DiscardHandler)}, local: c.local}}
+		d := &daemon{hub: hub, clients: meter.NewEndpoint(), parts: parts{Options: Options{Log: slog.New(slog.DiscardHandler)}, local: c.local}}
 		d.scraped = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("everline_ready 1")) })
 		r := httptest.NewRequest("GET", "/metrics", nil)
 		if c.sent != "" {
@@ -77,7 +78,7 @@ func TestMetricsTellWhatStatusTells(t *testing.T) {
 	off := config.NewServer("off")
 	off.Command, off.Disabled = "x", true
 	cfg.Servers = []config.Server{up, gone, off}
-	d := &daemon{journal: admin.NewJournal()}
+	d := &daemon{journal: admin.NewJournal(), clients: meter.NewEndpoint()}
 	var err error
 	if d.hub, err = everline.Open(t.Context(), cfg, everline.Options{Emit: d.journal.Record}); err != nil {
 		t.Fatal(err)

@@ -157,6 +157,7 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 		Changed: h.Changed,
 		Stderr:  h.Stderr,
 		Linked:  h.Linked,
+		Pinged:  m.meter.Pinged,
 		Spawned: func(pid int) { st.processes.spawned(m.key(), pid) },
 		Modern: func() {
 			m.late.Store(gen)

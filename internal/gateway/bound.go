@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,6 +106,7 @@ type boundConn struct {
 	leave    func() // idempotent
 	born     time.Time
 	meter    *meter.Endpoint
+	cut      atomic.Bool  // the client did not read
 	until    atomic.Int64 // the write deadline, since born; named for one that a writer has set itself
 }
 
@@ -117,6 +120,9 @@ func (c *boundConn) Write(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(b)
 	c.meter.Sent.Add(uint64(n))
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.cut.CompareAndSwap(false, true) {
+		c.meter.Slow.Add(1)
+	}
 	return n, err
 }
 

@@ -21,8 +21,12 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	}
 	out.Session = use.isolated
 	round := rounds.New(x.Method, x.Params)
-	for {
+	x.asked = true
+	for asked := false; ; asked = true {
 		answer, err := svc.backend.Do(ctx, out)
+		if err == nil && !asked {
+			svc.took(x, &answer)
+		}
 		if err != nil || !rounds.Wanted(answer.Result) {
 			return svc.noteTask(ctx, c, &use, &answer), err
 		}
@@ -67,8 +71,11 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 		return svc.callAsking(ctx, c, out, use)
 	}
 	defer use.over()
-	out.Client = c
+	out.Client, x.asked = c, true
 	answer, err := svc.backend.Do(ctx, out)
+	if err == nil {
+		svc.took(x, &answer)
+	}
 	return lacked(c.missing.Load(), svc.noteTask(ctx, c, &use, &answer), err)
 }
 
@@ -80,7 +87,7 @@ func (svc *service) callAsking(ctx context.Context, c *caller, out *everline.Cal
 		use.over()
 		return nil, errClosing
 	}
-	out.Client = p
+	out.Client, c.asked = p, true
 	if out.Progress != nil {
 		out.Progress = p.progress
 	}
@@ -93,6 +100,9 @@ func (svc *service) callAsking(ctx context.Context, c *caller, out *everline.Cal
 		if died := svc.guarded(c.Method, func() {
 			var answer everline.Answer
 			answer, err = svc.backend.Do(p.ctx, out)
+			if err == nil {
+				svc.took(c.exchange, &answer)
+			}
 			result = svc.noteTask(p.ctx, c, &use, &answer)
 		}); died != nil {
 			err = died

@@ -13,7 +13,7 @@ import (
 
 // An exchange is one message on its way through the gateway: the message, the
 // session that it came in, and where what belongs to it goes. Its transport
-// builds it once, and nothing in it changes.
+// builds it once, and nothing in it changes but asked.
 type exchange struct {
 	*message.Message
 	who     *access.Identity // whose it is; never nil
@@ -23,6 +23,8 @@ type exchange struct {
 	reply   followed         // the response that the answer belongs to; nil where answers share a stream
 	held    *claim           // what the body holds of the budget; nil for nothing
 	request *http.Request    // that it came with; nil on stdio
+	began   time.Time        // when it had been read
+	asked   bool             // a server is asked: the hub counts it; set on the way
 	tracked bool             // the transport has registered it as in flight, before the next message was read
 
 	// Of modern requests over HTTP.

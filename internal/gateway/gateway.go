@@ -52,7 +52,7 @@ func newGateway(endpoint string, b Backend, opts Options, sh *shared, use *usage
 	svc.init(endpoint, b, opts, use)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.guard.meter = opts.Meter
-	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded}
+	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded, &opts.Meter.Posts}
 	changed := func(kinds []everline.Kind) {
 		g.changed(kinds)
 		if b.May() == nil {

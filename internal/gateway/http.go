@@ -185,6 +185,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	defer g.sessions.Unpin(s)
 	p.w.Header()[mcp.HeaderSession] = []string{s.Key}
 	a := g.initialized(m, version)
+	g.count(x, &a)
 	if g.opts.Recorder != nil {
 		if t := g.record(x); t != nil {
 			x.sess = s

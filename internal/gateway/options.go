@@ -130,7 +130,7 @@ func (o Options) filled() Options {
 	def(&o.ReadTimeout, time.Minute)
 	def(&o.WriteTimeout, 30*time.Second)
 	if o.Meter == nil {
-		o.Meter = &meter.Endpoint{}
+		o.Meter = meter.NewEndpoint()
 	}
 	if o.Name == "" {
 		o.Name = "everline"

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/internal/access"
@@ -17,6 +18,7 @@ import (
 type replyOptions struct {
 	keepAlive, writeTimeout time.Duration
 	guarded                 func(what string, fn func()) error
+	posts                   *atomic.Int64 // responses that are streams
 }
 
 // A post is the response to one POST. It is plain JSON, unless something has
@@ -73,6 +75,7 @@ func (p *post) begin() bool {
 		if p.sess != nil && p.sess.Resumable() {
 			p.kept = p.sess.Responses.Open(p.method, p.id)
 		}
+		p.o.posts.Add(1)
 		p.reply = stream.NewReply(stream.ReplyOptions{
 			Events: stream.NewEvents(p.w, p.o.writeTimeout), KeepAlive: p.o.keepAlive, Response: p.kept, Prime: p.kept != nil && p.sess.Primed(),
 		})
@@ -101,6 +104,9 @@ func (p *post) finish(a message.Answer) {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
+	if reply != nil {
+		defer p.o.posts.Add(-1)
+	}
 	switch {
 	case reply != nil && a.Silent:
 		reply.Finish(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
@@ -22,6 +23,7 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 			defer func() { svc.recorded(t, x, &a) }()
 		}
 	}
+	defer svc.count(x, &a)
 	defer svc.rescue(x, &a)
 	leave, bad := svc.admit(x)
 	if bad != nil {
@@ -64,6 +66,23 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 		return svc.serveLegacy(ctx, x)
 	}
 	return svc.extend(ctx, x)
+}
+
+// count counts a request for which no server was asked.
+func (svc *service) count(x *exchange, a *message.Answer) {
+	if !x.asked {
+		code, _ := a.Error()
+		svc.opts.Meter.Own(x.Method, code != 0)
+	}
+}
+
+// took notes what everline itself took of a call that was answered.
+func (svc *service) took(x *exchange, answer *everline.Answer) {
+	over := &svc.opts.Meter.OverHTTP
+	if x.request == nil {
+		over = &svc.opts.Meter.OverPipe
+	}
+	over.Observe(max(time.Since(x.began)-answer.Spent, 0))
 }
 
 // list answers one of the four list methods: the array was encoded once, when

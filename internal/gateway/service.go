@@ -139,7 +139,7 @@ func (svc *service) panicked(what string, p any) {
 // exchange returns the exchange of a message, for its transport to complete. It
 // is here that a tool is looked up, once.
 func (svc *service) exchange(m *message.Message, who *access.Identity) *exchange {
-	x := &exchange{Message: m, who: who, name: m.Fields.Meta.Session}
+	x := &exchange{Message: m, who: who, began: time.Now(), name: m.Fields.Meta.Session}
 	if m.Method != mcp.ToolsCall {
 		return x
 	}

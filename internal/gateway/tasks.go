@@ -165,6 +165,7 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 		Capabilities: c.serves.Declaration(),
 	}
 	c.fill(out)
+	c.asked = true
 	if t.Holder.Mortal {
 		out.Generation = t.Holder.Generation
 	}

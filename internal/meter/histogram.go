@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Upper bounds of buckets: of calls, and of what brings a server back.
+// Upper bounds of buckets: of calls, of what brings a server back, of what everline
+// itself takes of a call, and of sessions.
 var (
 	Calls = []time.Duration{
 		1 * ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms, 500 * ms,
@@ -14,9 +15,16 @@ var (
 	Recovery = []time.Duration{
 		10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, sec, 2500 * ms, 5 * sec, 10 * sec, 30 * sec, 60 * sec, 300 * sec, 1800 * sec,
 	}
+	Overhead = []time.Duration{
+		50 * us, 100 * us, 200 * us, 500 * us, 1 * ms, 2 * ms, 5 * ms, 10 * ms, 50 * ms, 100 * ms, sec,
+	}
+	Lifetimes = []time.Duration{
+		sec, 10 * sec, 60 * sec, 300 * sec, 1800 * sec, 3600 * sec, 4 * 3600 * sec, 12 * 3600 * sec, 24 * 3600 * sec, 7 * 24 * 3600 * sec,
+	}
 )
 
 const (
+	us  = time.Microsecond
 	ms  = time.Millisecond
 	sec = time.Second
 )

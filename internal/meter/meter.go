@@ -78,6 +78,7 @@ type Server struct {
 	sent     atomic.Uint64
 	received atomic.Uint64
 	limited  atomic.Uint64
+	pings    [2]atomic.Uint64 // that were missed, and that were answered
 	paused   atomic.Int64
 
 	starts        counters
@@ -136,6 +137,15 @@ func (m *Server) Limited(d time.Duration) {
 	m.paused.Add(int64(d))
 }
 
+// Pinged counts a ping of a server that was silent.
+func (m *Server) Pinged(answered bool) {
+	i := 0
+	if answered {
+		i = 1
+	}
+	m.pings[i].Add(1)
+}
+
 // Started counts the begin of a generation.
 func (m *Server) Started(why Cause) { m.starts[why].Add(1) }
 
@@ -173,6 +183,8 @@ type Counts struct {
 	Sent          uint64 // bytes of params
 	Received      uint64 // bytes of results
 	Limited       uint64
+	Missed        uint64 // pings
+	Heard         uint64 // pings that were answered
 	Paused        time.Duration
 	Starts        [causes]uint64
 	Losses        [causes]uint64
@@ -189,6 +201,7 @@ func (m *Server) Read() Counts {
 	c := Counts{
 		Failures: m.failures.read(), Repeated: m.repeated.read(), Starts: m.starts.read(), Losses: m.losses.read(),
 		StartFailures: m.startFailures.read(), ListFailures: m.listFailures.read(),
+		Missed: m.pings[0].Load(), Heard: m.pings[1].Load(),
 		Sent: m.sent.Load(), Received: m.received.Load(), Limited: m.limited.Load(), Paused: time.Duration(m.paused.Load()),
 		Changes: m.changes.Load(), Outage: time.Duration(m.outage.Load()),
 		Took: m.took.Read(), Upstream: m.upstream.Read(), Park: m.park.Read(), StartTimes: m.started.Read(), Recovered: m.recovered.Read(),

@@ -145,7 +145,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		add(starts, string(st.Transport), n.StartTimes)
 		add(sends, string(st.Transport), n.Upstream)
 	}
-	s.outcomes("", counts[""])
+	none := counts[""]
+	for i, results := range c.from.Clients().Own {
+		for j, n := range results {
+			none.Calls[i][j] += n
+		}
+	}
+	s.outcomes("", none)
 	if len(all) == 0 {
 		return
 	}
@@ -183,6 +189,11 @@ func (c *collector) itself(s scrape) {
 	s.put(sessions, float64(n.Sessions))
 	for result, k := range n.Ends {
 		s.put(sessionsTotal, float64(k), result)
+	}
+	s.spread(sessionDuration, n.Lasted)
+	s.put(streamsCut, float64(n.Slow), "slow")
+	for transport, d := range n.Overhead {
+		s.spread(overhead, d, transport)
 	}
 	for kind, k := range n.Streams {
 		s.put(streams, float64(k), kind)
@@ -275,6 +286,8 @@ func (s scrape) calls(name string, n meter.Counts, spread bool) {
 		s.put(saved, float64(n.Saved[by]), name, by.String())
 	}
 	s.put(limited, float64(n.Limited), name)
+	s.put(pings, float64(n.Heard), name, "ok")
+	s.put(pings, float64(n.Missed), name, "missed")
 	s.put(limitPause, n.Paused.Seconds(), name)
 	s.put(bytes, float64(n.Sent), name, "sent")
 	s.put(bytes, float64(n.Received), name, "received")

@@ -64,8 +64,12 @@ func scripted() Source {
 	n.Parked(meter.Failed, 4*time.Second)
 	n.Event(event.StartFailed{Cause: fault.New(fault.Dial, "", "")})
 	nowhere := meter.New()
-	clients := &meter.Endpoint{}
+	clients := meter.NewEndpoint()
 	clients.Refuse("read+write", "rate")
+	clients.Own("tools/list", false)
+	clients.Own("vendor/method", true)
+	clients.Lasted.Observe(90 * time.Second)
+	clients.OverHTTP.Observe(120 * time.Microsecond)
 	nowhere.Call(&event.CallFacts{Method: "tools/call", Result: event.CallRefused, Kind: fault.NotFound})
 	return Source{
 		Version: "v1.2.3",

@@ -22,7 +22,8 @@ const resendPause = 10 * time.Millisecond
 type Answer struct {
 	upstream.Result
 	Gen    uint64
-	Mortal bool // what the server remembers ends with that generation
+	Spent  time.Duration // at the server, and waiting for it
+	Mortal bool          // what the server remembers ends with that generation
 }
 
 // Call sends one request to the server and returns its answer. It waits
@@ -177,7 +178,7 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 	s.meter.Sent(took)
 	if err == nil {
 		lease.finish(c, nil)
-		return Answer{result, lease.Gen(), lease.gen.info.Mortal()}, nil
+		return Answer{result, lease.Gen(), t.upstream + t.waited, lease.gen.info.Mortal()}, nil
 	}
 	f = s.classify(lease.gen, err)
 	lease.finish(c, f)

@@ -35,6 +35,9 @@ func (lp *loop) ready(g *generation) {
 	lp.losses.excuse(g.excused)
 	mark := len(lp.events)
 	c := event.Connected{Head: lp.slot.head(g.gen), Took: time.Since(g.begun)}
+	for _, p := range g.info.Phases {
+		c.Phases = append(c.Phases, event.Phase{Name: p.Name, Took: p.Took})
+	}
 	if lp.hadServed && !lp.awayAt.IsZero() {
 		c.After = time.Since(lp.awayAt)
 	}
@@ -68,7 +71,7 @@ func (lp *loop) startFailed(g *generation, cause *fault.Fault) {
 	}
 	mark := len(lp.events)
 	lp.step(lifecycle.Failed{Gen: g.gen, Verdict: verdict, After: retryAfterOf(cause), Recent: lp.startsInMinute(), Down: lp.down()})
-	lp.emitAt(mark, event.StartFailed{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next})
+	lp.emitAt(mark, event.StartFailed{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next, Attempt: int(lp.state.Attempt)})
 }
 
 // named is a failed start whose text names the request that failed, and what

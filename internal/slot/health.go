@@ -54,7 +54,7 @@ func (lp *loop) struck(g *generation, list bool, cause *fault.Fault) {
 	mark := len(lp.events)
 	lp.step(lifecycle.Struck{Gen: g.gen, List: list, Recent: lp.startsInMinute(), Down: lp.down()})
 	if lp.state.Serving != g.gen {
-		lp.emitAt(mark, event.Lost{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next})
+		lp.emitAt(mark, event.Lost{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next, Attempt: int(lp.state.Attempt)})
 	}
 }
 
@@ -70,7 +70,7 @@ func (lp *loop) exit(g *generation, cause *fault.Fault) {
 	lp.step(lifecycle.Exited{
 		Gen: g.gen, Verdict: verdictOf(cause, lp.slot.opts.Credential), After: retryAfterOf(cause), Recent: lp.startsInMinute(), Down: lp.down(),
 	})
-	lp.emitAt(mark, event.Lost{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next})
+	lp.emitAt(mark, event.Lost{Head: lp.slot.head(g.gen), Cause: cause, Next: lp.next, Attempt: int(lp.state.Attempt)})
 }
 
 // blame remembers why there is trouble.

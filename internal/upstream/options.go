@@ -21,6 +21,7 @@ type Options struct {
 	Updated func(uri string, params []byte) // notifications/resources/updated
 	Log     func(params []byte)             // notifications/message, the whole params
 	Stderr  func(line string)
+	Pinged  func(answered bool)              // a server that was silent was asked for a sign of life
 	Modern  func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
 	Spawned func(pid int)                    // a process was started; a handshake may use up two
 	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called

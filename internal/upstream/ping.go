@@ -195,6 +195,11 @@ func (p *pinger) pingUntilHeard() {
 // connection is one miss, not three. Whatever else the server says meanwhile
 // counts as an answer, the late answer to a call that was given up included.
 func (p *pinger) pingOnce(every time.Duration) (heard bool) {
+	defer func() {
+		if p.opts.Pinged != nil {
+			p.opts.Pinged(heard)
+		}
+	}()
 	begun, late := p.now(), p.link.conn.Info().LateAnswers
 	ctx, cancel := context.WithTimeout(p.ctx, every)
 	defer cancel()

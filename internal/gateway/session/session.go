@@ -61,6 +61,7 @@ type Session struct {
 	noting   sync.Mutex       // held while a note is made and written; ordered before mu
 
 	// Of the store, guarded by its lock.
+	born       time.Time // when it was put in: by this everline, if it is an older one's
 	prev, next *Session
 	pins       int // exchanges and streams that are open
 	used       time.Time

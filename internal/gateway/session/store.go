@@ -49,7 +49,7 @@ type Options struct {
 
 func NewStore(o Options) *Store {
 	if o.Meter == nil {
-		o.Meter = &meter.Endpoint{}
+		o.Meter = meter.NewEndpoint()
 	}
 	st := &Store{o: o, byID: map[string]*Session{}}
 	st.levels.set = o.SetLevel
@@ -79,7 +79,7 @@ func (st *Store) addAs(s *Session, id string) *Session {
 	}
 	ok := len(st.byID) < st.o.Limit && !st.closed
 	if ok {
-		s.Key = id
+		s.Key, s.born = id, time.Now()
 		s.pins = 1
 		st.byID[s.Key] = s
 		st.o.Meter.Sessions.Add(1)
@@ -223,6 +223,7 @@ func (st *Store) frontLocked(s *Session) {
 
 func (st *Store) removeLocked(s *Session) {
 	st.o.Meter.Sessions.Add(-1)
+	st.o.Meter.Lasted.Observe(time.Since(s.born))
 	delete(st.byID, s.Key)
 	s.prev.next, s.next.prev = s.next, s.prev
 	s.prev, s.next = nil, nil

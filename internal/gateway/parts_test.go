@@ -101,7 +101,7 @@ func TestLimitsOfAnIdentity(t *testing.T) {
 	some := granting(config.Policy{Rate: config.Rate{Calls: 2, Per: time.Hour}, Burst: 3, MaxBody: 2048})
 	h.may = func() *policy.Scope { return some }
 	var heard told
-	count := &meter.Endpoint{}
+	count := meter.NewEndpoint()
 	s := serve(t, h, Options{Entrance: byHeader{}, Emit: heard.emit, Meter: count})
 	for _, who := range []string{"Who: a", "Who: b"} { // each for itself
 		session := "Mcp-Session-Id: " + s.post(hello, who).header.Get("Mcp-Session-Id")

@@ -1,7 +1,7 @@
 # Every target is one command that can be typed by hand.
 GO ?= go
 
-.PHONY: all build test race lint fuzz bench growth soak outages golden conformance interop check long newcomer
+.PHONY: all browser build test race lint fuzz bench growth soak outages golden conformance interop check long newcomer
 
 all: build
 
@@ -37,6 +37,9 @@ golden:         ## rewrite golden files and transcripts
 
 conformance:    ## the official suite against everline
 	./scripts/conformance.sh
+
+browser:        ## the page in a browser, and that it is what ui builds (IMAGES=1: the pictures of the docs)
+	./scripts/browser.sh
 
 interop:        ## real npm servers and clients through everline
 	./scripts/interop.sh

@@ -2,6 +2,8 @@ package web
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -524,5 +526,27 @@ func TestAssets(t *testing.T) {
 	}
 	if resp, _ := s.ask(t, "GET", "/ui", "", nil); resp.Request.URL.Path != "/ui/" {
 		t.Errorf("%s", resp.Request.URL)
+	}
+}
+
+// The budget of the page: what a browser has to load, compressed.
+func TestAssetsAreSmall(t *testing.T) {
+	all := 0
+	for name, most := range map[string]int{"index.html": 2_000, "app.js": 45_000, "app.css": 8_000, "icon.svg": 1_000} {
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(read(name)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		if packed.Len() > most {
+			t.Errorf("%s: %d bytes, at most %d", name, packed.Len(), most)
+		}
+		all += packed.Len()
+	}
+	if all > 60_000 {
+		t.Errorf("%d bytes in all", all)
 	}
 }

@@ -51,10 +51,10 @@ export function markWords(m) {
 }
 
 // bunch puts marks together that would lie on each other.
-function bunch(marks) {
+function bunch(marks, known) {
   const out = [];
   for (const m of marks) {
-    const at = x(m.time + 30e3);
+    const at = x(Math.min(Math.max(m.time + 30e3, known), now.value)); // somewhere in its minute
     if (at < 0 || at > width.value) continue;
     const last = out.at(-1);
     if (last && at - last.at < 14) {
@@ -69,7 +69,7 @@ export function Lane({name, height = 20}) {
   const lane = lanes.value.get(name);
   const [at, setAt] = useState(-1);
   if (!lane) return <div class="lane" />;
-  const seen = boxes(lane.spans), marks = bunch(lane.marks);
+  const seen = boxes(lane.spans), marks = bunch(lane.marks, lane.known);
   const items = [...seen.map((b) => ({at: b.a, text: words(b.s), b})), ...marks.map((m) => ({at: m.at, text: `${markWords(m)}, ${when(m.time)}${m.to > m.time ? ' – ' + when(m.to + 60e3) : ''}`, m}))].sort((p, q) => p.at - q.at);
   const chosen = items[at];
   const top = 7, full = top + height + 9;

@@ -42,7 +42,7 @@ export function Overview() {
     </div>
     <Locked />
     <div role="table" aria-label="Servers" aria-rowcount={names.length + 1} class="rows">
-      <div role="rowgroup"><div role="row" class="row head"><span role="columnheader">server</span><span role="columnheader">state</span><span role="columnheader" class="wide">{table ? 'in this window' : <Axis />}</span><span role="columnheader" class="n" title="calls in the last minute">/min</span><span role="columnheader" class="n" title="95 of 100 of the newest answers took at most this long">p95</span><span role="columnheader" class="n" title="calls in flight / calls that wait for the server">out/wait</span></div></div>
+      <div role="rowgroup"><div role="row" class="row head"><span role="columnheader">server</span><span role="columnheader">state</span><span role="columnheader" class="wide">{table ? 'in this window' : <><span class="sr">over time</span><Axis /></>}</span><span role="columnheader" class="n" title="calls in the last minute">/min</span><span role="columnheader" class="n" title="95 of 100 of the newest answers took at most this long">p95</span><span role="columnheader" class="n" title="calls in flight / calls that wait for the server">out/wait</span></div></div>
       {chunks.map((c, i) => <Chunk key={i} names={c} first={i < 2} table={table} />)}
     </div>
     {names.length === 0 && <p>No server is like that. <button type="button" onClick={() => { setOption('filter', ''); setOption('state', ''); }}>show all</button></p>}

@@ -1,6 +1,6 @@
 // Starts the real binary with scripted servers, and a browser on its page.
 import {spawn, execFileSync} from 'node:child_process';
-import {mkdtempSync, writeFileSync, rmSync, existsSync} from 'node:fs';
+import {mkdtempSync, writeFileSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join, dirname} from 'node:path';
 import {fileURLToPath} from 'node:url';
@@ -60,6 +60,8 @@ export class Everline {
   async server(name) { return this.api('servers/' + encodeURIComponent(name)); }
   async connected(name, after = 0) { return until(name + ' is connected', async () => { const s = await this.server(name); return s.state === 'connected' && s.generation > after && s; }); }
 
+  // cpu is what everline has used so far, in milliseconds.
+  cpu() { const f = readFileSync(`/proc/${this.process.pid}/stat`, 'utf8').split(') ')[1].split(' '); return (+f[11] + +f[12]) * 10; }
   async end(signal = 'SIGTERM') {
     const p = this.process;
     if (p.exitCode === null && p.signalCode === null) { const gone = new Promise((r) => p.once('exit', r)); p.kill(signal); await gone; }
@@ -68,7 +70,6 @@ export class Everline {
 }
 
 export const launch = (args = []) => chromium.launch({executablePath, args});
-export const haveBrowser = () => existsSync(executablePath);
 
 // watched is a page of a context of its own, which notes what must never happen.
 export async function watched(browser, options = {}) {

@@ -5,6 +5,7 @@ import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {createServer} from 'node:http';
 import {AxeBuilder} from '@axe-core/playwright';
+import {hostile} from './hostile.mjs';
 import {Everline, scripted, launch, watched, until} from './harness.mjs';
 
 let browser;
@@ -12,12 +13,11 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 const failing = (text) => ({command: 'sh', args: ['-c', `echo '${text}' >&2; exit 1`]});
-const hostile = '<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u200b';
 
 const lane = (page, name, state) => page.locator(`[data-server="${name}"] rect[data-state="${state}"]`);
 const open = async (page, e, path = '#/') => { await page.visit(e.link()); await page.waitForSelector('[data-live=live]'); if (path !== '#/') await page.evaluate((h) => { location.hash = h; }, path); };
 
-test('every view, in two themes and two sizes', {timeout: 300e3}, async () => {
+test('every view, in two themes and two sizes', {timeout: 900e3}, async () => {
   const big = {name: 'big', description: 'Takes everything. ' + hostile, inputSchema: {type: 'object', required: ['name'], properties: {
     name: {type: 'string', description: 'Who'}, size: {type: 'integer'}, kind: {enum: ['a', 'b']}, on: {type: 'boolean'}, when: {type: 'string', format: 'date'},
     list: {type: 'array', items: {type: 'object', properties: {x: {type: 'number'}}}}, either: {anyOf: [{type: 'string'}, {type: 'null'}]}, odd: {not: {type: 'string'}}}}};
@@ -37,7 +37,7 @@ test('every view, in two themes and two sizes', {timeout: 300e3}, async () => {
     const call = (await e.api('calls?server=github')).calls[0].id;
     const views = {overview: '#/', table: '#/?as=table', server: '#/servers/github', 'server-calls': '#/servers/github/calls', 'server-tools': '#/servers/files/tools', 'server-logs': '#/servers/postgres/logs', 'server-config': '#/servers/github/config',
       calls: '#/calls', call: '#/calls/' + call, tools: '#/tools', tool: '#/tools/files__big', pins: '#/pins', events: '#/events', config: '#/config', connect: '#/connect', about: '#/about', none: '#/servers/nobody'};
-    const images = process.env.UI_IMAGES;
+    const images = process.env.UI_IMAGES, wrong = [];
     if (images) mkdirSync(images, {recursive: true});
     for (const colorScheme of ['light', 'dark']) {
       const page = await watched(browser, {colorScheme});
@@ -49,15 +49,16 @@ test('every view, in two themes and two sizes', {timeout: 300e3}, async () => {
           await page.evaluate((h) => { location.hash = h; }, path);
           await page.waitForFunction(() => document.querySelector('main > *') && !/loading …/.test(document.querySelector('main').textContent));
           const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-          assert.equal(over, 0, `${name} at ${width} scrolls sideways`);
-          const found = await new AxeBuilder({page}).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
-          assert.deepEqual(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' | ').slice(0, 600)}`), [], `${name}, ${colorScheme}, ${width}`);
+          if (over !== 0) wrong.push(`${name} at ${width} scrolls sideways by ${over}`);
+          const found = await new AxeBuilder({page}).setLegacyMode(true).options({resultTypes: ['violations']}).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
+          wrong.push(...found.violations.map((v) => `${name}, ${colorScheme}, ${width}: ${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).join(' | ').slice(0, 400)}`));
           if (images && width === 1280 && ['overview', 'server', 'calls', 'tool', 'pins'].includes(name)) await page.screenshot({path: join(images, `${name}-${colorScheme}.png`)});
         }
       }
       page.clean();
       await page.context().close();
     }
+    assert.deepEqual(wrong, []);
   } finally { await e.close(); }
 });
 
@@ -128,13 +129,17 @@ test('a thousand servers are painted within two seconds', async () => {
   try {
     const page = await watched(browser);
     page.host = new URL(e.url).host;
-    const began = performance.now();
+    // The budget is of CPU time, of everline and of the page's own thread: so it holds on a busy machine.
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send('Performance.enable', {timeDomain: 'threadTicks'});
+    const before = e.cpu(), began = performance.now();
     await page.goto(e.url + '/ui/', {waitUntil: 'commit'});
     await page.waitForSelector('.row[data-server=server-0]');
     const took = performance.now() - began;
     const nodes = await page.evaluate(() => document.querySelectorAll('*').length);
-    console.log(`# 1,000 servers: first paint after ${Math.round(took)} ms, ${nodes} nodes`);
-    assert.ok(took <= 2000, `${took} ms`);
+    const page_ = (await devtools.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value * 1000, own = e.cpu() - before;
+    console.log(`# 1,000 servers: first paint after ${Math.round(took)} ms (CPU: page ${Math.round(page_)} ms, everline ${own} ms), ${nodes} nodes`);
+    assert.ok(page_ + own <= 2000, `${page_} + ${own} ms`);
     assert.ok(nodes <= 3000, `${nodes} nodes`);
     await page.fill('#filter', 'server-999');
     await page.waitForSelector('.row[data-server=server-999]');
@@ -148,9 +153,8 @@ test('a thousand servers are painted within two seconds', async () => {
 });
 
 test('hostile texts are texts', async () => {
-  const tool = {name: 'evil', title: hostile, description: hostile + 'x'.repeat(1e6), inputSchema: {type: 'object', properties: {[hostile]: {type: 'string', description: hostile}, pick: {enum: [hostile]}}}, annotations: {readOnlyHint: true}};
   const name = 'a<b onclick=alert(3)>';
-  const e = await new Everline({mcpServers: {[name]: scripted({tools: [tool], stderr: hostile, text: hostile}), other: scripted()}}).start();
+  const e = await new Everline({mcpServers: {[name]: scripted({hostile: true}), other: scripted()}}).start();
   try {
     await e.connected(name);
     const page = await watched(browser);

@@ -56,7 +56,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	// What is too short to be seen is told in one span, with what it cost.
-	want = []string{"connecting g1 0s-1s", "connected g1 1s-1m0s", "mixed g2 1m0s-1m0.005s 0x away 5ms exit 1", "connected g2 1m0.005s-1h0m0s", "auth_required g2 1h0m0s"}
+	want = []string{"connecting g1 0s-1s", "connected g1 1s-1m0s", "disconnected g2 1m0s-1m0.005s exit 1", "connected g2 1m0.005s-1h0m0s", "auth_required g2 1h0m0s"}
 	if got := lines(h.Spans("db", begin, begin.Add(Day), begin.Add(2*time.Hour), time.Second)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

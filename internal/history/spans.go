@@ -241,11 +241,15 @@ func (s Span) length(now time.Time) time.Duration {
 	return s.To.Sub(s.From)
 }
 
+// together is one outage if the server was away all the time, else mixed.
 func together(group []Span) Span {
-	m := Span{State: Mixed, From: group[0].From, To: group[len(group)-1].To}
+	m := Span{State: event.StateDisconnected, From: group[0].From, To: group[len(group)-1].To}
 	for _, s := range group {
 		f := folded{generations: s.Generations, away: s.Away}
 		f.add(s.State, s.To.Sub(s.From))
+		if !away(s.State) {
+			m.State = Mixed
+		}
 		m.Generations += f.generations
 		m.Away += f.away
 		m.Gen = max(m.Gen, s.Gen)

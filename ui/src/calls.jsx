@@ -41,7 +41,7 @@ export function Calls({server = ''}) {
       <span class="quiet">the newest 2,000; neither arguments nor results are kept</span></div>
     <Loaded of={of}>{(data) => {
       const seen = new Set(), all = [...fresh, ...data.calls, ...older].filter((c) => !seen.has(c.id) && seen.add(c.id));
-      return all.length === 0 ? <p>No call is like that so far.</p> : <><div class="scroll" tabIndex={0} role="region" aria-label="Calls"><table class="calls"><thead><tr><th>time</th><th>server</th><th>what</th><th>outcome</th><th class="n">took</th><th class="n">waited</th><th class="n">sends</th><th class="n">in/out</th></tr></thead>
+      return all.length === 0 ? <p>No call is like that so far.</p> : <><div class="scroll" tabIndex={0} role="region" aria-label="Table of calls"><table class="calls"><thead><tr><th>time</th><th>server</th><th>what</th><th>outcome</th><th class="n">took</th><th class="n">waited</th><th class="n">sends</th><th class="n">in/out</th></tr></thead>
         <tbody>{all.map((c) => <tr key={c.id} data-call={c.id} data-outcome={c.outcome} data-saved={c.saved || ''}><td><a href={link('calls', c.id)} title={date(Date.parse(c.time))}>{clock(Date.parse(c.time), true)}</a></td><td>{c.server ? <a href={link('servers', c.server)}>{visible(c.server)}</a> : '–'}</td><td class="cut">{c.method !== 'tools/call' && <span class="quiet">{visible(c.method)} </span>}{visible(c.name)}</td><td><Outcome c={c} /></td><td class="n">{millis(c.tookMs)}</td><td class="n">{c.waitedMs ? millis(c.waitedMs) : '–'}</td><td class="n">{c.sends}</td><td class="n">{bytes(c.requestBytes)}/{bytes(c.resultBytes)}</td></tr>)}</tbody></table></div>
         {next && <button type="button" onClick={more}>older ones</button>}</>;
     }}</Loaded></section>;

@@ -29,7 +29,7 @@ function View() {
     case 'config': return <Config />;
     case 'connect': return <Connect />;
     case 'about': return <About keys={keys.value} setKeys={setKeys} utc={utc} />;
-    default: return <p>There is no such view. <a href={link()}>Servers</a></p>;
+    default: return <><h1>There is no such view</h1><p><a href={link()}>Servers</a></p></>;
   }
 }
 

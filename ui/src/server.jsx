@@ -14,7 +14,7 @@ export const TABS = ['timeline', 'calls', 'tools', 'logs', 'config'];
 
 export function Server({name, tab = 'timeline'}) {
   const card = cards.get(name);
-  if (!card) return hello.value ? <p>No server is called {visible(name)}. <a href={link()}>All servers</a></p> : <p class="quiet">loading …</p>;
+  if (!card) return hello.value ? <><h1>No server is called {visible(name)}</h1><p><a href={link()}>All servers</a></p></> : <p class="quiet">loading …</p>;
   const s = card.value;
   return <article data-server={s.name} data-state={s.state} data-generation={s.generation}>
     <h1>{visible(name)} <State state={s.state} /></h1>

@@ -31,7 +31,7 @@ export function Tool({name}) {
   const of = useLoad(load, []);
   return <Loaded of={of}>{(tools) => {
     const t = tools.find((t) => t.name === name);
-    if (!t) return <p>No tool is called {visible(name)}. <a href={link('tools')}>All tools</a></p>;
+    if (!t) return <><h1>No tool is called {visible(name)}</h1><p><a href={link("tools")}>All tools</a></p></>;
     const d = t.definition;
     return <article><h1 class="mono">{visible(t.name)} <Badges t={t} /></h1>
       <p class="line">of <a href={link('servers', t.server)}>{visible(t.server)}</a>, which calls it <code>{visible(t.tool)}</code>; about {t.tokensEstimate} tokens {cards.get(t.server) && <State state={cards.get(t.server).value.state} />}</p>

@@ -179,6 +179,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	s.Addr = x.addr()
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
+		g.noRoom(p.who)
 		g.crowded(p.w, m, "Too many sessions are in use")
 		return
 	}

@@ -76,3 +76,19 @@ func (svc *service) refused(who *access.Identity, method string, may *policy.Sco
 		Head: event.Head{Time: time.Now()}, Client: who.Key(), Policies: d.Policies, Reason: reason, Method: method, RetryAfter: wait, Count: n,
 	})
 }
+
+// maxSessions is how many sessions there may be.
+func (svc *service) maxSessions() int {
+	if l := svc.backend.May().Limits(); l != nil && l.Sessions > 0 {
+		return min(l.Sessions, svc.opts.MaxSessions)
+	}
+	return svc.opts.MaxSessions
+}
+
+// noRoom counts a session that was not opened, where its client's policies say how
+// many it may have.
+func (svc *service) noRoom(who *access.Identity) {
+	if may := svc.backend.May(); svc.maxSessions() < svc.opts.MaxSessions {
+		svc.refused(who, mcp.Initialize, may, policy.ReasonSessions, soon)
+	}
+}

@@ -163,6 +163,28 @@ func TestConcurrentCallsOfAnIdentity(t *testing.T) {
 	want(t, <-first, 200)
 }
 
+func TestSessionsOfAnIdentity(t *testing.T) {
+	h := newHub()
+	some := granting(config.Policy{Sessions: 2})
+	h.may = func() *policy.Scope { return some }
+	count := &meter.Endpoint{}
+	s := serve(t, h, Options{Entrance: byHeader{}, Meter: count})
+	open := func(who string) string {
+		return "Mcp-Session-Id: " + s.post(hello, who).header.Get("Mcp-Session-Id")
+	}
+	first, second := open("Who: a"), open("Who: a")
+	s.tap("GET", "/mcp", "", second, "Who: a")
+	third := open("Who: a") // the first is idle
+	want(t, s.post(listRequest("1"), first, "Who: a"), 404)
+	s.tap("GET", "/mcp", "", third, "Who: a")
+	r := s.post(hello, "Who: a")
+	want(t, r, 503, `"code":-31003`)
+	if r.header.Get("Retry-After") == "" || count.Read().Policies[meter.ByPolicy{Policy: "some", Reason: "sessions"}] != 1 {
+		t.Errorf("Retry-After %q, counted %v", r.header.Get("Retry-After"), count.Read().Policies)
+	}
+	want(t, s.post(hello, "Who: b"), 200)
+}
+
 func TestWhoIsGrantedNothing(t *testing.T) {
 	h := newHub()
 	var some atomic.Pointer[policy.Scope]

@@ -49,7 +49,7 @@ func (svc *service) init(endpoint string, b Backend, opts Options, use *usage) {
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
 	svc.sessions = session.NewStore(session.Options{
-		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
+		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: svc.maxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
 		Changed: svc.sessionChanged,
 	})

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestStore() *Store {
 	return NewStore(Options{
-		Lists: stream.NewListVersions(), Limit: 100, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(uint64) {},
+		Lists: stream.NewListVersions(), Limit: func() int { return 100 }, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(uint64) {},
 		Subscribe: func(context.Context, *everline.Session, string, func([]byte)) (func(), error) { return func() {}, nil },
 	})
 }

@@ -35,7 +35,7 @@ type Options struct {
 	Endpoint  string          // the group's name; "" for all
 	Kept      *sessions.Store // of those that outlive everline; nil for none
 	Lists     *stream.ListVersions
-	Limit     int // sessions at a time
+	Limit     func() int // sessions at a time; it does not wait
 	Meter     *meter.Endpoint
 	Idle      time.Duration // after which one ends
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
@@ -62,6 +62,7 @@ func NewStore(o Options) *Store {
 // there then: an older one of this id, or s; nil if the table is full of sessions
 // that are in use.
 func (st *Store) addAs(s *Session, id string) *Session {
+	limit := st.o.Limit()
 	st.mu.Lock()
 	if old := st.byID[id]; old != nil {
 		old.pins++
@@ -70,14 +71,14 @@ func (st *Store) addAs(s *Session, id string) *Session {
 	}
 	var gone *Session
 	keep := func() {}
-	if len(st.byID) >= st.o.Limit {
+	if len(st.byID) >= limit {
 		if gone = st.idlestLocked(); gone != nil {
 			st.removeLocked(gone)
 			st.o.Meter.Expired.Add(1)
 			keep = gone.conclude()
 		}
 	}
-	ok := len(st.byID) < st.o.Limit && !st.closed
+	ok := len(st.byID) < limit && !st.closed
 	if ok {
 		s.Key, s.born = id, time.Now()
 		s.pins = 1

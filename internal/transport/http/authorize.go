@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -56,9 +57,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 			}
 			return nil, last, &refused
 		}
-		if req, err = anew(req, header, ex); err != nil {
-			return nil, last, err
-		}
+		req = anew(req, header, ex)
 	}
 }
 
@@ -95,21 +94,20 @@ func showing(req *http.Request, t auth.Ticket) *http.Request {
 	return &shown
 }
 
-// anew returns the request, with its own header, as it may be sent once more.
-func anew(req *http.Request, header http.Header, ex *exchange) (*http.Request, error) {
-	if ex != nil {
-		ex.wrote.Store(false) // a refusal proves that it was not executed
-	}
+// anew returns the request, with its own header, as it may be sent once more. Its
+// body is not asked for in the usual way: over HTTP/2 the first may be written to
+// its end at this very moment, and that would look like a request that was not
+// refused.
+func anew(req *http.Request, header http.Header, ex *exchange) *http.Request {
 	next := *req
 	next.Header = header
-	if req.GetBody != nil {
-		body, err := req.GetBody()
-		if err != nil {
-			return nil, err
+	if ex != nil {
+		ex.wrote.Store(false) // a refusal proves that it was not executed
+		if ex.frame != nil {
+			next.Body = io.NopCloser(bytes.NewReader(ex.frame))
 		}
-		next.Body = body
 	}
-	return &next, nil
+	return &next
 }
 
 // judgesCredential tells whether an answer is about the credential. A 401 without

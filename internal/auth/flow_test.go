@@ -707,6 +707,9 @@ func TestDevice(t *testing.T) {
 		if err != nil || l.URL() != issuerURL+"/activate" || l.UserCode() != "ABCD-EFGH" {
 			t.Fatalf("%+v, %v", l, err)
 		}
+		if got, _ := r.as.Requests("/register")[0].JSON["grant_types"].([]any); !slices.Contains(got, any(grantDevice)) {
+			t.Errorf("registered for %v", got)
+		}
 		slow := 0
 		r.as.Change(func(script *authserver.Script) {
 			script.Token = func(w http.ResponseWriter, _ url.Values, n int) bool {

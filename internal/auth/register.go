@@ -99,9 +99,13 @@ func (e *enroller) register(ctx context.Context, meta *metadata, redirect string
 	if all := meta.TokenEndpointAuthMethodsSupported; len(all) > 0 && !slices.Contains(all, methodNone) {
 		method = methodFor(true, all)
 	}
+	grants := []string{"authorization_code", "refresh_token"}
+	if meta.DeviceEndpoint != "" { // some refuse a client that has not said so
+		grants = append(grants, grantDevice)
+	}
 	body, err := json.Marshal(oauthex.ClientRegistrationMetadata{
 		ClientName: e.name, RedirectURIs: []string{redirect}, TokenEndpointAuthMethod: method, ApplicationType: "native",
-		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Scope: strings.Join(e.spec.Scopes, " "),
+		GrantTypes: grants, ResponseTypes: []string{"code"}, Scope: strings.Join(e.spec.Scopes, " "),
 	})
 	if err != nil {
 		return nil, err

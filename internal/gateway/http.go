@@ -131,6 +131,10 @@ func (g *Gateway) readyLegacy(r *http.Request, x *exchange, p *post) bool {
 	}
 	if x.Method == mcp.Initialize && x.IsRequest() {
 		p.sess = nil
+		if _, bad := g.admit(x); bad != nil {
+			writeJSON(p.w, bad)
+			return false
+		}
 		g.openSession(x, p)
 		return false
 	}

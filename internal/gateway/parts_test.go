@@ -83,6 +83,17 @@ func TestIdentitiesShareNothing(t *testing.T) {
 	want(t, s.post(listRequest("1"), other, "Who: b"), 200)
 }
 
+// Whoever has nothing granted opens no session.
+func TestNothingGrantedOpensNoSession(t *testing.T) {
+	h := newHub()
+	s := serve(t, h, Options{Entrance: byHeader{}, Part: func(string, *access.Identity) Backend { return nothingGrantedHub{h} }})
+	want(t, s.post(hello, "Who: a"), 403, "nothing is granted")
+}
+
+type nothingGrantedHub struct{ *hub }
+
+func (nothingGrantedHub) May() *policy.Scope { return nil }
+
 // refusals collects what a gateway tells of refusals.
 type told struct {
 	mu  sync.Mutex

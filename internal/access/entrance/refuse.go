@@ -56,14 +56,3 @@ func (e *Entrance) challenge(w http.ResponseWriter, r *http.Request, rules *rule
 	w.Header().Set("WWW-Authenticate", value)
 	refuse(w, http.StatusUnauthorized, mcp.CodeInvalidRequest, text)
 }
-
-// Forbid refuses somebody who is known, and has nothing granted here: a token with
-// one of the scopes may help (RFC 6750 section 3.1).
-func (e *Entrance) Forbid(w http.ResponseWriter, r *http.Request) {
-	rules := e.rules.Load()
-	if rules.challenges && len(rules.scopes) > 0 {
-		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(rules.scopes, " ")+
-			`", resource_metadata="`+rules.public+metadataPath+placeOf(r.URL.Path)+`"`)
-	}
-	refuse(w, http.StatusForbidden, mcp.CodeInvalidRequest, "Forbidden: nothing here is granted to you")
-}

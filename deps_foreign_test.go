@@ -3,6 +3,7 @@ package everline_test
 // mayImportForeign names the packages outside the standard library that a
 // package may import.
 var mayImportForeign = map[string][]string{
+	"internal/sandbox":         {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
 	"internal/access/entrance": {"golang.org/x/time"},
 	"internal/access/oidc":     {"github.com/go-jose/go-jose/v4"},
 	"internal/peeruid":         {"golang.org/x/sys"},

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/tracing":   {"internal/mcp", "internal/wire", "event", "fault"},
 	"internal/telemetry": {"internal/tracing", "internal/mcp", "event"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter", "internal/tracing"},
-	"internal/fleet":     {"internal/tlsfiles", "internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing"},
+	"internal/fleet":     {"internal/tlsfiles", "internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing", "internal/sandbox"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
 	"internal/gateway":   {"event", "internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing", "internal/audit"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth", "internal/audit", "internal/orphan"},
@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 
 	// MCP's own words, and the connections that speak them.
 	"internal/mcp":             {"internal/wire"},
-	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault"},
+	"internal/transport/stdio": {"internal/transport", "internal/mcp", "internal/wire", "internal/program", "internal/shim", "internal/orphan", "internal/cgroup", "fault", "internal/sandbox"},
 	"internal/transport/http":  {"internal/tlsfiles", "internal/transport", "internal/mcp", "internal/wire", "internal/evidence", "config", "fault", "internal/auth"},
 
 	// The page: what happened of late, and what a browser is served. It acts
@@ -104,7 +104,9 @@ var mayImport = map[string][]string{
 	// nothing of ours, because a shim must be at work before anything else of
 	// the program is initialized; the root re-exports the permission to use it,
 	// and the fleet ends what an earlier life left behind.
-	"internal/shim":      {},
+	"internal/shim": {},
+	// It starts the program anew, in the place of another.
+	"internal/sandbox":   {},
 	"internal/statelock": {"internal/owned", "fault"},
 	"internal/orphan":    {"internal/cgroup", "internal/owned"},
 	"internal/cgroup":    {},

@@ -119,6 +119,10 @@ func ours(d *draft) []key {
 		{"sessionIdleTimeout", duration(&d.SessionIdle, 0)},
 		{"auth", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"auth"`, auth(d), nil) }},
 		{"tls", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"tls"`, serverTLS(d), nil) }},
+		{"sandbox", func(r *reader, n *tree.Node) *fault.Fault {
+			d.Sandbox = &Sandbox{Net: true}
+			return r.strictObject(n, `"sandbox"`, sandbox(d.Sandbox))
+		}},
 		{"newPrivileges", boolean(&d.NewPrivileges)},
 		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
 		{"replay", replay(&d.Replay)},
@@ -156,6 +160,50 @@ func tools(to *Tools) []key {
 		{"hide", texts(&to.Hide)},
 		{"rename", textMap(&to.Rename)},
 		{"replay", replayMap(&to.Replay)},
+	}
+}
+
+func sandbox(to *Sandbox) []key {
+	return []key{
+		{"read", places(&to.Read)},
+		{"write", places(&to.Write)},
+		{"net", boolean(&to.Net)},
+		{"ports", ports(&to.Ports)},
+		{"require", boolean(&to.Require)},
+	}
+}
+
+// places takes a list of files and folders, relative to the folder of the file.
+func places(to *[]string) setter {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		if n.Kind != tree.List {
+			return r.wrongKind(n, "a list of files and folders")
+		}
+		all := make([]string, len(n.List))
+		for i, e := range n.List {
+			if err := path(&all[i])(r, e); err != nil {
+				return err
+			}
+		}
+		*to = all
+		return nil
+	}
+}
+
+// ports takes a list of TCP ports, as text.
+func ports(to *[]string) setter {
+	return func(r *reader, n *tree.Node) *fault.Fault {
+		var all []string
+		if err := texts(&all)(r, n); err != nil {
+			return err
+		}
+		for i, port := range all {
+			if !isPort(port, 1) {
+				return tree.Invalid(r.file, n.List[i].Pos, `write it like "443"`, "the port %q is not a number from 1 to 65535", port)
+			}
+		}
+		*to = all
+		return nil
 	}
 }
 

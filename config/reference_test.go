@@ -166,7 +166,7 @@ func TestReferencePage(t *testing.T) {
 		settings.SectionTop: "Settings of everline itself", settings.SectionGroup: "A group",
 		settings.SectionClientAuth: "Who may come in, and what they may do", settings.SectionTLS: "Encryption of the endpoint",
 		settings.SectionIssuer: "An issuer of tokens", settings.SectionMTLS: "Certificates of clients", settings.SectionPolicy: "A policy", settings.SectionAudit: "The record", settings.SectionStandard: "A server: what every client knows",
-		settings.SectionServer: "A server: what is everline's own", settings.SectionAuth: "What a server is shown", settings.SectionServerTLS: "TLS of a server", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
+		settings.SectionServer: "A server: what is everline's own", settings.SectionAuth: "What a server is shown", settings.SectionServerTLS: "TLS of a server", settings.SectionSandbox: "The sandbox of a server", settings.SectionLimits: "Limits of a server", settings.SectionRetry: "Retries of a server",
 		settings.SectionTools: "Tools of a server",
 	}
 	for _, section := range settings.Sections() {

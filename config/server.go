@@ -43,6 +43,9 @@ func (s Server) hashGeneration(h hash.Hash) {
 	if s.TLS != (ServerTLS{}) {
 		hashStrings(h, "tls", s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile, s.TLS.ServerName)
 	}
+	if s.Sandbox != nil {
+		hashStrings(h, fmt.Sprintf("%+v", *s.Sandbox))
+	}
 	if s.NewPrivileges {
 		hashStrings(h, "privileges")
 	}

@@ -150,7 +150,8 @@ type Server struct {
 	TLS    ServerTLS // of a server at an https URL
 	Limits Limits    // of its processes
 
-	NewPrivileges bool // its processes may gain some by what they start, as sudo does; Linux keeps them from it else
+	Sandbox       *Sandbox // what its processes may do; nil: all that the user may
+	NewPrivileges bool     // its processes may gain some by what they start, as sudo does; Linux keeps them from it else
 
 	Replay Replay // may a call whose outcome is unknown be sent again
 	Retry  Retry
@@ -398,6 +399,16 @@ type ServerTLS struct {
 	CAFile            string // authorities of its certificate, in place of the system's
 	CertFile, KeyFile string // the certificate that it wants of everline; both or none
 	ServerName        string // that its certificate must be for; "": the host of the URL
+}
+
+// A Sandbox is what the processes of one server may do at most, on Linux with
+// Landlock. What is everline's own they may neither read nor write in any case.
+type Sandbox struct {
+	Read    []string // files and folders; nil: all
+	Write   []string // files and folders
+	Net     bool     // whether they may use the network; true
+	Ports   []string // without Net: TCP ports that they may connect to
+	Require bool     // whether the server does not run where this cannot be enforced
 }
 
 // Limits are what the processes of one server may use at most, on systems that

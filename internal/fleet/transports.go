@@ -3,10 +3,13 @@ package fleet
 import (
 	"context"
 	nethttp "net/http"
+	"path/filepath"
+	"strconv"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/sandbox"
 	"github.com/everline/everline/internal/tlsfiles"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/transport/http"
@@ -37,7 +40,9 @@ func (st *starter) opener(s *config.Server) func(context.Context, transport.Kind
 }
 
 func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
+	rules := st.rules(s)
 	return stdio.Spec{
+		Sandbox: rules, SandboxRequired: rules != nil && s.Sandbox.Require,
 		Command:   s.Command,
 		Args:      s.Args,
 		Env:       stdio.BaseEnv(s.Env),
@@ -48,6 +53,36 @@ func (st *starter) stdioSpec(s *config.Server) stdio.Spec {
 
 		Privileges: s.NewPrivileges,
 	}
+}
+
+// rules are those of a server's sandbox; nil for none. What is everline's own is
+// denied in it.
+func (st *starter) rules(s *config.Server) *sandbox.Rules {
+	if s.Sandbox == nil {
+		return nil
+	}
+	cfg := st.roster.Load().cfg
+	r := &sandbox.Rules{Read: s.Sandbox.Read, Write: s.Sandbox.Write, Net: s.Sandbox.Net}
+	for _, port := range s.Sandbox.Ports {
+		n, _ := strconv.ParseUint(port, 10, 16) // the configuration has been checked
+		r.Ports = append(r.Ports, uint16(n))
+	}
+	own := []string{st.opts.StateDir, st.opts.CredentialsDir, cfg.Audit.Path, cfg.PinsFile}
+	for _, other := range cfg.Servers {
+		own = append(own, other.Origin.File)
+	}
+	for _, side := range cfg.SideFiles() {
+		own = append(own, side.Path())
+	}
+	for _, path := range own {
+		if path == "" || path == config.AuditStderr {
+			continue
+		}
+		if at, err := filepath.Abs(path); err == nil {
+			r.Denied = append(r.Denied, at)
+		}
+	}
+	return r
 }
 
 func (st *starter) httpSpec(s *config.Server) (http.Spec, *fault.Fault) {

@@ -81,6 +81,9 @@ func serverEntry(s config.Server, all bool, write func(any) any) tree.Entry {
 			own = append(own, tree.Member{Key: inner.key, Value: part})
 		}
 	}
+	if s.Sandbox != nil {
+		own = append(own, tree.Member{Key: "sandbox", Value: sectionEntry(SectionSandbox, reflect.ValueOf(*s.Sandbox), reflect.ValueOf(config.Sandbox{Net: true}), all, write)})
+	}
 	if len(own) > 0 {
 		e = append(e, tree.Member{Key: "everline", Value: own})
 	}

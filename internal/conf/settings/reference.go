@@ -37,6 +37,7 @@ const (
 	SectionServer    = "mcpServers.NAME.everline"
 	SectionAuth      = "mcpServers.NAME.everline.auth"
 	SectionServerTLS = "mcpServers.NAME.everline.tls"
+	SectionSandbox   = "mcpServers.NAME.everline.sandbox"
 	SectionLimits    = "mcpServers.NAME.everline.limits"
 	SectionRetry     = "mcpServers.NAME.everline.retry"
 	SectionTools     = "mcpServers.NAME.everline.tools"
@@ -44,7 +45,7 @@ const (
 
 // Sections are all places, in the order of the reference.
 func Sections() []string {
-	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionAudit, SectionStandard, SectionServer, SectionAuth, SectionServerTLS, SectionLimits, SectionRetry, SectionTools}
+	return []string{SectionTop, SectionGroup, SectionTLS, SectionClientAuth, SectionIssuer, SectionMTLS, SectionPolicy, SectionAudit, SectionStandard, SectionServer, SectionAuth, SectionServerTLS, SectionSandbox, SectionLimits, SectionRetry, SectionTools}
 }
 
 // What a value is.
@@ -172,6 +173,7 @@ func Settings() []Setting {
 		{SectionServer, "sessionIdleTimeout", TypeTime, nil, "A generation that not all clients share ends after so long without a call; 0: only with the session.", "SessionIdle"},
 		{SectionServer, "auth", TypeObject, nil, "What a server at a URL is shown, beside its headers.", ""},
 		{SectionServer, "tls", TypeObject, nil, "How a server at an https URL proves who it is, and what it wants to see of everline.", ""},
+		{SectionServer, "sandbox", TypeObject, nil, "What its processes may read, write and connect to, on Linux with Landlock. What is everline's own, state and configuration, is denied in any case.", ""},
 		{SectionServer, "newPrivileges", TypeBool, nil, "Whether its processes may gain privileges by what they start: sudo and other setuid programs. Linux keeps them from it where this is false.", "NewPrivileges"},
 		{SectionServer, "limits", TypeObject, nil, "What its processes may use, where the system can enforce it.", ""},
 		{SectionServer, "replay", TypeWord, replayWords, "Which calls whose outcome is unknown are sent again: those whose tool says it is harmless, none, or all.", "Replay"},
@@ -209,6 +211,12 @@ func Settings() []Setting {
 		{SectionServerTLS, "certFile", TypeText, nil, "A PEM file with the certificate that the server wants of everline. It is shown to the server alone.", "TLS.CertFile"},
 		{SectionServerTLS, "keyFile", TypeText, nil, "A PEM file with the key of that certificate.", "TLS.KeyFile"},
 		{SectionServerTLS, "serverName", TypeText, nil, "The name that the server's certificate must be for; the host of the URL where it is left out.", "TLS.ServerName"},
+
+		{SectionSandbox, "read", TypeTexts, nil, "Files and folders that they may read, besides those of the system; all where it is left out.", "Read"},
+		{SectionSandbox, "write", TypeTexts, nil, "Files and folders that they may write; none where it is left out.", "Write"},
+		{SectionSandbox, "net", TypeBool, nil, "Whether they may connect and listen.", "Net"},
+		{SectionSandbox, "ports", TypeTexts, nil, "Where net is false: TCP ports that they may connect to, such as \"443\".", "Ports"},
+		{SectionSandbox, "require", TypeBool, nil, "Whether the server does not run where the system cannot enforce this; else a warning in status says what is not enforced.", "Require"},
 
 		{SectionLimits, "memory", TypeSize, nil, "Memory of all its processes together; 0: no limit.", "Limits.Memory"},
 		{SectionLimits, "pids", TypeNumber, nil, "Processes and threads; 0: no limit.", "Limits.Pids"},
@@ -255,6 +263,8 @@ func (s Setting) Default() string {
 		from = reflect.ValueOf(config.Group{Expose: config.ExposeAll})
 	case SectionIssuer:
 		from = reflect.ValueOf(config.NewIssuer(""))
+	case SectionSandbox:
+		from = reflect.ValueOf(config.Sandbox{Net: true})
 	case SectionPolicy:
 		from = reflect.ValueOf(config.Policy{})
 	default:

@@ -21,6 +21,7 @@ func Schema() []byte {
 	})
 	server := object(SectionStandard, tree.Pairs("everline", object(SectionServer, tree.Pairs(
 		"auth", object(SectionAuth, nil), "tls", object(SectionServerTLS, nil),
+		"sandbox", closed(object(SectionSandbox, nil)),
 		"limits", object(SectionLimits, nil),
 		"retry", object(SectionRetry, nil),
 		"tools", object(SectionTools, nil),

@@ -83,3 +83,6 @@ func (g procGroup) release() { _ = windows.CloseHandle(g.job) }
 // procTryWrite leaves everything to the goroutine that may block: pipes here
 // have no other way.
 func procTryWrite(uintptr, []byte) (int, error) { return 0, nil }
+
+// shimProgram: there are no shims here.
+func shimProgram() string { return "" }

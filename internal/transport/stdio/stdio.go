@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/cgroup"
+	"github.com/everline/everline/internal/sandbox"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/wire"
 )
@@ -35,6 +36,11 @@ type Spec struct {
 	// Limits are what the process, and what it starts, may use. Where they
 	// cannot be had, Info.Notices says why.
 	Limits cgroup.Limits
+	// Sandbox is what the process, and what it starts, may do; nil: everything that
+	// the user may. Where that cannot be enforced, Info.Notices says so, and with
+	// SandboxRequired it is a fault of kind Invalid.
+	Sandbox         *sandbox.Rules
+	SandboxRequired bool
 	// Privileges lets the process gain some by what it starts, as sudo does.
 	Privileges bool
 	// Spares has a shim ready; nil: one is started when it is needed.
@@ -143,6 +149,9 @@ func (c *conn) start() *fault.Fault {
 		return f
 	}
 	c.path = cmd.Path
+	if f := c.confine(cmd); f != nil {
+		return f
+	}
 	if err := c.spawn(cmd); err != nil {
 		return startFault(cmd.Path, err)
 	}

@@ -78,6 +78,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (*Hub, error) {
 		Observe:        opts.Observe,
 		Recorder:       opts.recorder,
 		Changed:        h.notifier.changed,
+		Announced:      h.notifier.announced,
 		Log:            h.notifier.logged,
 		Warn:           opts.Warn,
 	})

@@ -17,6 +17,7 @@ type notifier struct {
 	next    int
 	changes map[int]func([]Kind)
 	applies map[int]func()
+	says    map[int]func(server string, kinds []Kind)
 	logs    map[int]func(server string, params []byte)
 	watches map[int]chan event.Event
 	past    []event.Event // the newest, watchPast at most
@@ -25,6 +26,14 @@ type notifier struct {
 func (f *notifier) changed(kinds []Kind) {
 	for _, fn := range snapshot(f, f.changesLocked) {
 		fn(kinds)
+	}
+}
+
+// announced tells of lists that a server has announced as changed and that are
+// the same.
+func (f *notifier) announced(server string, kinds []Kind) {
+	for _, fn := range snapshot(f, f.saysLocked) {
+		fn(server, kinds)
 	}
 }
 
@@ -43,6 +52,7 @@ func (f *notifier) reconfigured() {
 
 func (f *notifier) appliesLocked() map[int]func()            { return f.applies }
 func (f *notifier) changesLocked() map[int]func([]Kind)      { return f.changes }
+func (f *notifier) saysLocked() map[int]func(string, []Kind) { return f.says }
 func (f *notifier) logsLocked() map[int]func(string, []byte) { return f.logs }
 
 // snapshot copies the listeners, so that they are called outside the lock.
@@ -104,9 +114,18 @@ func add[F any](f *notifier, field *map[int]F, fn F) (cancel func()) {
 }
 
 // OnChange calls fn after each new catalog is published, with the kinds whose
-// lists differ. fn must not block. cancel ends it.
+// lists differ; and, at most once a second for each server, with those whose change a
+// server has announced though they are the same. fn must not block. cancel ends it.
 func (h *Hub) OnChange(fn func(kinds []Kind)) (cancel func()) {
-	return add(&h.notifier, &h.notifier.changes, fn)
+	ends := [...]func(){
+		add(&h.notifier, &h.notifier.changes, fn),
+		add(&h.notifier, &h.notifier.says, func(_ string, kinds []Kind) { fn(kinds) }),
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }
 
 // OnLog calls fn with the params of every notifications/message of a server

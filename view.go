@@ -304,6 +304,11 @@ func (v *view) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	ends := []func(){
 		add(&v.hub.notifier, &v.hub.notifier.changes, func([]Kind) { look() }),
 		add(&v.hub.notifier, &v.hub.notifier.applies, look),
+		add(&v.hub.notifier, &v.hub.notifier.says, func(server string, kinds []Kind) {
+			if v.has(server) {
+				fn(kinds)
+			}
+		}),
 	}
 	last = v.Catalog() // after the registration, or a change in between would wait for the next one
 	mu.Unlock()

@@ -24,15 +24,16 @@ type member struct {
 
 // memory is what outlives a member's spec.
 type memory struct {
-	saying ctxLock // held while the server is told of the log level
-	era    atomic.Pointer[upstream.Era]
-	late   atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
-	asks   atomic.Bool            // it asks its clients in the way of the older revisions, which it may not in the modern era
-	oneEra atomic.Bool            // it has refused the older era since the newest generation of the shared slot began
-	doubt  atomic.Bool            // the last start went by era and failed in a way that may be due to it
-	lack   atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
-	told   atomic.Uint64          // the newest generation that was told what clients want
-	level  atomic.Pointer[string] // the log level that the newest generation was told before it served; nil if it was not
+	announcer announcer
+	saying    ctxLock // held while the server is told of the log level
+	era       atomic.Pointer[upstream.Era]
+	late      atomic.Uint64          // the generation that was taken for a legacy one before the server said that it is modern; 0: none
+	asks      atomic.Bool            // it asks its clients in the way of the older revisions, which it may not in the modern era
+	oneEra    atomic.Bool            // it has refused the older era since the newest generation of the shared slot began
+	doubt     atomic.Bool            // the last start went by era and failed in a way that may be due to it
+	lack      atomic.Pointer[lack]   // what the last start failed for; nil if that cannot be seen
+	told      atomic.Uint64          // the newest generation that was told what clients want
+	level     atomic.Pointer[string] // the log level that the newest generation was told before it served; nil if it was not
 
 	replaced names // keys of the store under earlier definitions, kept until the present one has listed something
 

@@ -31,12 +31,14 @@ type Options struct {
 
 	Pins *catalog.Lock // as ReadPins gives it
 
-	Emit     func(event.Event)                  // every event of every slot
-	Observe  func(event.CallFacts)              // every call of every slot, when it has ended
-	Recorder tracing.Recorder                   // takes what is recorded of calls and of starts
-	Changed  func([]catalog.Kind)               // after a new table is out: the kinds that differ
-	Log      func(server string, params []byte) // notifications/message of a server
-	Warn     func(server, text string)          // a state file that could not be read or written
+	Emit     func(event.Event)     // every event of every slot
+	Observe  func(event.CallFacts) // every call of every slot, when it has ended
+	Recorder tracing.Recorder      // takes what is recorded of calls and of starts
+	Changed  func([]catalog.Kind)  // after a new table is out: the kinds that differ
+	// Announced: a server has announced a change of lists that are the same.
+	Announced func(server string, kinds []catalog.Kind)
+	Log       func(server string, params []byte) // notifications/message of a server
+	Warn      func(server, text string)          // a state file that could not be read or written
 
 	// Start starts a generation in place of upstream.Start, and Auth changes how
 	// credentials are had; for tests.

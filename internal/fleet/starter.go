@@ -48,6 +48,7 @@ func (st *starter) newMember(s config.Server, gen uint64, before <-chan struct{}
 		o.After = st.headStart.over
 	}
 	o.Published = func(v *slot.View) { st.published(m, v) }
+	o.Announced = func(kinds []catalog.Kind) { st.announced(m, kinds) }
 	m.slot = slot.New(o)
 	return m
 }
@@ -154,7 +155,7 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 		Era:     m.known(),
 		Open:    st.opener(&s),
 		Faults:  h.Faults,
-		Changed: h.Changed,
+		Changed: h.Changed, Announced: h.Announced,
 		Stderr:  h.Stderr,
 		Linked:  h.Linked,
 		Pinged:  m.meter.Pinged,

@@ -330,6 +330,17 @@ client has called.
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
 gets the error -32021, which names the capability.
 
+## What differs from a direct connection
+
+` + "`TestClientsSeeWhatADirectConnectionShows`" + ` of the conformance tests calls each tool and prompt of the official SDK's fixture as clients of both eras,
+directly and through everline, over a URL and a command that speak both, and compares the bytes. They are the same, but for
+
+- the progress token: a tool that writes it into its answer writes everline's, since two clients may have chosen the same;
+- clients of an older revision that serve no requests of servers: they are served in the modern era, so results have
+  resultType and the server's name in _meta. What a client has not declared is refused when the server
+  asks for it, where a server that is connected directly fails in words of its own, or asks all the same;
+- a stream that a server ends before its answer: the call ends with an outcome, or with the answer.
+
 ## Methods and notifications
 
 A request goes to the server that its name, URI or task belongs to. One of a method that no revision defines goes, byte

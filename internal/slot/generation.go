@@ -36,6 +36,7 @@ type generation struct {
 	used     atomic.Int64  // when the last lease came back, counted from begun; valid if tracked
 
 	changed atomic.Uint32               // kinds with a list_changed that the loop has not taken yet
+	said    atomic.Uint32               // those that the server itself has announced since it serves
 	lastBad atomic.Pointer[fault.Fault] // the last failure that blamed the link
 	lost    atomic.Bool                 // a call has reported that the session is gone
 	refused atomic.Bool                 // a call was refused for its credentials, and the loop does not know
@@ -93,6 +94,7 @@ func (g *generation) explain(f *fault.Fault) *fault.Fault {
 
 func (g *generation) hooks(faults *transport.Injector) Hooks {
 	return Hooks{
+		Announced: func(k catalog.Kind) { g.said.Or(1 << k) },
 		Changed: func(k catalog.Kind) {
 			g.changed.Or(1 << k)
 			g.nudge()

@@ -32,10 +32,11 @@ type Upstream interface {
 // Hooks are what a generation tells its slot. They must not block, and carry the
 // generation by closure.
 type Hooks struct {
-	Changed func(catalog.Kind)
-	Stderr  func(line string)
-	Linked  func(info func() transport.Info) // a link is open; info describes it as it is when it is called
-	Faults  *transport.Injector              // breaks the server on purpose; the slot's
+	Changed   func(catalog.Kind)
+	Announced func(catalog.Kind) // the server itself has said so; before Changed
+	Stderr    func(line string)
+	Linked    func(info func() transport.Info) // a link is open; info describes it as it is when it is called
+	Faults    *transport.Injector              // breaks the server on purpose; the slot's
 }
 
 // Dial starts one generation: it returns after the handshake, or with a
@@ -76,6 +77,9 @@ type Options struct {
 	// Published is called by the loop after each new view is out; it must not
 	// block. May be nil.
 	Published func(*View)
+	// Announced is called by the loop when the server has announced a change of these
+	// lists, and they are the same; it must not block. May be nil.
+	Announced func([]catalog.Kind)
 	// Meter counts for the server. nil: one of the slot's own.
 	Meter *meter.Server
 	// Observe gets the facts of each call that has ended, on the call's own

@@ -28,6 +28,7 @@ type refresh struct {
 	running   *generation // of the listing that runs; nil if none does
 	announced bool        // it is
 	pending   kinds
+	said      kinds // of those that the listing which runs looks at, what the server itself has announced
 	pace      pace
 	fails     int          // listings in a row
 	hold      time.Time    // not before then: the last listing failed
@@ -69,6 +70,7 @@ func (lp *loop) refreshFrom(g *generation) {
 	r := &lp.refresh
 	*r = refresh{due: r.due, pace: r.pace, ttl: g.cat.Fresh(), checked: time.Now()}
 	r.pace.last = r.checked
+	g.said.Store(0) // what it announces before it serves is about its start
 	lp.schedule(g.cat)
 	lp.listChanged(g)
 }
@@ -163,6 +165,7 @@ func (lp *loop) relist() {
 	}
 	ks, old := r.pending, g.known.Load()
 	r.pending, r.running = 0, g
+	r.said |= kinds(g.said.Swap(0))
 	lp.work(func() note { return relist(g, old, ks) }) // ends with its generation's context or in startupTimeout
 }
 
@@ -183,12 +186,31 @@ func (lp *loop) listDone(n listed) {
 	lp.listWell()
 	r.checked, r.ttl = time.Now(), n.cat.Fresh()
 	lp.step(lifecycle.Healthy{Gen: n.g.gen, List: true})
+	before := lp.catalog
 	changed := lp.take(n.g, n.cat)
+	lp.sayUnchanged(before, n.cat)
 	if r.announced {
 		r.pace.listed(r.checked, changed)
 	}
 	lp.schedule(lp.catalog)
 	lp.plan()
+}
+
+// sayUnchanged tells of lists that the server has announced as changed and that
+// are the same. A change that it announced is in the view.
+func (lp *loop) sayUnchanged(before, now *catalog.Catalog) {
+	said := lp.refresh.said
+	lp.refresh.said = 0
+	if said == 0 || lp.slot.opts.Announced == nil {
+		return
+	}
+	diff := catalog.Diff(before, now)
+	for _, k := range diff.Kinds() {
+		said &^= 1 << k
+	}
+	if said != 0 {
+		lp.slot.opts.Announced(said.list())
+	}
 }
 
 // listWell forgets what listings have failed with.

@@ -154,6 +154,13 @@ func (c *core) declares(path ...string) bool {
 
 func (c *core) declaresTools() bool { return c.declares("tools") }
 
+func (c *core) announced(k catalog.Kind) {
+	if c.opts.Announced != nil {
+		c.opts.Announced(k)
+	}
+	c.changed(k)
+}
+
 func (c *core) changed(k catalog.Kind) {
 	if c.opts.Changed != nil {
 		c.opts.Changed(k)

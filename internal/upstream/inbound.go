@@ -27,12 +27,12 @@ func (u *Upstream) inbound(l *link, msg transport.Inbound) {
 func (u *Upstream) notification(stream int64, m *wire.Message) {
 	switch m.Method {
 	case mcp.NotifyToolsChanged:
-		u.changed(catalog.Tools)
+		u.announced(catalog.Tools)
 	case mcp.NotifyPromptsChanged:
-		u.changed(catalog.Prompts)
+		u.announced(catalog.Prompts)
 	case mcp.NotifyResourcesChanged:
-		u.changed(catalog.Resources)
-		u.changed(catalog.Templates)
+		u.announced(catalog.Resources)
+		u.announced(catalog.Templates)
 	case mcp.NotifyResourceUpdated:
 		u.resourceUpdated(m.Params)
 	case mcp.NotifyTaskStatus, mcp.NotifyTasks:

@@ -17,14 +17,15 @@ type Options struct {
 	Version string
 	Era     Era // what an earlier generation found; zero if unknown. Tried first, and found anew if it is no longer true
 
-	Changed func(catalog.Kind)              // a list_changed arrived, or notifications may have been lost
-	Updated func(uri string, params []byte) // notifications/resources/updated
-	Log     func(params []byte)             // notifications/message, the whole params
-	Stderr  func(line string)
-	Pinged  func(answered bool)              // a server that was silent was asked for a sign of life
-	Modern  func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
-	Spawned func(pid int)                    // a process was started; a handshake may use up two
-	Linked  func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
+	Changed   func(catalog.Kind)              // a list_changed arrived, or notifications may have been lost
+	Announced func(catalog.Kind)              // a list_changed arrived; before Changed
+	Updated   func(uri string, params []byte) // notifications/resources/updated
+	Log       func(params []byte)             // notifications/message, the whole params
+	Stderr    func(line string)
+	Pinged    func(answered bool)              // a server that was silent was asked for a sign of life
+	Modern    func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
+	Spawned   func(pid int)                    // a process was started; a handshake may use up two
+	Linked    func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
 
 	// Asked: a modern server has asked its client in the way of the older
 	// versions, over a connection on which that can be seen.

@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcptest"
+)
+
+// What a server announces is passed on though its lists are the same, at most once a
+// second; what it announces at its start, and what has changed, is not.
+func TestAnAnnouncementWithoutAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var said []string
+		began := time.Now()
+		p := newPark()
+		srv := p.add("a", mcptest.Config{Tools: []string{tool("x", "")}})
+		o := p.options()
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, fmt.Sprint(what, " ", time.Since(began).Truncate(100*time.Millisecond)))
+		}
+		o.Announced = func(server string, kinds []catalog.Kind) { note(fmt.Sprint("announced ", server, kinds)) }
+		o.Changed = func(kinds []catalog.Kind) { note(fmt.Sprint("changed ", kinds)) }
+		f := New(configOf("a"), o)
+		defer f.Close(context.Background())
+		synctest.Wait()
+		mu.Lock()
+		said = nil
+		mu.Unlock()
+		announce := func() {
+			srv.Notify("notifications/tools/list_changed", "")
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		began = time.Now()
+		for range 5 {
+			announce()
+		}
+		time.Sleep(time.Minute)
+		began = time.Now()
+		srv.SetTools(tool("x", ""), tool("y", ""))
+		announce()
+		time.Sleep(time.Minute)
+		if err := f.Slot("a").Reconnect(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprint(said); got != "[announced a[tools] 0s announced a[tools] 1s changed [tools] 0s]" {
+			t.Errorf("said %s", got)
+		}
+	})
+}

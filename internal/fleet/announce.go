@@ -46,12 +46,3 @@ func (a *announcer) flush(pass func([]catalog.Kind)) {
 	a.mu.Unlock()
 	pass(kinds)
 }
-
-// announced is called by the slot's loop.
-func (st *starter) announced(m *member, kinds []catalog.Kind) {
-	m.announcer.say(kinds, func(kinds []catalog.Kind) {
-		if st.opts.Announced != nil && st.ctx.Err() == nil && m.slot.View().Published() {
-			st.opts.Announced(m.name, kinds)
-		}
-	})
-}

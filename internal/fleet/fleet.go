@@ -407,6 +407,19 @@ func (f *Fleet) at(ctx context.Context, server string, session *Session) (*slot.
 	}
 }
 
+// Asked tells whether the outcome of a call that the shared slot has served looks as
+// if the server had wanted to ask the client and could not, for its era, and the
+// client has a lane from now on. The words are the server's: they only decide that
+// the other era is used.
+func (f *Fleet) Asked(server string, session *Session, got *slot.Answer, err error) bool {
+	m := f.roster.Load().byName[server]
+	if m == nil || session.Older == nil || !m.speaksBoth() || session.Older() == nil || !namesQuestion(failureText(got, err)) {
+		return false
+	}
+	f.starter.asked(m)
+	return m.splits(session)
+}
+
 // A SessionSlot is what can be seen of one session's slot.
 type SessionSlot struct {
 	Client  uint64 // the session's; 0 where several share the slot

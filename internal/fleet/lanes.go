@@ -1,18 +1,12 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"net/http"
-	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/door"
-	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -43,17 +37,6 @@ func (nobody) Ask(_ context.Context, method string, _ []byte) ([]byte, error) {
 }
 
 func (nobody) Notify(string, []byte) {}
-
-// speaksBoth tells whether the server is spoken to in the modern era and can be
-// spoken to in the older one. What is known of it goes by its own words, until it
-// refuses.
-func (m *member) speaksBoth() bool {
-	e := m.era.Load()
-	if e == nil || !e.Modern || m.oneEra.Load() {
-		return false
-	}
-	return m.spec.Eras == config.ErasBoth || m.spec.Eras != config.ErasModern && e.Older
-}
 
 // splits tells whether a client gets a lane at a server that all clients share.
 // A process is started only once it is known that the server asks in that way, as
@@ -159,93 +142,6 @@ func (o *sessionSlot) usable(ctx context.Context, shared *member) bool {
 		}
 	}
 	return true
-}
-
-var errNotAsked = errors.New("the server has no session in the older revisions over which it could ask its client")
-
-// older is what the start of a lane has come to. A server that refuses the older
-// era, or cannot ask in it, is not asked again by this generation of the shared slot.
-func (st *starter) older(ctx context.Context, shared *member, up slot.Upstream, err error) (slot.Upstream, error) {
-	if err == nil && up.Info().Sessionless {
-		_ = up.Close(ctx) // it has no session that could stay
-		err = &fault.Fault{Kind: fault.NoVersion, Op: mcp.Initialize, Outcome: fault.Answered, Err: errNotAsked}
-	}
-	f := fault.From("start", err)
-	if f == nil || !refusesOlder(f) {
-		return up, err
-	}
-	shared.oneEra.Store(true)
-	c := *f
-	c.Kind = fault.NoVersion // nothing that trying again would mend
-	return nil, &c
-}
-
-// refusesOlder tells whether a server has answered the handshake of the older era
-// in the way of one that does not speak it.
-func refusesOlder(f *fault.Fault) bool {
-	switch f.Kind {
-	case fault.RPC, fault.NoVersion, fault.Protocol:
-		return true
-	case fault.HTTPStatus:
-		return f.Status >= http.StatusBadRequest && f.Status < http.StatusInternalServerError
-	default:
-		return false
-	}
-}
-
-// asked notes that a server asks its clients in the way of the older revisions.
-func (st *starter) asked(m *member) {
-	if m.speaksBoth() && !m.asks.Swap(true) {
-		st.emit(event.OlderWanted{Head: event.Head{Time: time.Now(), Server: m.name, Gen: m.slot.View().State.Serving}})
-		st.touch(m.name) // it is kept on disk
-	}
-}
-
-// Asked tells whether the outcome of a call that the shared slot has served looks as
-// if the server had wanted to ask the client and could not, for its era, and the
-// client has a lane from now on. The words are the server's: they only decide that
-// the other era is used.
-func (f *Fleet) Asked(server string, session *Session, got *slot.Answer, err error) bool {
-	m := f.roster.Load().byName[server]
-	if m == nil || session.Older == nil || !m.speaksBoth() || session.Older() == nil || !namesQuestion(failureText(got, err)) {
-		return false
-	}
-	f.starter.asked(m)
-	return m.splits(session)
-}
-
-// failureText is what a server says of a call that it has answered and that failed;
-// nil of another.
-func failureText(got *slot.Answer, err error) []byte {
-	f := fault.From("call", err)
-	switch {
-	case f == nil && got.IsError():
-		return got.Raw
-	case f != nil && f.RPC != nil:
-		return []byte(f.RPC.Message)
-	default:
-		return nil
-	}
-}
-
-var questions = [][]byte{[]byte(mcp.ElicitationCreate), []byte(mcp.SamplingCreateMessage), []byte(mcp.RootsList), []byte(mcp.ModernVersion)}
-
-// namesQuestion tells whether a failure speaks of a request of a server, or of the era.
-func namesQuestion(text []byte) bool {
-	for _, q := range questions {
-		if bytes.Contains(text, q) {
-			return true
-		}
-	}
-	return false
-}
-
-// laneSpec is the configuration of a session's slot at a server that is spoken to
-// in the modern era.
-func laneSpec(s config.Server) config.Server {
-	s = sessionSpec(s)
-	s.Eras = config.ErasLegacy
-	return s
 }
 
 // sessionEnded is the fault of a call for a session that has ended.

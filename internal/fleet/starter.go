@@ -231,6 +231,15 @@ func (st *starter) published(m *member, v *slot.View) {
 	st.touch(m.name)
 }
 
+// announced is called by the slot's loop.
+func (st *starter) announced(m *member, kinds []catalog.Kind) {
+	m.announcer.say(kinds, func(kinds []catalog.Kind) {
+		if st.opts.Announced != nil && st.ctx.Err() == nil && m.slot.View().Published() {
+			st.opts.Announced(m.name, kinds)
+		}
+	})
+}
+
 // serves tells a new generation of one session what its client wants of it. It is
 // called by the slot's loop.
 func (st *starter) serves(m *member, v *slot.View) {

@@ -67,7 +67,7 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 		out.Params = wire.Delete(out.Params, "_meta", mcp.MetaSession) // whoever knows it can use the session
 	}
 	c.fill(out)
-	if c.serves != 0 {
+	if c.serves.Asks() != 0 {
 		return svc.callAsking(ctx, c, out, use)
 	}
 	defer use.over()

@@ -341,6 +341,18 @@ directly and through everline, over a URL and a command that speak both, and com
   asks for it, where a server that is connected directly fails in words of its own, or asks all the same;
 - a stream that a server ends before its answer: the call ends with an outcome, or with the answer.
 
+## Extensions
+
+| what | client of | server of | passes |
+|---|---|---|---|
+| what a server declares under extensions, but for tasks | both eras | both eras | as it declares it; of several that declare the same, the settings of the first, up to 4 KiB |
+| what a client declares under extensions | 2026-07-28 | 2026-07-28 | as it declares it |
+| that a client shows MCP Apps (io.modelcontextprotocol/ui) | both eras | both eras | with the MIME type text/html;profile=mcp-app; a server of an older version that clients share is told that they do |
+| other extensions that a client declares | any other pair | | no |
+| MCP Apps: _meta.ui of tools and resources, ui:// resources and their contents | both eras | both eras | byte for byte |
+| methods that no revision defines | both eras | both eras | as below |
+| tasks | its own kind | its own kind | see [tasks](../explanation/clients.md) |
+
 ## Methods and notifications
 
 A request goes to the server that its name, URI or task belongs to. One of a method that no revision defines goes, byte

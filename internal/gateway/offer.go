@@ -16,20 +16,30 @@ const (
 		`"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
 )
 
+// maxSettings is how long the settings of an extension may be that a server declares.
+const maxSettings = 4096
+
 // An offered is what is declared to clients while a table is out.
 type offered struct {
 	table  *everline.Catalog
+	older  string // extensions, with a comma behind; "" if no server has them. Tasks are of the modern era alone
 	tasks  string // of 2025-11-25, with a comma behind; "" if no server has them
 	modern string // whole
 	ext    bool   // some server has the tasks extension
 }
 
 // offer is what is declared while this table is out. Tasks are declared if a server
-// has them.
+// has them, and so are extensions, with the settings of the first that has each.
 func offer(table *everline.Catalog) *offered {
 	o := &offered{table: table, modern: modernCapabilities}
 	var has, cancel, calls bool
+	extensions := []byte("{}")
 	for raw := range table.Capabilities() {
+		for name, settings := range wire.Members(wire.Get(raw, "extensions")) {
+			if wire.IsObject(settings) && len(settings) <= maxSettings && name != mcp.ExtensionTasks && wire.Get(extensions, name) == nil {
+				extensions = wire.Set(extensions, settings, name)
+			}
+		}
 		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", mcp.ExtensionTasks))
 		if t := wire.Get(raw, "tasks"); wire.IsObject(t) {
 			has = true
@@ -37,8 +47,14 @@ func offer(table *everline.Catalog) *offered {
 			calls = calls || wire.IsObject(wire.Get(t, "requests", "tools", "call"))
 		}
 	}
+	if len(extensions) > len("{}") {
+		o.older = `"extensions":` + string(extensions) + ","
+	}
 	if o.ext {
-		o.modern = `{"extensions":{"` + mcp.ExtensionTasks + `":{}},` + modernCapabilities[1:]
+		extensions = wire.Set(extensions, []byte("{}"), mcp.ExtensionTasks)
+	}
+	if len(extensions) > len("{}") {
+		o.modern = `{"extensions":` + string(extensions) + "," + modernCapabilities[1:]
 	}
 	if has {
 		o.tasks = `"tasks":{"list":{}`
@@ -55,8 +71,9 @@ func offer(table *everline.Catalog) *offered {
 
 // legacy is what a client of an older version is told.
 func (o *offered) legacy(version string) string {
-	if version != mcp.LatestLegacy || o.tasks == "" {
-		return legacyCapabilities
+	tasks := o.tasks
+	if version != mcp.LatestLegacy {
+		tasks = ""
 	}
-	return "{" + o.tasks + legacyCapabilities[1:]
+	return "{" + o.older + tasks + legacyCapabilities[1:]
 }

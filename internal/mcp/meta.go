@@ -17,6 +17,13 @@ const (
 // ExtensionTasks is the capability under which the modern era has tasks.
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
+// ExtensionUI is the capability of clients that show MCP Apps, and what they declare
+// under it (MCP Apps 2026-01-26, Client Capabilities).
+const (
+	ExtensionUI = "io.modelcontextprotocol/ui"
+	DeclaredUI  = `"` + ExtensionUI + `":{"mimeTypes":["text/html;profile=mcp-app"]}`
+)
+
 // everline's own keys of _meta.
 const (
 	MetaServer       = "everline/server"       // the server that an extension method is meant for

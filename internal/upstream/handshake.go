@@ -333,8 +333,9 @@ func list(words []string) string {
 // flight; roots, which servers ask for at their start and keep, are not
 // offered there at all.
 const (
-	httpCapabilities  = `{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`
-	otherCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"context":{},"tools":{}}}`
+	httpCapabilities  = `{"elicitation":{"form":{},"url":{}},` + showsApps + `"roots":{},"sampling":{"context":{},"tools":{}}}`
+	otherCapabilities = `{"elicitation":{"form":{},"url":{}},` + showsApps + `"sampling":{"context":{},"tools":{}}}`
+	showsApps         = `"extensions":{` + mcp.DeclaredUI + `},` // a client that does not show them reads the text that goes with them
 )
 
 func (h *handshake) capabilities() []byte {

@@ -94,9 +94,12 @@ func (s *Session) declaration() []byte {
 }
 
 // older is what the client's handshake has declared; nil for one that has shaken no
-// hands.
+// hands, or cannot be asked.
 func (s *Session) older() []byte {
 	serves, _ := s.Declared()
+	if serves.Asks() == 0 {
+		return nil
+	}
 	return serves.Declaration()
 }
 

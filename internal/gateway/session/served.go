@@ -8,7 +8,8 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// Served are the kinds of requests that a client has declared to serve.
+// Served are the kinds of requests that a client has declared to serve, and whether
+// it shows MCP Apps.
 type Served uint8
 
 const (
@@ -17,7 +18,11 @@ const (
 	servesSampling
 	servesSamplingTools
 	servesRoots
+	showsUI
 )
+
+// Asks is what servers may ask the client for.
+func (s Served) Asks() Served { return s &^ showsUI }
 
 // ReadServed reads client capabilities. {} declares a capability, null does
 // not; elicitation that names no mode is in a form.
@@ -43,6 +48,10 @@ func ReadServed(capabilities []byte) Served {
 			}
 		case "roots":
 			s |= servesRoots
+		case "extensions":
+			if wire.IsObject(wire.Get(val, mcp.ExtensionUI)) {
+				s |= showsUI
+			}
 		}
 	}
 	return s
@@ -68,6 +77,9 @@ func (s Served) Declaration() []byte {
 	}
 	if s&servesRoots != 0 {
 		parts = append(parts, `"roots":{}`)
+	}
+	if s&showsUI != 0 {
+		parts = append(parts, `"extensions":{`+mcp.DeclaredUI+`}`)
 	}
 	if parts == nil {
 		return nil

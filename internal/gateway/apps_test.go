@@ -30,7 +30,7 @@ func TestAppsPassInBothDirectionsAndEras(t *testing.T) {
 			cfg.Transport, cfg.URL = "http", mcptest.Web(t, srv).URL+"/mcp"
 			s := wholeOf(t, cfg)
 
-			r := s.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{`+shows+`},"clientInfo":{"name":"t","version":"1"}}}`)
+			r := s.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{` + shows + `},"clientInfo":{"name":"t","version":"1"}}}`)
 			want(t, r, 200, offered)
 			id := "Mcp-Session-Id: " + r.header.Get("Mcp-Session-Id")
 			want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, id), 200, tool)

@@ -1,15 +1,10 @@
 package admin
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"time"
 
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/orphan"
 	"github.com/everline/everline/internal/owned"
@@ -83,22 +78,6 @@ func checkServer(conn net.Conn, stateDir string) error {
 	}
 }
 
-// refuseServers lets the processes that everline itself has started look, and
-// change nothing: a server must not approve its own definitions.
-func (a *API) refuseServers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && fromServer(r.RemoteAddr) {
-			a.fail(w, &fault.Fault{
-				Kind: fault.Forbidden, Op: "admin", Outcome: fault.NotSent,
-				Err:    errors.New("a server of this everline, or what it has started, may not change or call anything here"),
-				Remedy: "run the command in a terminal of your own",
-			})
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // fromServer reports whether a request comes from a process below this one, or from
 // one that has left it and still has the mark that every server is given. One that
 // has ended since is taken for such: nobody can tell any more.
@@ -133,20 +112,3 @@ func Below(pid, top int) bool {
 
 // gone is the parent of a process that is no more.
 const gone = -1
-
-type web struct{}
-
-// FromWeb marks the requests of the page, which are told apart from those of the
-// command line.
-func FromWeb(ctx context.Context) context.Context { return context.WithValue(ctx, web{}, true) }
-
-func byWeb(r *http.Request) bool { return r.Context().Value(web{}) != nil }
-
-// operated keeps in the journal that a request has changed something.
-func (a *API) operated(r *http.Request, server, action, detail string) {
-	by := "cli"
-	if byWeb(r) {
-		by = "web"
-	}
-	a.opts.Journal.Record(event.Operated{Head: event.Head{Time: time.Now(), Server: server}, By: by, Action: action, Detail: detail})
-}

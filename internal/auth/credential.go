@@ -385,6 +385,7 @@ func (c *credential) afterRefusal(t Ticket) (flight *share[struct{}], young bool
 			c.token.Store(nil)
 		}
 		f = c.needsLoginLocked()
+	case c.failure != nil: // what is to replace it has not come, and is asked for at its own pace
 	case t.accepted != nil && t.accepted.Load() && c.affordLocked(now):
 		c.forcedAt, c.forcedGap = now, max(c.forcedGap, firstGap)
 	case t.accepted != nil && t.accepted.Load(): // it is renewed when that is paid for

@@ -209,42 +209,70 @@ func TestClientsOAuth(t *testing.T) {
 		want               config.Auth
 		warns              string // "" for no warning
 	}{
-		{clients.Cursor, "mcp.json", `{"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": {"CLIENT_ID": "${env:ID}", "CLIENT_SECRET": "s", "scopes": ["r", "w"]}}}}`,
-			plain(func(a *config.Auth) { a.ClientID, a.ClientSecret, a.Scopes = "id", "s", []string{"r", "w"} }), ""},
-		{clients.ClaudeCode, ".mcp.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i", "callbackPort": 8080, "scopes": "r w", "authServerMetadataUrl": "https://as.example/m"}}}}`,
+		{
+			clients.Cursor, "mcp.json", `{"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": {"CLIENT_ID": "${env:ID}", "CLIENT_SECRET": "s", "scopes": ["r", "w"]}}}}`,
+			plain(func(a *config.Auth) { a.ClientID, a.ClientSecret, a.Scopes = "id", "s", []string{"r", "w"} }), "",
+		},
+		{
+			clients.ClaudeCode, ".mcp.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i", "callbackPort": 8080, "scopes": "r w", "authServerMetadataUrl": "https://as.example/m"}}}}`,
 			plain(func(a *config.Auth) {
 				a.ClientID, a.CallbackPort, a.Scopes, a.MetadataURL = "i", 8080, []string{"r", "w"}, "https://as.example/m"
-			}), ""},
-		{clients.ClaudeCode, ".mcp.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "headersHelper": "get-headers --for ${ID}"}}}`,
+			}), "",
+		},
+		{
+			clients.ClaudeCode, ".mcp.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "headersHelper": "get-headers --for ${ID}"}}}`,
 			plain(func(a *config.Auth) {
 				a.Type, a.Command, a.Args = config.AuthCommand, "sh", []string{"-c", "get-headers --for id"}
-			}), "only Authorization is used"},
-		{clients.VSCode, "mcp.json", `{"servers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
-			plain(func(a *config.Auth) { a.ClientID = "i" }), ""},
-		{clients.Zed, "settings.json", `{"context_servers": {"a": {"url": "https://a.example/mcp", "oauth": {"client_id": "i", "client_secret": "s"}}}}`,
-			plain(func(a *config.Auth) { a.ClientID, a.ClientSecret = "i", "s" }), ""},
-		{clients.Codex, "config.toml", "[mcp_servers.a]\nurl = \"https://a.example/mcp\"\nscopes = [\"r\"]\noauth_resource = \"https://a.example\"\noauth = { client_id = \"i\" }\n",
-			plain(func(a *config.Auth) { a.ClientID, a.Scopes, a.Resource = "i", []string{"r"}, "https://a.example" }), ""},
-		{clients.Gemini, "settings.json", `{"mcpServers": {"a": {"httpUrl": "https://a.example/mcp", "oauth": {"enabled": true, "clientId": "i", "clientSecret": "$ID", "scopes": ["r"], "redirectUri": "http://localhost:7777/cb", "tokenUrl": "https://t"}}}}`,
+			}), "only Authorization is used",
+		},
+		{
+			clients.VSCode, "mcp.json", `{"servers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
+			plain(func(a *config.Auth) { a.ClientID = "i" }), "",
+		},
+		{
+			clients.Zed, "settings.json", `{"context_servers": {"a": {"url": "https://a.example/mcp", "oauth": {"client_id": "i", "client_secret": "s"}}}}`,
+			plain(func(a *config.Auth) { a.ClientID, a.ClientSecret = "i", "s" }), "",
+		},
+		{
+			clients.Codex, "config.toml", "[mcp_servers.a]\nurl = \"https://a.example/mcp\"\nscopes = [\"r\"]\noauth_resource = \"https://a.example\"\noauth = { client_id = \"i\" }\n",
+			plain(func(a *config.Auth) { a.ClientID, a.Scopes, a.Resource = "i", []string{"r"}, "https://a.example" }), "",
+		},
+		{
+			clients.Gemini, "settings.json", `{"mcpServers": {"a": {"httpUrl": "https://a.example/mcp", "oauth": {"enabled": true, "clientId": "i", "clientSecret": "$ID", "scopes": ["r"], "redirectUri": "http://localhost:7777/cb", "tokenUrl": "https://t"}}}}`,
 			plain(func(a *config.Auth) {
 				a.ClientID, a.ClientSecret, a.Scopes, a.RedirectURI = "i", "id", []string{"r"}, "http://localhost:7777/cb"
-			}), `"tokenUrl" is not used here`},
-		{clients.Gemini, "settings.json", `{"mcpServers": {"a": {"httpUrl": "https://a.example/mcp", "authProviderType": "google_credentials"}}}`,
-			plain(func(*config.Auth) {}), `a token of google_credentials comes from a program`},
-		{clients.Opencode, "opencode.json", `{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp", "oauth": {"clientId": "{env:ID}", "clientSecret": "s", "scope": "r w", "redirectUri": "http://127.0.0.1:1/cb"}}}}`,
+			}), `"tokenUrl" is not used here`,
+		},
+		{
+			clients.Gemini, "settings.json", `{"mcpServers": {"a": {"httpUrl": "https://a.example/mcp", "authProviderType": "google_credentials"}}}`,
+			plain(func(*config.Auth) {}), `a token of google_credentials comes from a program`,
+		},
+		{
+			clients.Opencode, "opencode.json", `{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp", "oauth": {"clientId": "{env:ID}", "clientSecret": "s", "scope": "r w", "redirectUri": "http://127.0.0.1:1/cb"}}}}`,
 			plain(func(a *config.Auth) {
 				a.ClientID, a.ClientSecret, a.Scopes, a.RedirectURI = "id", "s", []string{"r", "w"}, "http://127.0.0.1:1/cb"
-			}), ""},
-		{clients.Opencode, "opencode.json", `{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp", "oauth": false}}}`,
-			plain(func(a *config.Auth) { a.Type = config.AuthNone }), ""},
-		{clients.Windsurf, "mcp_config.json", `{"mcpServers": {"a": {"serverUrl": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
-			plain(func(*config.Auth) {}), `unknown key "oauth"`},
-		{clients.Goose, "config.yaml", "extensions:\n  a: {type: streamable_http, uri: \"https://a.example/mcp\", oauth: {clientId: i}}\n",
-			plain(func(*config.Auth) {}), `unknown key "oauth"`},
-		{clients.ClaudeDesktop, "claude_desktop_config.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
-			plain(func(*config.Auth) {}), `unknown key "oauth"`},
-		{clients.Cursor, "mcp.json", `{"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": {"CLIENT_IDD": "i"}}}}`,
-			plain(func(*config.Auth) {}), `unknown key "CLIENT_IDD" in "auth"`},
+			}), "",
+		},
+		{
+			clients.Opencode, "opencode.json", `{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp", "oauth": false}}}`,
+			plain(func(a *config.Auth) { a.Type = config.AuthNone }), "",
+		},
+		{
+			clients.Windsurf, "mcp_config.json", `{"mcpServers": {"a": {"serverUrl": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
+			plain(func(*config.Auth) {}), `unknown key "oauth"`,
+		},
+		{
+			clients.Goose, "config.yaml", "extensions:\n  a: {type: streamable_http, uri: \"https://a.example/mcp\", oauth: {clientId: i}}\n",
+			plain(func(*config.Auth) {}), `unknown key "oauth"`,
+		},
+		{
+			clients.ClaudeDesktop, "claude_desktop_config.json", `{"mcpServers": {"a": {"type": "http", "url": "https://a.example/mcp", "oauth": {"clientId": "i"}}}}`,
+			plain(func(*config.Auth) {}), `unknown key "oauth"`,
+		},
+		{
+			clients.Cursor, "mcp.json", `{"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": {"CLIENT_IDD": "i"}}}}`,
+			plain(func(*config.Auth) {}), `unknown key "CLIENT_IDD" in "auth"`,
+		},
 	} {
 		o := config.Options{Format: c.format, Env: func(name string) (string, bool) { return "id", name == "ID" }}
 		cfg, err := o.Parse("/p/"+c.file, []byte(c.text))

@@ -148,7 +148,8 @@ func (s Server) Redacted() Server {
 	for i := range a.Args {
 		a.Args[i] = shown(a.Args[i])
 	}
-	for _, text := range []*string{&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile, &a.IDPIssuer, &a.IDPTokenURL, &a.IDPClientID,
+	for _, text := range []*string{
+		&a.Command, &a.ClientID, &a.Issuer, &a.MetadataURL, &a.ClientIDURL, &a.Resource, &a.RedirectURI, &a.ClientSecretFile, &a.PrivateKeyFile, &a.AssertionFile, &a.IDPIssuer, &a.IDPTokenURL, &a.IDPClientID,
 		&s.TLS.CAFile, &s.TLS.CertFile, &s.TLS.KeyFile, &s.TLS.ServerName,
 	} {
 		*text = shown(*text)

@@ -117,10 +117,10 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 
 func (a *app) printRecord(r *audit.Record, line []byte) error {
 	var err error
-	switch {
-	case a.output == "jsonl":
+	switch a.output {
+	case "jsonl":
 		_, err = fmt.Fprintf(a.stdout, "%s\n", line)
-	case a.output == "json":
+	case "json":
 		err = writeJSON(a.stdout, r)
 	default:
 		_, err = fmt.Fprintln(a.stdout, recordLine(r, a.output == "wide"))

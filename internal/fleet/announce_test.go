@@ -27,8 +27,8 @@ func TestAnAnnouncementWithoutAChange(t *testing.T) {
 			defer mu.Unlock()
 			said = append(said, fmt.Sprint(what, " ", time.Since(began).Truncate(100*time.Millisecond)))
 		}
-		o.Announced = func(server string, kinds []catalog.Kind) { note(fmt.Sprint("announced ", server, kinds)) }
-		o.Changed = func(kinds []catalog.Kind) { note(fmt.Sprint("changed ", kinds)) }
+		o.Announced = func(server string, kinds []catalog.Kind) { note(fmt.Sprintf("announced %s%v", server, kinds)) }
+		o.Changed = func(kinds []catalog.Kind) { note(fmt.Sprintf("changed %v", kinds)) }
 		f := New(configOf("a"), o)
 		defer f.Close(context.Background())
 		synctest.Wait()

@@ -55,7 +55,9 @@ func TestIdentitiesShareNothing(t *testing.T) {
 	never := "Mcp-Session-Id: " + strings.Repeat("x", len(session)-len("Mcp-Session-Id: "))
 	for _, who := range []string{"Who: b", "Who: a b"} {
 		for _, c := range []struct{ method, path, body string }{
-			{"POST", "/mcp", listRequest("1")}, {"GET", "/mcp", ""}, {"DELETE", "/mcp", ""},
+			{"POST", "/mcp", listRequest("1")},
+			{"GET", "/mcp", ""},
+			{"DELETE", "/mcp", ""},
 			{"POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`},
 		} {
 			got, none := s.do(c.method, c.path, c.body, session, who), s.do(c.method, c.path, c.body, never, who)

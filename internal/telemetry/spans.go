@@ -96,11 +96,11 @@ func attributes(tr *tracing.Trace, s *tracing.Span) []attribute.KeyValue {
 		}
 	}
 	text(mcpMethod, s.Method)
-	switch {
-	case s.Method == mcp.ToolsCall:
+	switch s.Method {
+	case mcp.ToolsCall:
 		text(operation, executeTool)
 		text(toolName, s.Target)
-	case s.Method == mcp.PromptsGet:
+	case mcp.PromptsGet:
 		text(promptName, s.Target)
 	}
 	text(requestID, s.RequestID)

@@ -39,8 +39,10 @@ func openTo(t *testing.T, e env, to sdktrace.SpanExporter) *Telemetry {
 
 func TestNothingIsOpenedUnasked(t *testing.T) {
 	for _, e := range []env{
-		{}, {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"}, {"OTEL_SERVICE_NAME": "x"},
+		{},
+		{"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
+		{"OTEL_SERVICE_NAME": "x"},
 	} {
 		if rec, err := Open(t.Context(), Options{Getenv: e.get}); rec != nil || err != nil {
 			t.Errorf("%v: %v, %v", e, rec, err)

@@ -173,8 +173,11 @@ func TestTokens(t *testing.T) {
 		local   bool
 		look    int
 	}{
-		{config.PageOpen, config.ClientsSameUser, true, 200}, {config.PageToken, config.ClientsSameUser, true, 401},
-		{config.PageOpen, config.ClientsTokens, true, 401}, {config.PageOpen, config.ClientsSameUser, false, 401}, {config.PageOff, config.ClientsSameUser, true, 404},
+		{config.PageOpen, config.ClientsSameUser, true, 200},
+		{config.PageToken, config.ClientsSameUser, true, 401},
+		{config.PageOpen, config.ClientsTokens, true, 401},
+		{config.PageOpen, config.ClientsSameUser, false, 401},
+		{config.PageOff, config.ClientsSameUser, true, 404},
 	} {
 		s := newStand(t, c.local)
 		s.cfg.Page, s.cfg.Clients = c.page, c.clients
@@ -231,8 +234,13 @@ func TestTokenOutlivesEverline(t *testing.T) {
 		at    time.Duration
 		want  string
 	}{
-		{token, 0, tokenOK}, {token, tokenTime - 2*time.Second, tokenOK}, {token, tokenTime, tokenExpired},
-		{"", 0, tokenNone}, {token[:len(token)-2] + "AA", 0, tokenNone}, {"A" + token[1:], 0, tokenNone}, {strings.Repeat("A", 64), 0, tokenNone},
+		{token, 0, tokenOK},
+		{token, tokenTime - 2*time.Second, tokenOK},
+		{token, tokenTime, tokenExpired},
+		{"", 0, tokenNone},
+		{token[:len(token)-2] + "AA", 0, tokenNone},
+		{"A" + token[1:], 0, tokenNone},
+		{strings.Repeat("A", 64), 0, tokenNone},
 	} {
 		if got := second.state(c.token, now.Add(c.at)); got != c.want {
 			t.Errorf("%q at %s: %s, want %s", c.token, c.at, got, c.want)

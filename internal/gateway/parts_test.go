@@ -180,7 +180,7 @@ func TestSessionsOfAnIdentity(t *testing.T) {
 	h := newHub()
 	some := granting(config.Policy{Sessions: 2})
 	h.may = func() *policy.Scope { return some }
-	count := &meter.Endpoint{}
+	count := meter.NewEndpoint()
 	s := serve(t, h, Options{Entrance: byHeader{}, Meter: count})
 	open := func(who string) string {
 		return "Mcp-Session-Id: " + s.post(hello, who).header.Get("Mcp-Session-Id")

@@ -104,8 +104,9 @@ func (t *tokens) post(ctx context.Context, endpoint, issuer string, c client, fo
 	headers := http.Header{}
 	switch c.Method {
 	case methodBasic:
-		pair := url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)
-		headers.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
+		pair := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)))
+		t.secrets.learn(pair)
+		headers.Set("Authorization", "Basic "+pair)
 	case methodPost:
 		form.Set("client_id", c.ID)
 		form.Set("client_secret", c.Secret)

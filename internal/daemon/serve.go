@@ -76,7 +76,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	own := entrance.New(entrance.Options{StateDir: stateDir, URL: base, Exposed: !loopback(listener.Addr()), Log: o.Log})
 	own.Use(found.Config)
 	d, err := start(ctx, parts{
-		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: base + "/mcp", redirect: redirectURI(listener.Addr()), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
+		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: base + "/mcp", redirect: redirectURI(listener.Addr(), found.Config), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
 		address: listener.Addr().String(), unauthenticated: e.Unauthenticated, entrance: own,
 		gateway: gateway.Options{Hosts: hostsOf(found.Config, e.Hosts), Origins: e.Origins, Entrance: own},
 	})
@@ -169,11 +169,15 @@ func (d *daemon) endpoint() http.Handler {
 
 const callbackPath = "/oauth/callback"
 
-// redirectURI is where a browser on this machine reaches the login callback of a
-// listener; "" if it does not.
-func redirectURI(a net.Addr) string {
+// redirectURI is where a browser reaches the login callback of a listener: at the
+// public address, or on this machine; "" if it does not. A certificate need not be
+// for an address of this machine, so that an encrypted listener has no other.
+func redirectURI(a net.Addr, c *config.Config) string {
+	if strings.HasPrefix(c.PublicURL, "https://") {
+		return c.PublicURL + callbackPath
+	}
 	tcp, ok := a.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
+	if !ok || c.TLS.CertFile != "" || !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
 		return ""
 	}
 	host := "127.0.0.1"

@@ -39,13 +39,18 @@ func TestAnAnnouncementWithoutAChange(t *testing.T) {
 			srv.Notify("notifications/tools/list_changed", "")
 			time.Sleep(10 * time.Millisecond)
 		}
+		begin := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			began = time.Now()
+		}
 		time.Sleep(time.Minute)
-		began = time.Now()
+		begin()
 		for range 5 {
 			announce()
 		}
 		time.Sleep(time.Minute)
-		began = time.Now()
+		begin()
 		srv.SetTools(tool("x", ""), tool("y", ""))
 		announce()
 		time.Sleep(time.Minute)

@@ -118,6 +118,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 		return x.Failure(fault.From(x.Method, err))
 	}
 	defer svc.inflight.end(p)
+	c.asked = true
 	result, err := svc.askTask(ctx, c, t, x.Method, x.Params)
 	f := fault.From(x.Method, err)
 	switch {
@@ -165,7 +166,6 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 		Capabilities: c.serves.Declaration(),
 	}
 	c.fill(out)
-	c.asked = true
 	if t.Holder.Mortal {
 		out.Generation = t.Holder.Generation
 	}

@@ -11,7 +11,7 @@ fi
 for os in linux darwin windows; do
   GOOS=$os go vet ./...
 done
-for tag in conformance interop; do
+for tag in conformance interop interop,logins; do
   go vet -tags "$tag" ./conformance
 done
 [ "${1:-}" = --untested ] || go test ./...

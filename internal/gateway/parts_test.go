@@ -39,7 +39,7 @@ func granting(p config.Policy) *policy.Scope {
 
 // To one identity, what another one has does not exist: the answer is the same, to
 // the byte, as for what nobody has.
-func TestIdentitiesShareNothing(t *testing.T) {
+func TestFaultX25IdentitiesShareNothing(t *testing.T) {
 	h := newHub()
 	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
 	var gone atomic.Bool

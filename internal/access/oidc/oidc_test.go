@@ -219,8 +219,8 @@ func TestAudienceOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// TestForgedKeyIDs has 10,000 tokens that name keys which there are not.
-func TestForgedKeyIDs(t *testing.T) {
+// TestFaultX26ForgedKeyIDs has 10,000 tokens that name keys which there are not.
+func TestFaultX26ForgedKeyIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIDP()
 		v := i.verifier(nil)
@@ -260,7 +260,7 @@ func TestForgedKeyIDs(t *testing.T) {
 	})
 }
 
-func TestKeysOfYesterday(t *testing.T) {
+func TestFaultX26KeysOfYesterday(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIDP()
 		v := i.verifier(nil)
@@ -286,7 +286,7 @@ func TestKeysOfYesterday(t *testing.T) {
 	})
 }
 
-func TestAnIssuerThatIsDown(t *testing.T) {
+func TestFaultX26AnIssuerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIDP()
 		i.down = true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/session"
 )
 
 // A Gateway serves MCP clients from one Backend. It has no goroutine of its
@@ -33,9 +34,10 @@ type Gateway struct {
 
 // shared is what an endpoint counts together with its parts.
 type shared struct {
-	bodies  budget
-	sse     atomic.Int64 // open streams of HTTP+SSE
-	listens atomic.Int64 // open streams of subscriptions/listen over HTTP
+	bodies   budget
+	sessions session.Room
+	sse      atomic.Int64 // open streams of HTTP+SSE
+	listens  atomic.Int64 // open streams of subscriptions/listen over HTTP
 }
 
 // New returns a gateway on b. The caller must Close it.
@@ -49,7 +51,7 @@ func New(b Backend, opts Options) *Gateway {
 func newGateway(endpoint string, b Backend, opts Options, sh *shared, use *usage, emptied func()) *Gateway {
 	g := &Gateway{shared: sh}
 	svc := &g.service
-	svc.init(endpoint, b, opts, use)
+	svc.init(endpoint, b, opts, use, &sh.sessions)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.guard.meter = opts.Meter
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded, &opts.Meter.Posts}

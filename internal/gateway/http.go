@@ -184,7 +184,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
 		g.noRoom(p.who)
-		g.crowded(p.w, m, "Too many sessions are in use")
+		g.crowded(p.w, m, tooManySessions)
 		return
 	}
 	defer g.sessions.Unpin(s)
@@ -228,7 +228,8 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 	case s != nil:
 		return s
 	case full:
-		g.crowded(w, &message.Message{}, "Too many sessions are in use")
+		g.noRoom(who)
+		g.crowded(w, &message.Message{}, tooManySessions)
 	case g.closing(): // it may be known to the next everline
 		g.ending(w, &message.Message{})
 	default:

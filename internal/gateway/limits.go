@@ -77,7 +77,9 @@ func (svc *service) refused(who *access.Identity, method string, may *policy.Sco
 	})
 }
 
-// maxSessions is how many sessions there may be.
+const tooManySessions = "Too many sessions are in use"
+
+// maxSessions is how many sessions its identity may have, at all addresses together.
 func (svc *service) maxSessions() int {
 	if l := svc.backend.May().Limits(); l != nil && l.Sessions > 0 {
 		return min(l.Sessions, svc.opts.MaxSessions)
@@ -85,8 +87,8 @@ func (svc *service) maxSessions() int {
 	return svc.opts.MaxSessions
 }
 
-// noRoom counts a session that was not opened, where its client's policies say how
-// many it may have.
+// noRoom counts a session that was not opened, or not gone on with, where its client's
+// policies say how many it may have.
 func (svc *service) noRoom(who *access.Identity) {
 	if may := svc.backend.May(); svc.maxSessions() < svc.opts.MaxSessions {
 		svc.refused(who, mcp.Initialize, may, policy.ReasonSessions, soon)

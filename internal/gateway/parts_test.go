@@ -234,3 +234,51 @@ func TestUnusedPartsAreTakenOut(t *testing.T) {
 	want(t, s.post(listRequest("1"), session, "Who: a"), 200)
 	stream.cancel()
 }
+
+// TestSessionsAtAllAddresses has one identity, and the endpoint, fill their room at
+// the address of a group and at that of all servers together.
+func TestSessionsAtAllAddresses(t *testing.T) {
+	h := newHub()
+	may := granting(config.Policy{Sessions: 2})
+	h.may = func() *policy.Scope { return may }
+	s := serve(t, h, Options{Entrance: byHeader{}, MaxSessions: 3, Part: func(string, *access.Identity) Backend { return h }})
+	at := func(path string, headers ...string) reply { return s.do("POST", path, hello, headers...) }
+	id := func(r reply) string { return "Mcp-Session-Id: " + r.header.Get("Mcp-Session-Id") }
+	lists := func(path, session, who string) int {
+		return s.do("POST", path, listRequest("1"), session, who).status
+	}
+	const group, all = "/groups/g/mcp", "/mcp"
+
+	first := id(at(group, "Who: a"))
+	second := id(at(all, "Who: a"))
+	third := id(at(all, "Who: a"))
+	if lists(group, first, "Who: a") != 404 || lists(all, second, "Who: a") != 200 || lists(all, third, "Who: a") != 200 {
+		t.Error("the third session did not take the place of the first, which was idle at another address")
+	}
+	other := id(at(group, "Who: b"))
+	fourth := id(at(group, "Who: b")) // the endpoint is full, and b has an idle one
+	if lists(group, other, "Who: b") != 404 || lists(all, second, "Who: a") != 200 {
+		t.Error("b has paid with a session of a, and not with its own")
+	}
+	fifth := id(at(all, "Who: c")) // which has none
+	if lists(all, third, "Who: a") != 404 || lists(group, fourth, "Who: b") != 200 || lists(all, fifth, "Who: c") != 200 {
+		t.Error("the session that was idle for longest is not the one that ended")
+	}
+
+	streams := map[string]string{fourth: group, fifth: all}
+	s.tap("GET", group, "", fourth, "Who: b")
+	s.tap("GET", all, "", fifth, "Who: c")
+	s.tap("GET", all, "", second, "Who: a")
+	for _, who := range []string{"Who: a", "Who: d", "Who: d"} {
+		r := at(group, who)
+		want(t, r, 503, `"code":-31003`)
+		if r.header.Get("Retry-After") == "" {
+			t.Errorf("%s is not told when to come again", who)
+		}
+	}
+	for session, path := range streams {
+		want(t, s.do("DELETE", path, "", session, "Who: "+map[string]string{group: "b", all: "c"}[path]), 204)
+	}
+	want(t, at(group, "Who: d"), 200) // the places of those that ended are free
+	want(t, at(all, "Who: c"), 200)
+}

@@ -42,14 +42,14 @@ type service struct {
 	refusing atomic.Bool   // set by Close: requests are refused
 }
 
-func (svc *service) init(endpoint string, b Backend, opts Options, use *usage) {
+func (svc *service) init(endpoint string, b Backend, opts Options, use *usage, all *session.Room) {
 	svc.usage = use
 	svc.backend, svc.opts, svc.stop, svc.began = b, opts, make(chan struct{}), time.Now()
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
 	svc.sessions = session.NewStore(session.Options{
-		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Limit: svc.maxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
+		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
 		Changed: svc.sessionChanged,
 	})

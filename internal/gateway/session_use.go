@@ -55,8 +55,9 @@ func (svc *service) named(x *exchange) (*session.Session, error) {
 	}
 	s := svc.sessions.Named(name, x.who)
 	if s == nil {
+		svc.noRoom(x.who)
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
-		f.Outcome = fault.NotSent
+		f.Outcome, f.RetryAfter = fault.NotSent, soon
 		return nil, f
 	}
 	return s, nil

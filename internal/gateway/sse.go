@@ -40,7 +40,8 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
 	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {
-		g.busy(w, "Too many sessions are in use")
+		g.noRoom(s.Who)
+		g.busy(w, tooManySessions)
 		return
 	}
 	defer g.sessions.Unpin(s)

@@ -8,12 +8,14 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/policy"
 )
 
 // A usage is how much one identity uses of what is limited, at all groups together.
 type usage struct {
 	inFlight atomic.Int64
+	sessions session.Room
 	parts    int        // that it is of; guarded by the lock of parts
 	mu       sync.Mutex // guards the rest; nothing waits under it
 	calls    *rate.Limiter

@@ -124,7 +124,7 @@ func Settings() []Setting {
 		{SectionPolicy, "rate", TypeRate, nil, "How many calls each who has the policy may make: 20/s, 100/m or 1000/h.", "Rate"},
 		{SectionPolicy, "burst", TypeNumber, nil, "How many of them may come at the same moment; as many as rate names where it is left out.", "Burst"},
 		{SectionPolicy, "concurrent", TypeNumber, nil, "How many calls each may have in flight; 0: no limit.", "Concurrent"},
-		{SectionPolicy, "sessions", TypeNumber, nil, "How many sessions each may have at one address; one more ends the one that is idle for longest, or is refused. 0: no limit but that of the endpoint.", "Sessions"},
+		{SectionPolicy, "sessions", TypeNumber, nil, "How many sessions each may have, at all addresses together; one more ends the one that is idle for longest, or is refused where all are in use. 0: no limit but that of the endpoint.", "Sessions"},
 		{SectionPolicy, "maxBody", TypeSize, nil, "The largest message of each; 0: that of the endpoint, 64MiB.", "MaxBody"},
 
 		{SectionTop, "audit", TypeObject, nil, "The record of who did what. The word of its level will do in place of the object.", ""},

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestStore() *Store {
 	return NewStore(Options{
-		Lists: stream.NewListVersions(), Limit: func() int { return 100 }, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(uint64) {},
+		Lists: stream.NewListVersions(), Limit: func() int { return 100 }, Most: 100, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(uint64) {},
 		Subscribe: func(context.Context, *everline.Session, string, func([]byte)) (func(), error) { return func() {}, nil },
 	})
 }
@@ -114,5 +114,24 @@ func TestAnIDIsOfOneIdentity(t *testing.T) {
 			next.Close()
 		}
 		st.Close()
+	}
+}
+
+// TestAStoreLeavesItsRooms when it is closed, with the places of its sessions.
+func TestAStoreLeavesItsRooms(t *testing.T) {
+	st := newTestStore()
+	if s := st.New(mcp.LatestLegacy); !st.Add(s) {
+		t.Fatal("full")
+	}
+	own, all := st.o.Own, st.o.All
+	if own.n.Load() != 1 || all.n.Load() != 1 {
+		t.Errorf("one session counts %d and %d", own.n.Load(), all.n.Load())
+	}
+	st.Close()
+	if own.n.Load() != 0 || all.n.Load() != 0 || len(own.stores)+len(all.stores) != 0 {
+		t.Errorf("%d and %d places are taken, %d stores are left", own.n.Load(), all.n.Load(), len(own.stores)+len(all.stores))
+	}
+	if st.Add(st.New(mcp.LatestLegacy)) || own.n.Load() != 0 || all.n.Load() != 0 {
+		t.Error("a session of a closed store takes a place")
 	}
 }

@@ -35,7 +35,9 @@ type Options struct {
 	Endpoint  string          // the group's name; "" for all
 	Kept      *sessions.Store // of those that outlive everline; nil for none
 	Lists     *stream.ListVersions
-	Limit     func() int // sessions at a time; it does not wait
+	Own, All  *Room      // what it fills: with the other stores of its identity, and of its endpoint; nil: it is alone
+	Limit     func() int // sessions at a time in Own; it does not wait
+	Most      int        // sessions at a time in All
 	Meter     *meter.Endpoint
 	Idle      time.Duration // after which one ends
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
@@ -51,7 +53,15 @@ func NewStore(o Options) *Store {
 	if o.Meter == nil {
 		o.Meter = meter.NewEndpoint()
 	}
+	if o.Own == nil {
+		o.Own = &Room{}
+	}
+	if o.All == nil {
+		o.All = &Room{}
+	}
 	st := &Store{o: o, byID: map[string]*Session{}}
+	o.Own.join(st)
+	o.All.join(st)
 	st.levels.set = o.SetLevel
 	st.background.init()
 	st.ring.prev, st.ring.next = &st.ring, &st.ring
@@ -59,49 +69,46 @@ func NewStore(o Options) *Store {
 }
 
 // addAs puts a session in under an id and pins it. It returns the session that is
-// there then: an older one of this id, or s; nil if the table is full of sessions
-// that are in use.
+// there then: an older one of this id, or s; nil if there is no place that is not in
+// use.
 func (st *Store) addAs(s *Session, id string) *Session {
-	limit := st.o.Limit()
-	st.mu.Lock()
-	if old := st.byID[id]; old != nil {
-		old.pins++
-		st.mu.Unlock()
+	if old := st.pinOld(id); old != nil {
 		return old
 	}
-	var gone *Session
-	keep := func() {}
-	if len(st.byID) >= limit {
-		if gone = st.idlestLocked(); gone != nil {
-			st.removeLocked(gone)
-			st.o.Meter.Expired.Add(1)
-			keep = gone.conclude()
-		}
-	}
-	ok := len(st.byID) < limit && !st.closed
-	if ok {
-		s.Key, s.born = id, time.Now()
-		s.pins = 1
-		st.byID[s.Key] = s
-		st.o.Meter.Sessions.Add(1)
-		st.o.Meter.Opened.Add(1)
-		st.frontLocked(s)
-		st.armLocked()
-	}
-	st.mu.Unlock()
-	if gone != nil {
-		gone.End()
-		keep()
-		st.tell(gone, expired)
-	}
-	if ok {
-		st.tell(s, opened)
-	}
-	if !ok {
+	if !st.takePlace() {
 		st.o.Meter.Crowded.Add(1)
 		return nil
 	}
+	st.mu.Lock()
+	if old := st.byID[id]; old != nil || st.closed {
+		if old != nil {
+			old.pins++
+		}
+		st.mu.Unlock()
+		st.givePlace()
+		return old
+	}
+	s.Key, s.born = id, time.Now()
+	s.pins = 1
+	st.byID[s.Key] = s
+	st.o.Meter.Sessions.Add(1)
+	st.o.Meter.Opened.Add(1)
+	st.frontLocked(s)
+	st.armLocked()
+	st.mu.Unlock()
+	st.tell(s, opened)
 	return s
+}
+
+// pinOld pins the session of an id; nil if there is none.
+func (st *Store) pinOld(id string) *Session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	old := st.byID[id]
+	if old != nil {
+		old.pins++
+	}
+	return old
 }
 
 // InUse is how many of them have an open exchange or stream.
@@ -223,6 +230,7 @@ func (st *Store) frontLocked(s *Session) {
 }
 
 func (st *Store) removeLocked(s *Session) {
+	st.givePlace()
 	st.o.Meter.Sessions.Add(-1)
 	st.o.Meter.Lasted.Observe(time.Since(s.born))
 	delete(st.byID, s.Key)
@@ -316,5 +324,7 @@ func (st *Store) Close() {
 	for _, s := range gone {
 		s.End()
 	}
+	st.o.Own.leave(st)
+	st.o.All.leave(st)
 	st.responses.Close()
 }

@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"internal/catalog":   {"internal/mcp", "internal/wire", "internal/visible", "config", "fault", "internal/owned"},
 	"internal/transport": {"internal/wire", "fault"},
 	"internal/evidence":  {"fault"},
-	"internal/upstream":  {"internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault", "internal/tracing"},
+	"internal/upstream":  {"event", "internal/mcp", "internal/evidence", "internal/transport", "internal/wire", "internal/catalog", "config", "fault", "internal/tracing"},
 	// What is counted, where it happens; those who show it read it there.
 	"internal/meter": {"internal/mcp", "event", "fault"},
 	// What is recorded, where it happens; telemetry alone knows OpenTelemetry.
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	// The page: what happened of late, and what a browser is served. It acts
 	// through the admin API, and shows how clients are linked as the commands do.
 	"internal/history": {"event"},
-	"internal/web":     {".", "config", "event", "fault", "internal/admin", "internal/history", "internal/owned", "internal/conf/clients", "internal/conf/edit"},
+	"internal/web":     {".", "config", "event", "fault", "internal/admin", "internal/history", "internal/owned", "internal/program", "internal/conf/clients", "internal/conf/edit", "internal/conf/redact", "internal/conf/settings", "internal/conf/tree"},
 
 	// What outlives everline of a client's session.
 	"internal/activation": {"fault"},
@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/message":         {"internal/mcp", "internal/rounds", "internal/wire", "fault"},
-	"internal/gateway/session": {"internal/access", "internal/meter", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
+	"internal/gateway/session": {"event", "internal/access", "internal/meter", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/gateway/stream":  {"internal/mcp", "internal/wire", "fault"},
 	"internal/gateway/task":    {"internal/access", ".", "internal/mcp", "internal/wire"},
 	"internal/bridge":          {"internal/mcp", "internal/wire", "fault", "internal/message", "internal/pipe", "internal/gateway/stream"},

@@ -96,6 +96,8 @@ type Call struct {
 	// Generation makes the call one for this generation alone:
 	// another is not asked, and the fault is NotFound. 0: any.
 	Generation uint64
+	// By is what is known of who makes the call, for whoever observes it. nil: nothing.
+	By *event.Caller
 	// Observe gets the facts of this call once it has ended, before Do returns: once
 	// for each server that is asked, as Options.Observe does. May be nil.
 	Observe func(event.CallFacts)

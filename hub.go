@@ -202,6 +202,14 @@ func (h *Hub) refused(c *Call, f *fault.Fault) error {
 	return f
 }
 
+// exposedOf is the published name by which a call came; "" if it named its server.
+func exposedOf(c *Call) string {
+	if c.Server == "" && (c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet) {
+		return c.Name
+	}
+	return ""
+}
+
 // counts are what was counted until now; see door.Counts.
 func (h *Hub) counts() map[string]meter.Counts {
 	all := h.fleet.Counts()
@@ -211,6 +219,7 @@ func (h *Hub) counts() map[string]meter.Counts {
 
 // settle counts a call that no server's slot has seen.
 func (h *Hub) settle(c *Call, f event.CallFacts) {
+	f.By, f.Client = c.By, clientOf(c)
 	h.nowhere.Call(&f)
 	if h.observe != nil {
 		h.observe(f)
@@ -275,6 +284,8 @@ func callAs(t catalog.Target, c *Call) *upstream.Call {
 		Progress:     c.Progress,
 		LogLevel:     c.LogLevel,
 		Client:       c.Client,
+		By:           c.By,
+		Exposed:      exposedOf(c),
 		Capabilities: c.Capabilities,
 	}
 }

@@ -25,6 +25,20 @@ type CallFacts struct {
 	Sends      int
 	ParamBytes int // of one send
 	Bytes      int // of the result
+
+	Exposed     string     // the published name by which the call came; "" where it named the server's own, or has none
+	Client      uint64     // tells the callers apart, as everline.Client does; 0 for none
+	By          *Caller    // what is known of the caller; nil for nothing
+	Trace       [16]byte   // the id of the trace that the call is recorded in; zero for none
+	Code        int64      // of the JSON-RPC error that the server has answered; 0 for none
+	FirstFailed fault.Kind // what the first send failed with; valid if Sends > 1
+}
+
+// A Caller is what is known of who has made a call. It does not change.
+type Caller struct {
+	Name, Version string // what the client calls itself; "" where it has not said so
+	Protocol      string // the revision that it speaks; "" for none
+	Subject       string // the identity that was proven; "" for none
 }
 
 // CallResult is how a call ended.

@@ -106,6 +106,14 @@ func (id *Identity) Kind() Kind { return id.kind }
 // to an identity is bound to it. It holds no secret.
 func (id *Identity) Key() string { return id.key }
 
+// Subject is the Key of an identity that was proven; "" of anybody else's, and of nil.
+func (id *Identity) Subject() string {
+	if id == nil || id.kind == KindAnonymous {
+		return ""
+	}
+	return id.key
+}
+
 // Name is for people: the name of a token, the subject of a JWT. It comes from
 // outside, and two identities may have the same.
 func (id *Identity) Name() string { return id.name }

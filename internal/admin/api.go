@@ -66,6 +66,8 @@ type Options struct {
 	Page Page
 	// Audit records what is done; nil: nothing is recorded.
 	Audit *audit.Log
+	// Watch observes calls as gateway.Options has it; nil: nothing does.
+	Watch func(params []byte, next func(event.CallFacts)) func(event.CallFacts)
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -286,7 +288,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
-	a.operated(r, name, op, "")
+	a.Operated(r, name, op, "")
 	if _, bounded := ctx.Deadline(); bounded {
 		if _, err := a.opts.Hub.Await(ctx, name, seenGeneration(old, op)); err != nil {
 			a.fail(w, err)
@@ -371,7 +373,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if byWeb(r) {
-		a.operated(r, req.Server, "call", req.Tool)
+		a.Operated(r, req.Server, "call", req.Tool)
 	}
 	ctx := r.Context()
 	if req.TimeoutMS > 0 {
@@ -383,16 +385,14 @@ func (a *API) call(w http.ResponseWriter, r *http.Request) {
 		a.asking(ctx, w, r, req, params)
 		return
 	}
-	call := &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params}
+	call := &everline.Call{Method: mcp.ToolsCall, Server: req.Server, Name: req.Tool, Params: params, By: callerBy(r)}
 	witness, f := a.witness(r, req)
 	if f != nil {
 		a.fail(w, f)
 		return
 	}
 	defer witness.Over(ctx)
-	if witness != nil {
-		call.Observe = witness.Observe
-	}
+	call.Observe = a.observer(witness, params)
 	result, err := a.opts.Hub.Call(door.Probing(ctx), call)
 	if err != nil {
 		a.fail(w, err)

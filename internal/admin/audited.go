@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/mcp"
@@ -171,6 +172,28 @@ func (a *API) witness(r *http.Request, req CallRequest) (*audit.Witness, *fault.
 		rec.Actor = actor
 		a.opts.Audit.Describe(rec.Request, arguments)
 	})
+}
+
+// observer is what sees the facts of a call; nil for nobody.
+func (a *API) observer(w *audit.Witness, params []byte) (observe func(event.CallFacts)) {
+	if w != nil {
+		observe = w.Observe
+	}
+	if a.opts.Watch != nil {
+		observe = a.opts.Watch(params, observe)
+	}
+	return observe
+}
+
+// Doing serves a request of the page that does something, as those of Handler are
+// served: it is recorded, and none of a server's own.
+func (a *API) Doing(next http.Handler) http.Handler { return a.audited(a.refuseServers(next)) }
+
+// Because tells the record of a request of Doing why it is refused.
+func Because(w http.ResponseWriter, f *fault.Fault) {
+	if d, ok := w.(*doing); ok {
+		d.fault = f
+	}
 }
 
 // auditProblem is why the record cannot be written now.

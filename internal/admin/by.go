@@ -34,8 +34,16 @@ func FromWeb(ctx context.Context) context.Context { return context.WithValue(ctx
 
 func byWeb(r *http.Request) bool { return r.Context().Value(web{}) != nil }
 
-// operated keeps in the journal that a request has changed something.
-func (a *API) operated(r *http.Request, server, action, detail string) {
+// callerBy is who makes a call, as the records of calls name it.
+func callerBy(r *http.Request) *event.Caller {
+	if byWeb(r) {
+		return &event.Caller{Name: "everline page"}
+	}
+	return &event.Caller{Name: "everline call"}
+}
+
+// Operated keeps in the journal that a request has changed something.
+func (a *API) Operated(r *http.Request, server, action, detail string) {
 	by := "cli"
 	if byWeb(r) {
 		by = "web"

@@ -97,7 +97,7 @@ func (a *API) drill(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, &fault.Fault{Kind: fault.Invalid, Op: "drill", Outcome: fault.NotSent, Err: errors.New(`the body must be {"fault","forMs","delayMs","recoveryMs"}`)})
 		return
 	}
-	a.operated(r, name, "drill", req.Fault)
+	a.Operated(r, name, "drill", req.Fault)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	steps := make(chan DrillStep, 3) // room for all: the drill waits for no reader

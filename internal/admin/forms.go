@@ -122,7 +122,7 @@ func (c *caller) refuse(method string) *fault.Fault {
 	defer c.mu.Unlock()
 	c.asked = method
 	if method != mcp.ElicitationCreate || c.forms {
-		return fault.New(fault.Unsupported, method, "everline call serves forms alone, and not "+method+": make the call from an MCP client")
+		return fault.New(fault.Unsupported, method, "forms alone are served here, and not "+method+": make the call from an MCP client")
 	}
 	return fault.New(fault.Unsupported, method, "nobody can answer here: make the call on a terminal or from an MCP client, or give the value as an argument of the tool")
 }
@@ -172,10 +172,8 @@ func (a *API) asking(ctx context.Context, w http.ResponseWriter, by *http.Reques
 	}
 	c := &caller{api: a, id: door.NewClientID(), forms: req.Forms, w: w}
 	r, err := a.opts.Hub.CallTool(ctx, req.Tool, nil, everline.AskedBy(c), func(call *everline.Call) {
-		call.Server, call.Params = req.Server, params
-		if witness != nil {
-			call.Observe = witness.Observe
-		}
+		call.Server, call.Params, call.By = req.Server, params, callerBy(by)
+		call.Observe = a.observer(witness, params)
 	})
 	witness.Over(ctx)
 	if err != nil {

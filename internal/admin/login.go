@@ -134,7 +134,7 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
-	a.operated(r, name, "login", "")
+	a.Operated(r, name, "login", "")
 	a.begun.add(l, name)
 	answer(w, http.StatusOK, shapeLogin(l))
 }
@@ -253,7 +253,7 @@ func (a *API) logout(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
-	a.operated(r, name, "logout", "")
+	a.Operated(r, name, "logout", "")
 	a.answerServer(w, "logout", name)
 }
 

@@ -129,7 +129,7 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
-	a.operated(r, req.Server, "approve", req.Tool)
+	a.Operated(r, req.Server, "approve", req.Tool)
 	for _, c := range concerned {
 		did(r.Context(), &audit.Record{
 			Type: audit.TypeAdmin, Action: "approve", Target: &audit.Target{Server: c.Server, Tool: c.Tool},

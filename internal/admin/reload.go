@@ -66,7 +66,7 @@ func (a *API) reload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !dryRun {
-		a.operated(r, "", "reload", "")
+		a.Operated(r, "", "reload", "")
 	}
 	answer(w, http.StatusOK, done)
 }

@@ -50,7 +50,7 @@ func (l *Log) Describe(q *Request, arguments []byte) {
 	case config.AuditHash:
 		q.SHA256 = l.keyed(arguments)
 	case config.AuditFull:
-		q.Arguments = masked(arguments)
+		q.Arguments = Masked(arguments)
 	case config.AuditNone:
 	}
 }
@@ -89,9 +89,9 @@ func names(object []byte) (all []string) {
 // secretWords are parts of the names of members whose values are never kept.
 var secretWords = []string{"password", "passwd", "passphrase", "token", "secret", "key", "authorization", "cookie", "credential"}
 
-// masked is a JSON text without the values of members whose names say that they
+// Masked is a JSON text without the values of members whose names say that they
 // are secret.
-func masked(arguments []byte) string {
+func Masked(arguments []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(arguments))
 	dec.UseNumber()
 	var v any

@@ -72,6 +72,7 @@ type daemon struct {
 	registry  atomic.Pointer[prometheus.Registry]
 
 	history  *history.History
+	capture  *history.Capture
 	site     *web.Site       // nil without an endpoint
 	sessions *sessions.Store // nil where nothing is kept on disk
 	audit    *audit.Log      // nil where nothing is recorded
@@ -121,7 +122,8 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
 	p.gateway.Meter, p.gateway.Emit = d.clients, d.journal.Record
-	p.gateway.Audit = d.audit
+	d.capture = history.NewCapture(d.keepable)
+	p.gateway.Audit, p.gateway.Watch = d.audit, d.capture.Watch
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
 	registry := d.metrics()
@@ -129,7 +131,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.scraped = observe.Handler(registry)
 	o := admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
-		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck, Audit: d.audit,
+		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck, Audit: d.audit, Watch: d.capture.Watch,
 	}
 	if p.endpoint != "" {
 		o.Page = pageOf{d}

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/everline/everline/event"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/conf/settings"
 	"github.com/everline/everline/internal/visible"
 	"github.com/everline/everline/internal/web"
@@ -15,11 +17,20 @@ func (d *daemon) emit(e event.Event) {
 	d.journal.Record(e)
 }
 
+// keepable is what a capture keeps of params: the arguments, without secrets.
+func (d *daemon) keepable(params []byte) string {
+	var p struct{ Arguments json.RawMessage }
+	if json.Unmarshal(params, &p) != nil || len(p.Arguments) == 0 {
+		return ""
+	}
+	return (*d.hide.Load())(audit.Masked(p.Arguments))
+}
+
 // page is the web page of the endpoint.
 func (d *daemon) page() *web.Site {
 	return web.New(web.Options{
 		API: d.api, Hub: d.hub, Journal: d.journal, History: d.history, Endpoint: d.parts.endpoint, StateDir: d.parts.stateDir,
-		Local: d.parts.local, Host: d.gateway.HasHost,
+		Local: d.parts.local, Host: d.gateway.HasHost, Capture: d.capture,
 		Effective: func() []byte { return visible.JSON(settings.Effective(d.hub.Config(), false)) },
 	})
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
@@ -58,7 +57,7 @@ func unrecorded(method string) bool {
 
 // actor is who sent a message, as far as it shows.
 func (svc *service) actor(x *exchange) audit.Actor {
-	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: subjectOf(x.who)}
+	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: x.who.Subject()}
 	if x.sess != nil && !x.Modern {
 		a.ID = x.sess.ID()
 		a.Name, a.Version = x.sess.ClientInfo()
@@ -69,19 +68,11 @@ func (svc *service) actor(x *exchange) audit.Actor {
 		return a
 	}
 	a.ID = x.client
-	a.Name, a.Version = session.ReadClientInfo(wire.Get(x.Params, "_meta", mcp.MetaClientInfo))
+	a.Name, a.Version = session.ReadClientInfo(x.Fields.Meta.ClientInfo)
 	if name, ok := x.sessionName(); ok {
 		a.Session = sessionHash(name)
 	}
 	return a
-}
-
-// subjectOf is the identity that was proven; "" for none.
-func subjectOf(who *access.Identity) string {
-	if who == nil || who.Kind() == access.KindAnonymous {
-		return ""
-	}
-	return who.Key()
 }
 
 // sessionHash stands for the id of a session, which opens it.
@@ -105,7 +96,7 @@ func (svc *service) sessionChanged(s *session.Session, how string) {
 	if !svc.opts.Audit.Wants(audit.TypeSession) {
 		return
 	}
-	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(s.Key[strings.LastIndexByte(s.Key, ' ')+1:]), Addr: hostOf(s.Addr), Subject: subjectOf(s.Who)}
+	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(s.Key[strings.LastIndexByte(s.Key, ' ')+1:]), Addr: hostOf(s.Addr), Subject: s.Who.Subject()}
 	a.Name, a.Version = s.ClientInfo()
 	svc.opts.Audit.Note(&audit.Record{Type: audit.TypeSession, Action: how, Outcome: audit.OK, Actor: a})
 }

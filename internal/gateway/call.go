@@ -27,6 +27,7 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 		parent = context.WithoutCancel(parent)
 	}
 	defer svc.results.lost(k)
+	out.By = svc.callers.of(x)
 	ctx, p, err := svc.inflight.track(parent, x)
 	if err != nil {
 		f := fault.From(x.Method, err)
@@ -40,6 +41,9 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 		return x.Failure(f)
 	}
 	defer w.Over(ctx)
+	if svc.opts.Watch != nil {
+		out.Observe = svc.opts.Watch(x.Params, out.Observe)
+	}
 	serve := svc.callLegacy
 	if x.Modern {
 		serve = svc.callModern

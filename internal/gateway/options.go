@@ -95,6 +95,10 @@ type Options struct {
 	// stdio is that user's.
 	Entrance Entrance
 
+	// Watch returns what observes a call with these params: next, unless its arguments
+	// are to be seen as well. nil: they never are.
+	Watch func(params []byte, next func(event.CallFacts)) func(event.CallFacts)
+
 	// Keep says how long the outcomes of a server's tool calls are kept for
 	// clients that lost their connection; nil or 0: not at all.
 	Keep func(server string) time.Duration

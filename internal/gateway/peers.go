@@ -7,8 +7,6 @@ import (
 
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
-	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/wire"
 )
 
 const (
@@ -47,7 +45,7 @@ func (p *peers) clientOf(r *http.Request, x *exchange) uint64 {
 	if conn == nil {
 		return 0
 	}
-	info := wire.Get(x.Params, "_meta", mcp.MetaClientInfo)
+	info := x.Fields.Meta.ClientInfo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.all[conn]

@@ -36,6 +36,7 @@ type service struct {
 	usage    *usage // of the identity whose part of the endpoint this is
 
 	definitions definitions
+	callers     callers
 
 	began    time.Time
 	stop     chan struct{} // closed by Leave and Close: streams end in order

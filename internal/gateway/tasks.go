@@ -163,6 +163,7 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: t.Session,
 		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.ServerID), "taskId"),
 		Client:       taskClient{c, t},
+		By:           svc.callers.of(c.exchange),
 		Capabilities: c.serves.Declaration(),
 	}
 	c.fill(out)

@@ -42,7 +42,7 @@ func newCalls() calls {
 }
 
 func (c *calls) add(f event.CallFacts) {
-	f.Name, f.Method = cut(f.Name, nameSize), cut(f.Method, nameSize)
+	f.Name, f.Method, f.Exposed = cut(f.Name, nameSize), cut(f.Method, nameSize), cut(f.Exposed, nameSize)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
@@ -56,6 +56,9 @@ func (c *calls) add(f event.CallFacts) {
 		i = c.all.oldest
 		c.removeLocked(i)
 	default:
+		if i == cap(c.places) { // append would take more than there can be
+			c.places = append(make([]place, 0, min(max(64, 2*i), callsAll)), c.places...)
+		}
 		c.places = append(c.places, place{})
 	}
 	if own = c.of[f.Server]; own == nil { // removing may have taken it away

@@ -30,7 +30,7 @@ type fields struct {
 
 	Meta struct {
 		Version, Capabilities, LogLevel, ProgressToken, ResultID, Session []byte
-		TraceParent, TraceState                                           []byte
+		TraceParent, TraceState, ClientInfo                               []byte
 		Traces                                                            int // how many times there is a TraceParent
 	}
 }
@@ -78,6 +78,8 @@ func (f *fields) readMeta(meta []byte) {
 			f.Meta.Version = val
 		case mcp.MetaCapabilities:
 			f.Meta.Capabilities = val
+		case mcp.MetaClientInfo:
+			f.Meta.ClientInfo = val
 		case mcp.MetaLogLevel:
 			f.Meta.LogLevel = val
 		case mcp.MetaProgressToken:

@@ -15,6 +15,8 @@ type Session struct {
 	Issued  time.Time // when the session began, in whole seconds
 	Version string    // the protocol version that was agreed on; at most 255 bytes
 	Serves  uint64    // what the client has declared to serve, in bits of the endpoint's own
+
+	Client, ClientVersion string // what the client calls itself; an id keeps the first maxClient bytes of each
 }
 
 // New is a session that begins now.
@@ -31,6 +33,9 @@ const prefix = "e1."
 const (
 	idHead  = 16 + 8 + 8 // bytes before the version
 	maxText = 1024       // characters of an id that is looked at
+
+	maxClient = 64      // bytes of a client's name or version: an id is in every request
+	separator = byte(0) // in no version of the protocol, and cut out of names
 )
 
 // Seal is the id of a session, for one endpoint; no other endpoint opens it.
@@ -40,8 +45,18 @@ func (s *Store) Seal(endpoint string, of Session) string {
 	binary.BigEndian.PutUint64(b[16:], uint64(of.Issued.Unix()))
 	binary.BigEndian.PutUint64(b[24:], of.Serves)
 	b = append(b, of.Version...)
+	if of.Client != "" || of.ClientVersion != "" {
+		b = append(append(b, separator), cut(of.Client)...)
+		b = append(append(b, separator), cut(of.ClientVersion)...)
+	}
 	key := s.keys.newest(time.Now())
 	return prefix + base64.RawURLEncoding.EncodeToString(key.aead.Seal(nil, nil, b, []byte(endpoint)))
+}
+
+// cut is what an id keeps of a name.
+func cut(name string) string {
+	name = strings.ReplaceAll(name, string([]byte{separator}), "")
+	return strings.ToValidUTF8(name[:min(len(name), maxClient)], "")
 }
 
 // Open reads an id that a client came with: false if it is forged, too old, of
@@ -60,11 +75,13 @@ func (s *Store) Open(endpoint, id string) (Session, bool) {
 		return Session{}, false
 	}
 	of := Session{
-		Name:    [16]byte(b),
-		Issued:  time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0),
-		Serves:  binary.BigEndian.Uint64(b[24:]),
-		Version: string(b[idHead:]),
+		Name:   [16]byte(b),
+		Issued: time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0),
+		Serves: binary.BigEndian.Uint64(b[24:]),
 	}
+	var client string
+	of.Version, client, _ = strings.Cut(string(b[idHead:]), string([]byte{separator}))
+	of.Client, of.ClientVersion, _ = strings.Cut(client, string([]byte{separator}))
 	return of, !s.ended.has(of.Name)
 }
 

@@ -25,6 +25,7 @@ func TestSessionsOutliveTheStore(t *testing.T) {
 	dir := t.TempDir()
 	first := openStore(t, dir)
 	kept, over := New("2025-11-25", 5), New("2025-06-18", 0)
+	kept.Client, kept.ClientVersion = "an editor", "2.1"
 	keptID, overID := first.Seal("", kept), first.Seal("", over)
 	first.SetNote(kept, Note{Level: "info", Subscriptions: []string{"file:///a", "file:///b"}})
 	first.SetNote(over, Note{Level: "debug"})
@@ -252,5 +253,22 @@ func BenchmarkOpen(b *testing.B) {
 				s.Open("", id)
 			}
 		})
+	}
+}
+
+// What a client calls itself is kept as far as an id has room, whatever is in it.
+func TestNamesInIDs(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	for _, c := range [][4]string{
+		{"x", "", "x", ""}, {"", "2", "", "2"}, {"", "", "", ""}, {"a\x00b", "\x00", "ab", ""},
+		{strings.Repeat("é", 100), strings.Repeat("v", 100), strings.Repeat("é", 32), strings.Repeat("v", 64)}, {"a" + strings.Repeat("é", 100), "", "a" + strings.Repeat("é", 31), ""},
+	} {
+		of := New("2025-11-25", 1)
+		of.Client, of.ClientVersion = c[0], c[1]
+		id := s.Seal("", of)
+		got, ok := s.Open("", id)
+		if !ok || got.Client != c[2] || got.ClientVersion != c[3] || got.Version != "2025-11-25" || len(id) > 400 {
+			t.Errorf("%q, %q: %+v, %v, an id of %d characters", c[0], c[1], got, ok, len(id))
+		}
 	}
 }

@@ -57,11 +57,21 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) eve
 	f := event.CallFacts{
 		Server: s.name, Session: s.opts.Session, Gen: t.gen, FirstGen: t.first, Method: c.Method, Name: c.Name,
 		Began: t.began, Waited: t.waited, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
+		Exposed: c.Exposed, By: c.By, FirstFailed: t.firstFailed,
+	}
+	if c.Client != nil {
+		f.Client = c.Client.ID()
+	}
+	if t.trace != nil && t.trace.Root.Own.Sampled() {
+		f.Trace = t.trace.Root.Own.Trace
 	}
 	switch {
 	case err != nil:
 		cause := fault.From(c.Method, err)
 		f.Took, f.Result, f.Kind = time.Since(t.began), event.ResultOf(cause), cause.Kind
+		if cause.RPC != nil {
+			f.Code = cause.RPC.Code
+		}
 	case c.Method == mcp.ToolsCall && out.IsError():
 		f.Took, f.Result = t.ended.Sub(t.began), event.CallToolError
 	default:
@@ -229,6 +239,9 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		return false
 	}
 	t.failure = f.Kind
+	if t.sent <= 1 {
+		t.firstFailed = f.Kind
+	}
 	s.drill.Load().count(ctx, resends)
 	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
 	if what == nextGeneration {

@@ -118,6 +118,7 @@ type attempts struct {
 	gen          uint64     // that it was sent to last; 0 if to none
 	first        uint64     // that it was sent to first
 	failure      fault.Kind // of the last send, where another follows
+	firstFailed  fault.Kind // of the first send, where another follows
 	began, ended time.Time  // when the call came, and when its last send was over
 	upstream     time.Duration
 	waitSum

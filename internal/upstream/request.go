@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/tracing"
@@ -31,6 +32,9 @@ type Call struct {
 	// Client is who the call is made for. nil: somebody who serves no requests;
 	// what the server asks for during the call is refused, and put to no other.
 	Client Client
+	// By and Exposed are for whoever observes the call; nil and "" say nothing.
+	By      *event.Caller
+	Exposed string
 	// Span is what is recorded of this send; nil: nothing is. While others are told
 	// of it, its context takes the place of the one in Params.
 	Span *tracing.Span

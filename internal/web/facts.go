@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/everline/everline"
@@ -146,99 +145,6 @@ func (s *Site) series(w http.ResponseWriter, r *http.Request) {
 		out.P50, out.P95 = append(out.P50, p.P50.Microseconds()), append(out.P95, p.P95.Microseconds())
 	}
 	answer(w, out)
-}
-
-// Calls is the answer of GET /api/v1/calls.
-type Calls struct {
-	Calls []Call  `json:"calls"` // newest first
-	Next  *string `json:"next"`  // ?before= of the next page; null if there is none
-}
-
-// Call is one call that has ended. Neither arguments nor results are kept.
-type Call struct {
-	ID           string    `json:"id"`
-	Time         time.Time `json:"time"` // when it came
-	Server       string    `json:"server"`
-	Generation   uint64    `json:"generation"` // that it was sent to last; 0 if to none
-	Method       string    `json:"method"`
-	Name         string    `json:"name"` // the server's own of the tool or prompt, or a URI
-	Outcome      string    `json:"outcome"`
-	Kind         *string   `json:"kind"`  // why it failed
-	Saved        *string   `json:"saved"` // replay or parking
-	TookMS       float64   `json:"tookMs"`
-	WaitedMS     float64   `json:"waitedMs"`
-	UpstreamMS   float64   `json:"upstreamMs"`
-	Sends        int       `json:"sends"`
-	RequestBytes int       `json:"requestBytes"`
-	ResultBytes  int       `json:"resultBytes"`
-}
-
-func (s *Site) shapeCall(c history.Call) Call {
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	out := Call{
-		ID: s.opts.Journal.Run() + "-" + strconv.FormatUint(c.ID, 10), Time: c.Began, Server: c.Server, Generation: c.Gen, Method: c.Method,
-		Name: s.opts.API.Hide(c.Name), Outcome: c.Result.String(), TookMS: ms(c.Took), WaitedMS: ms(c.Waited), UpstreamMS: ms(c.Upstream),
-		Sends: c.Sends, RequestBytes: c.ParamBytes, ResultBytes: c.Bytes,
-	}
-	if !c.Result.Answered() && c.Result != event.CallCanceled {
-		kind := c.Kind.String()
-		out.Kind = &kind
-	}
-	if c.Saved != event.NotSaved {
-		saved := c.Saved.String()
-		out.Saved = &saved
-	}
-	return out
-}
-
-func every(*event.CallFacts) bool { return true }
-
-const callsPage = 100
-
-// calls is GET /api/v1/calls?limit&before&server&outcome&name; outcome may be
-// "saved".
-func (s *Site) calls(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	limit, err := strconv.Atoi(q.Get("limit"))
-	if err != nil || limit < 1 || limit > 1000 {
-		limit = callsPage
-	}
-	before, ok := s.callNumber(q.Get("before"))
-	if !ok && q.Get("before") != "" {
-		answer(w, Calls{Calls: []Call{}}) // of another run nothing is kept
-		return
-	}
-	server, outcome, name := q.Get("server"), q.Get("outcome"), q.Get("name")
-	found := s.opts.History.Calls(0, before, limit, func(f *event.CallFacts) bool {
-		return (server == "" || f.Server == server) && (name == "" || strings.Contains(f.Name, name)) &&
-			(outcome == "" || f.Result.String() == outcome || outcome == "saved" && f.Saved != event.NotSaved)
-	})
-	out := Calls{Calls: []Call{}}
-	for _, c := range found {
-		out.Calls = append(out.Calls, s.shapeCall(c))
-	}
-	if len(found) == limit {
-		out.Next = &out.Calls[limit-1].ID
-	}
-	answer(w, out)
-}
-
-// call is GET /api/v1/calls/ID.
-func (s *Site) call(w http.ResponseWriter, r *http.Request) {
-	if n, ok := s.callNumber(r.PathValue("id")); ok {
-		if found := s.opts.History.Calls(n-1, n+1, 1, every); len(found) == 1 {
-			answer(w, s.shapeCall(found[0]))
-			return
-		}
-	}
-	refuse(w, http.StatusNotFound, fault.NotFound, "this call is not kept: the newest 2,000 of this run are", "")
-}
-
-// callNumber is the number of a call of this run.
-func (s *Site) callNumber(id string) (uint64, bool) {
-	run, number, _ := strings.Cut(id, "-")
-	n, err := strconv.ParseUint(number, 10, 64)
-	return n, err == nil && n > 0 && run == s.opts.Journal.Run()
 }
 
 // events is GET /api/v1/events: those that are kept, oldest first.

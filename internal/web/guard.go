@@ -92,6 +92,11 @@ func (s *Site) looking(serve http.HandlerFunc) http.Handler {
 	})
 }
 
+// acting serves what this site itself does, for those who have a token.
+func (s *Site) acting(serve http.HandlerFunc) http.Handler {
+	return s.doing(s.opts.API.Doing(serve).ServeHTTP)
+}
+
 // doing serves those who have a token.
 func (s *Site) doing(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,6 +138,7 @@ func (s *Site) unlock(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, fault.Internal, err.Error(), "")
 	default:
+		s.opts.API.Operated(r, "", "unlock", "")
 		answer(w, Token{token, until})
 	}
 }
@@ -158,6 +164,7 @@ func answer(w http.ResponseWriter, v any) {
 }
 
 func refuse(w http.ResponseWriter, status int, kind fault.Kind, text, remedy string) {
+	admin.Because(w, &fault.Fault{Kind: kind, Err: errors.New(text)})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = newEncoder(w).Encode(admin.Error{Error: admin.ErrorBody{Kind: kind.String(), Message: text, Remedy: remedy}}) // likewise

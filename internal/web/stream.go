@@ -36,6 +36,7 @@ type Hello struct {
 type Gap struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
+	Why  string `json:"why"` // ring: newer ones took their place
 }
 
 // Servers are those that have changed, and all names in order where that changed.
@@ -53,13 +54,13 @@ type Tick struct {
 // viewer is one stream. It has no queue: what it has not said yet is where it
 // happened, and who reads slowly hears the newest.
 type viewer struct {
-	site  *Site
-	out   io.Writer
-	enc   *json.Encoder
-	flush func() error
+	site *Site
+	out  io.Writer
+	enc  *json.Encoder
+	wire *http.ResponseController
 
 	seq, call, line uint64 // newest ones that were said
-	board           uint64
+	board, capture  uint64
 	withCalls       bool
 	logsOf          string // a server
 }
@@ -74,7 +75,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, fault.Overloaded, fmt.Sprintf("%d pages are open already", maxViewers), "")
 		return
 	}
-	v := &viewer{site: s, out: w, enc: newEncoder(w), flush: http.NewResponseController(w).Flush}
+	v := &viewer{site: s, out: w, enc: newEncoder(w), wire: http.NewResponseController(w)}
 	for topic := range strings.SplitSeq(r.URL.Query().Get("topics"), ",") {
 		name, isLogs := strings.CutPrefix(topic, "logs:")
 		switch {
@@ -96,6 +97,7 @@ func (v *viewer) run(r *http.Request, token string) {
 	next := time.NewTicker(stateGap)
 	defer next.Stop()
 	for {
+		_ = v.wire.SetWriteDeadline(time.Now().Add(v.site.readTime)) // a writer without deadlines is bounded by its server
 		events, more := v.site.opts.API.Since(v.seq)
 		said := v.events(events)
 		if len(events) > 0 || time.Since(counted) >= tickGap {
@@ -103,13 +105,14 @@ func (v *viewer) run(r *http.Request, token string) {
 			said = v.servers() || said
 		}
 		said = v.calls() || said
+		said = v.captures() || said
 		said = v.logs() || said
 		if !said && time.Since(told) >= aliveGap {
 			_, _ = io.WriteString(v.out, ":\n\n") // the flush has the error
 			said = true
 		}
 		if said {
-			if v.flush() != nil {
+			if v.wire.Flush() != nil {
 				return
 			}
 			told = time.Now()
@@ -124,7 +127,7 @@ func (v *viewer) run(r *http.Request, token string) {
 			return
 		case <-v.site.stop:
 			v.say("bye", map[string]string{"why": "stopping"})
-			_ = v.flush() // it ends either way
+			_ = v.wire.Flush() // it ends either way
 			return
 		}
 	}
@@ -149,7 +152,7 @@ func (v *viewer) begin(r *http.Request, token string) {
 func (v *viewer) events(events []admin.Event) bool {
 	for _, e := range events {
 		if e.Seq > v.seq+1 && v.seq > 0 {
-			v.say("gap", Gap{v.seq + 1, e.Seq - 1})
+			v.say("gap", Gap{v.seq + 1, e.Seq - 1, "ring"})
 		}
 		v.seq = e.Seq
 		_, _ = fmt.Fprintf(v.out, "id: %s-%d\n", v.site.opts.Journal.Run(), e.Seq) // the flush has the error
@@ -183,6 +186,17 @@ func (v *viewer) calls() bool {
 		v.call = c.ID
 	}
 	return len(calls) > 0
+}
+
+// captures says whose arguments are recorded, where that has changed.
+func (v *viewer) captures() bool {
+	changed := v.site.opts.Capture.Changed()
+	if changed == v.capture {
+		return false
+	}
+	v.capture = changed
+	v.say("capture", v.site.opts.Capture.Running())
+	return true
 }
 
 func (v *viewer) logs() bool {

@@ -33,21 +33,27 @@ type Options struct {
 	StateDir  string                     // holds the key of tokens
 	Local     bool                       // only this machine reaches the endpoint
 	Host      func(hostport string) bool // tells whether the endpoint has this name
+	Capture   *history.Capture           // of arguments
 	Effective func() []byte              // the configuration that is applied, without secrets
 }
 
 // A Site serves /ui and /api/v1. It has no goroutine of its own: a stream runs on
 // that of its request, and ends with EndStreams.
 type Site struct {
-	opts    Options
-	started time.Time
-	keys    keys
-	assets  *assets
-	board   board
-	viewers chan struct{} // has a place for each stream
-	stop    chan struct{} // closed by EndStreams
-	mux     *http.ServeMux
+	opts     Options
+	started  time.Time
+	keys     keys
+	assets   *assets
+	board    board
+	viewers  chan struct{} // has a place for each stream
+	stop     chan struct{} // closed by EndStreams
+	readTime time.Duration // viewerTime
+	mux      *http.ServeMux
 }
+
+// viewerTime is how long a viewer may take to read what was written to it: then it is
+// cut off, and its page comes back for the newest.
+const viewerTime = 10 * time.Second
 
 // maxViewers is how many streams there may be at a time.
 const maxViewers = 64
@@ -56,7 +62,7 @@ const maxViewers = 64
 func New(o Options) *Site {
 	s := &Site{
 		opts: o, started: time.Now(), keys: keys{dir: o.StateDir}, assets: readAssets(),
-		viewers: make(chan struct{}, maxViewers), stop: make(chan struct{}), mux: http.NewServeMux(),
+		viewers: make(chan struct{}, maxViewers), stop: make(chan struct{}), readTime: viewerTime, mux: http.NewServeMux(),
 	}
 	s.board.read = o.API.Status
 	s.board.minute = func(server string) uint32 { return o.History.LastMinute(server, time.Now()) }
@@ -64,8 +70,12 @@ func New(o Options) *Site {
 	return s
 }
 
-// EndStreams ends the streams in order. It must be called once.
-func (s *Site) EndStreams() { close(s.stop) }
+// EndStreams ends the streams in order, and what is recorded of arguments. It must be
+// called once.
+func (s *Site) EndStreams() {
+	s.opts.Capture.Close()
+	close(s.stop)
+}
 
 // Serves tells whether a path is the site's.
 func Serves(path string) bool {
@@ -103,12 +113,19 @@ func (s *Site) route() {
 		s.mux.Handle(pattern, s.looking(serve))
 	}
 	for _, pattern := range []string{
-		"POST /api/v1/servers/{name}/{op}", "POST /api/v1/call", "POST /api/v1/pins/approve", "POST /api/v1/reload",
+		"POST /api/v1/servers/{name}/{op}", "POST /api/v1/call", "POST /api/v1/answer", "POST /api/v1/pins/approve", "POST /api/v1/reload",
 	} {
 		s.mux.Handle(pattern, s.doing(actions.ServeHTTP))
 	}
-	s.mux.HandleFunc("POST /api/v1/unlock", s.unlock)
+	unlock := s.opts.API.Doing(http.HandlerFunc(s.unlock))
+	s.mux.HandleFunc("POST /api/v1/unlock", func(w http.ResponseWriter, r *http.Request) {
+		unlock.ServeHTTP(w, r.WithContext(admin.FromWeb(r.Context())))
+	})
 	s.mux.Handle("POST /api/v1/renew", s.doing(s.renew))
+	s.mux.Handle("POST /api/v1/servers/{name}/capture", s.acting(s.capture))
+	s.mux.Handle("POST /api/v1/servers/{name}/capture-end", s.acting(s.captureEnd))
+	s.mux.Handle("GET /api/v1/servers/{name}/captured", s.doing(s.captured))
+	s.mux.Handle("POST /api/v1/validate", s.doing(s.validate))
 	s.mux.HandleFunc("GET /ui", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "ui/", http.StatusPermanentRedirect) })
 	s.mux.HandleFunc("GET /ui/{file...}", s.assets.serve)
 }

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +29,13 @@ import (
 // A stand is a site on a real hub with one server.
 type stand struct {
 	*Site
-	hub    *everline.Hub
-	cfg    *config.Config
-	server *everlinetest.Server
-	url    string
-	host   string
+	hub       *everline.Hub
+	cfg       *config.Config
+	server    *everlinetest.Server
+	journal   *admin.Journal
+	capturing *history.Capture
+	url       string
+	host      string
 }
 
 func newStand(t *testing.T, local bool) *stand {
@@ -41,6 +44,8 @@ func newStand(t *testing.T, local bool) *stand {
 	t.Cleanup(s.server.Close)
 	s.cfg.Servers = []config.Server{s.server.Config("up")}
 	journal, hist := admin.NewJournal(), history.New()
+	s.capturing = history.NewCapture(func(params []byte) string { return "kept:" + string(params) })
+	t.Cleanup(s.capturing.Close)
 	var err error
 	s.hub, err = everline.Open(t.Context(), s.cfg, everline.Options{Observe: hist.Call, Emit: func(e event.Event) {
 		hist.Event(e)
@@ -50,9 +55,10 @@ func newStand(t *testing.T, local bool) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.hub.Close(context.Background()) })
+	s.journal = journal
 	s.Site = New(Options{
-		API: admin.New(admin.Options{Hub: s.hub, Journal: journal, Version: "1"}), Hub: s.hub, Journal: journal, History: hist,
-		Endpoint: "http://127.0.0.1:1/mcp", StateDir: t.TempDir(), Local: local,
+		API: admin.New(admin.Options{Hub: s.hub, Journal: journal, Version: "1", Watch: s.capturing.Watch}), Hub: s.hub, Journal: journal, History: hist,
+		Capture: s.capturing, Endpoint: "http://127.0.0.1:1/mcp", StateDir: t.TempDir(), Local: local,
 		Host: func(h string) bool { return strings.HasPrefix(h, "127.0.0.1:") || h == "gw.example" }, Effective: func() []byte { return []byte("{}") },
 	})
 	web := httptest.NewServer(s)
@@ -472,7 +478,7 @@ func TestFacts(t *testing.T) {
 	}
 	var c Call
 	get("calls/"+rest.Calls[0].ID, &c)
-	if c != rest.Calls[0] {
+	if !reflect.DeepEqual(c, rest.Calls[0]) {
 		t.Errorf("%+v", c)
 	}
 	var series Series

@@ -38,6 +38,7 @@ func (st *Store) name(s *Session) string {
 		version = standingOnly
 	}
 	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
+	s.kept.Client, s.kept.ClientVersion = s.ClientInfo()
 	return st.o.Kept.Seal(st.sealedFor(s.Who), s.kept)
 }
 
@@ -76,6 +77,7 @@ func (st *Store) Restore(id string, who *access.Identity) (s *Session, full bool
 	}
 	s = st.NewOf(who, kept.Version)
 	s.kept, s.outlives = kept, true
+	s.info = [2]string{kept.Client, kept.ClientVersion}
 	s.serves, s.offers = Served(kept.Serves), Served(kept.Serves)
 	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))
 	s.greeted, s.ready = true, true

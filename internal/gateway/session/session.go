@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway/stream"
@@ -44,6 +45,7 @@ type Session struct {
 	announced stream.Versions          // which versions of the lists the client has heard of
 	version   string                   // negotiated protocol version
 	info      [2]string                // what the client calls itself, and its version
+	caller    *event.Caller            // made of that; nil until it is asked for
 	level     int                      // lowest severity of log messages that are wanted; 0 none, as after the end
 	pending   []*Request               // those of the client that are being served
 	subs      map[string]*subscription // by URI
@@ -323,7 +325,7 @@ func (s *Session) Declare(params []byte) {
 	name, version := ReadClientInfo(wire.Get(params, "clientInfo"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.info = [2]string{name, version}
+	s.info, s.caller = [2]string{name, version}, nil
 	s.serves = serves
 	s.offers |= serves
 }
@@ -344,8 +346,17 @@ func ReadClientInfo(info []byte) (name, version string) {
 	return name, version
 }
 
-// ClientInfo is what the client calls itself; "" where it has not said so, or to the
-// everline before this one.
+// Caller is what is known of the client.
+func (s *Session) Caller() *event.Caller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.caller == nil {
+		s.caller = &event.Caller{Name: s.info[0], Version: s.info[1], Protocol: s.version, Subject: s.Who.Subject()}
+	}
+	return s.caller
+}
+
+// ClientInfo is what the client calls itself; "" where it has not said so.
 func (s *Session) ClientInfo() (name, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,5 +380,5 @@ func (s *Session) Protocol() string {
 func (s *Session) Agree(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version, s.greeted = version, true
+	s.version, s.greeted, s.caller = version, true, nil
 }

@@ -8,6 +8,7 @@
 //	go run ./bench growth -svg docs/reference   # how cost grows
 //	go run ./bench soak -for 1h                 # load and faults; fails if something grows
 //	go run ./bench outages                      # servers away for 5 to 400 s; 8 minutes
+//	go run ./bench pages                        # what ten open pages cost calls, and everline
 //	go run ./bench quick                        # Go benchmarks and a short load, compared with the last run
 //	go run ./bench report -in results.jsonl -write docs/reference/performance-measured.md
 //
@@ -38,6 +39,7 @@ var modes = map[string]func(context.Context, *driver) error{
 	"growth":  runGrowth,
 	"soak":    runSoak,
 	"outages": runOutages,
+	"pages":   runPages,
 }
 
 // roles are what the driver starts itself as.
@@ -57,7 +59,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: bench load|startup|recover|stall|memory|tail|growth|soak|outages|all|quick|report [flags]; -h after one of them tells its flags")
+var errUsage = errors.New("usage: bench load|startup|recover|stall|memory|tail|growth|soak|outages|pages|all|quick|report [flags]; -h after one of them tells its flags")
 
 func run(args []string) error {
 	if len(args) == 0 {

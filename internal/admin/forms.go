@@ -122,7 +122,7 @@ func (c *caller) refuse(method string) *fault.Fault {
 	defer c.mu.Unlock()
 	c.asked = method
 	if method != mcp.ElicitationCreate || c.forms {
-		return fault.New(fault.Unsupported, method, "forms alone are served here, and not "+method+": make the call from an MCP client")
+		return fault.New(fault.Unsupported, method, "everline serves forms alone here, and not "+method+": make the call from an MCP client")
 	}
 	return fault.New(fault.Unsupported, method, "nobody can answer here: make the call on a terminal or from an MCP client, or give the value as an argument of the tool")
 }

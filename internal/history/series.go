@@ -188,6 +188,32 @@ func (h *History) LastMinute(name string, now time.Time) uint32 {
 	return sum * uint32(time.Minute/FineStep) / uint32(step/FineStep*time.Duration(count))
 }
 
+// Minutes are the calls of a server in each of the last n minutes, oldest first; nil
+// if there were none, or it has no fine cells.
+func (h *History) Minutes(name string, now time.Time, n int) []uint32 {
+	h.mu.RLock()
+	s := h.servers[name]
+	h.mu.RUnlock()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.series.fine.cells == nil {
+		return nil
+	}
+	const each = int(time.Minute / FineStep)
+	minutes, sum := make([]uint32, n), uint32(0)
+	for i, p := range s.series.fine.points(now.UnixNano()/int64(FineStep), n*each) {
+		minutes[i/each] += p.Calls
+		sum += p.Calls
+	}
+	if sum == 0 {
+		return nil
+	}
+	return minutes
+}
+
 // mayFine takes one of the places for servers with fine cells; false if there is
 // none.
 func (h *History) mayFine() bool {

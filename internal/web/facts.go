@@ -147,6 +147,26 @@ func (s *Site) series(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
+// Rates is the answer of GET /api/v1/rates.
+type Rates struct {
+	Servers map[string][]uint32 `json:"servers"` // calls by the minute, oldest first, of servers that had some
+}
+
+// rateMinutes is how far back the rates go.
+const rateMinutes = 20
+
+// rates is GET /api/v1/rates: the small pictures of the overview, for all servers at once.
+func (s *Site) rates(w http.ResponseWriter, _ *http.Request) {
+	out := Rates{map[string][]uint32{}}
+	now := time.Now()
+	for _, server := range s.opts.Hub.Config().Servers {
+		if all := s.opts.History.Minutes(server.Name, now, rateMinutes); all != nil {
+			out.Servers[server.Name] = all
+		}
+	}
+	answer(w, out)
+}
+
 // events is GET /api/v1/events: those that are kept, oldest first.
 func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 	after, f := s.opts.API.Cursor(r)

@@ -106,7 +106,7 @@ func (s *Site) route() {
 		s.mux.Handle(pattern, s.looking(actions.ServeHTTP))
 	}
 	for pattern, serve := range map[string]http.HandlerFunc{
-		"GET /api/v1/stream": s.stream, "GET /api/v1/history": s.history, "GET /api/v1/series": s.series,
+		"GET /api/v1/stream": s.stream, "GET /api/v1/history": s.history, "GET /api/v1/series": s.series, "GET /api/v1/rates": s.rates,
 		"GET /api/v1/calls": s.calls, "GET /api/v1/calls/{id}": s.call, "GET /api/v1/config": s.config, "GET /api/v1/connect": s.connect,
 		"GET /api/v1/events": s.events, "GET /api/v1/pins": s.pins, "GET /api/v1/servers/{name}/logs": s.logs,
 	} {

@@ -1,12 +1,11 @@
 // The lane: what a server did over time, by generation, with what its outages cost.
 import {h, Fragment} from 'preact';
 import {useState, useEffect, useRef} from 'preact/hooks';
-import {signal} from '@preact/signals';
-import {lanes, frame, begin, end, show, now, live} from './store.js';
-import {setOption, option} from './route.js';
+import {lanes, frame, begin, end, show, now, events} from './store.js';
+import {width, x, scale, folds, folding, setFolding} from './scale.js';
+import {setOption, option, go} from './route.js';
 import {clock, when, span, isAway, visible, utc} from './format.js';
 
-export const width = signal(600); // of all lanes, in pixels
 const LEAST = 2.5; // pixels of an outage, so that the shortest is seen
 
 const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600].map((s) => s * 1000);
@@ -17,8 +16,6 @@ export function ticks(from, to, px) {
   for (let t = Math.ceil((from - offset) / step) * step + offset; t <= to; t += step) all.push(t);
   return {step, all};
 }
-
-const x = (t) => ((t - begin()) / frame.value.span) * width.value;
 
 // boxes are the spans that are seen, from left to right, with the least width.
 function boxes(spans) {
@@ -65,6 +62,15 @@ function bunch(marks, known) {
   return out;
 }
 
+// openAt goes to the event that began a span, or to the calls behind a mark.
+function openAt(name, {b, m}) {
+  const from = b ? b.s.from : m.time, to = b ? from + 1000 : m.to + 60e3;
+  const called = m && (m.saved || m.unknown || m.failed);
+  const e = events.value.findLast((e) => e.server === name && Date.parse(e.time) >= from - 5 && Date.parse(e.time) <= to);
+  if (called) go('servers', name, 'calls');
+  else location.hash = `#/events?server=${encodeURIComponent(name)}${e ? '&at=' + e.seq : ''}`;
+}
+
 export function Lane({name, height = 20}) {
   const lane = lanes.value.get(name);
   const [at, setAt] = useState(-1);
@@ -77,6 +83,7 @@ export function Lane({name, height = 20}) {
     const step = {ArrowRight: 1, ArrowLeft: -1}[e.key];
     if (step) { e.preventDefault(); e.stopPropagation(); setAt(Math.min(Math.max(at < 0 ? (step > 0 ? 0 : items.length - 1) : at + step, 0), items.length - 1)); }
     if (e.key === 'Escape') setAt(-1);
+    if (e.key === 'Enter' && chosen) { e.preventDefault(); openAt(name, chosen); }
   };
   const hover = (e) => {
     const px = e.clientX - e.currentTarget.getBoundingClientRect().left;
@@ -90,11 +97,17 @@ export function Lane({name, height = 20}) {
       <rect class="ground" x="0" y={top + height / 2 - .5} width={width.value} height="1" />
       {lane.known > begin() && !lane.spans.some((s) => s.kept) && <rect class="s-gap" x="0" y={top} width={Math.max(0, Math.min(x(lane.known), width.value))} height={height} />}
       {seen.map(({s, a, b}) => <Bar key={s.from + s.state} s={s} a={a} b={b} top={top} height={height} on={chosen?.b?.s === s} />)}
+      {folds.value.map((f) => <g key={f.from} data-fold><rect class="fold" x={x(f.from)} y="0" width={Math.max(x(f.to) - x(f.from), 1)} height={full} /><text class="m-note" x={(x(f.from) + x(f.to)) / 2} y={top + height / 2 + 4} text-anchor="middle">⋯</text></g>)}
       {marks.map((m) => <Mark m={m} top={top} height={height} on={chosen?.m === m} />)}
     </svg>
     <div class="tip" role="status">{chosen ? visible(chosen.text) : ''}</div>
   </div>;
 }
+
+// Patterns are what lanes are filled with where a color alone would not tell.
+export const Patterns = () => <svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
+  <pattern id="starting" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" class="p-ground" /><rect width="2.5" height="5" class="p-warn" /></pattern>
+  <pattern id="unknown" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><rect width="7" height="7" class="p-ground" /><rect width="2" height="7" class="p-line" /></pattern></defs></svg>;
 
 function Bar({s, a, b, top, height, on}) {
   const w = Math.max(b - a, .5), hue = s.state === 'connected' ? ' hue' + (s.generation % 6) : '';
@@ -129,26 +142,61 @@ export function summary(lane) {
 }
 
 // Axis has the ticks, and tells all lanes how wide they are. Dragging over it
-// zooms.
+// zooms, as do two fingers and the wheel with Ctrl, around where they are; a wheel to
+// the side moves.
 export function Axis() {
-  const box = useRef(), [drag, setDrag] = useState(null);
+  const box = useRef(), [drag, setDrag] = useState(null), fingers = useRef(new Map());
   useEffect(() => {
     const see = new ResizeObserver(([e]) => { width.value = Math.max(60, Math.floor(e.contentRect.width)); });
     see.observe(box.current);
+    const wheel = (e) => { // not passive: else the browser would zoom the page
+      if (!e.ctrlKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;
+      e.preventDefault();
+      if (e.ctrlKey) zoom(Math.exp(Math.max(-1, Math.min(1, e.deltaY / 100))), px(e));
+      else show(frame.value.span, end() + (e.deltaX / width.value) * frame.value.span);
+    };
+    box.current.addEventListener('wheel', wheel, {passive: false});
     return () => see.disconnect();
   }, []);
-  const px = (e) => e.clientX - box.current.getBoundingClientRect().left;
-  const time = (p) => begin() + (p / width.value) * frame.value.span;
+  const px = (e) => e.clientX - box.current.getBoundingClientRect().left, time = (p) => scale.value.time(p);
   const {step, all} = ticks(begin(), end(), width.value);
+  const down = (e) => {
+    if (e.pointerType === 'mouse') e.currentTarget.setPointerCapture(e.pointerId); // a finger is captured by itself
+    fingers.current.set(e.pointerId, px(e));
+    setDrag(fingers.current.size === 1 ? {from: px(e), to: px(e)} : null);
+  };
+  const move = (e) => {
+    const at = fingers.current, other = [...at].find(([id]) => id !== e.pointerId), was = at.get(e.pointerId);
+    if (was === undefined) return;
+    at.set(e.pointerId, px(e));
+    if (other) { const [, o] = other; if (Math.abs(px(e) - o) > 10) zoom(Math.abs(was - o) / Math.abs(px(e) - o), (px(e) + o) / 2); }
+    else if (drag) setDrag({...drag, to: px(e)});
+  };
   const up = (e) => {
+    fingers.current.delete(e.pointerId);
     if (drag && Math.abs(px(e) - drag.from) > 8) { const a = time(Math.min(drag.from, px(e))), b = time(Math.max(drag.from, px(e))); show(b - a, b); }
     setDrag(null);
   };
-  return <div class="axis" ref={box} onDblClick={() => show(3600e3, 0)} onPointerDown={(e) => setDrag({from: px(e), to: px(e)})} onPointerMove={(e) => drag && setDrag({...drag, to: px(e)})} onPointerUp={up} onPointerLeave={() => setDrag(null)}
-    onWheel={(e) => { if (!e.ctrlKey) return; e.preventDefault(); show(frame.value.span * (e.deltaY > 0 ? 1.5 : 1 / 1.5), frame.value.end); }}>
-    <svg width={width.value} height="16" aria-hidden="true">{all.map((t) => <g key={t}><rect class="tick" x={x(t)} y="11" width="1" height="5" /><text class="at" x={x(t)} y="9" text-anchor={x(t) < 30 ? 'start' : x(t) > width.value - 30 ? 'end' : 'middle'}>{step < 60e3 ? clock(t) : clock(t).slice(0, 5)}</text></g>)}
+  const gone = (e) => { fingers.current.delete(e.pointerId); setDrag(null); };
+  const shown = all.filter((t) => !folds.value.some((f) => t > f.from && t < f.to));
+  return <div class="axis" ref={box} onDblClick={fit} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={gone}>
+    <svg width={width.value} height="16" aria-hidden="true">{shown.map((t) => <g key={t}><rect class="tick" x={x(t)} y="11" width="1" height="5" /><text class="at" x={x(t)} y="9" text-anchor={x(t) < 30 ? 'start' : x(t) > width.value - 30 ? 'end' : 'middle'}>{step < 60e3 ? clock(t) : clock(t).slice(0, 5)}</text></g>)}
+      {folds.value.map((f) => <text key={f.from} class="at" x={(x(f.from) + x(f.to)) / 2} y="9" text-anchor="middle">⋯{brief(f.to - f.from)}⋯</text>)}
       {drag && <rect class="drag" x={Math.min(drag.from, drag.to)} y="0" width={Math.abs(drag.to - drag.from)} height="16" />}</svg>
   </div>;
+}
+const brief = (ms) => (ms < 5400e3 ? Math.round(ms / 60e3) + 'm' : Math.round(ms / 3600e3) + 'h');
+
+// zoom makes the window longer or shorter, and what is at a pixel stays there.
+function zoom(by, at) {
+  const f = frame.value, to = end(), fixed = to - f.span * (1 - at / width.value), next = Math.min(Math.max(f.span * by, 60e3), 24 * 3600e3);
+  show(next, fixed + (to - fixed) * (next / f.span));
+}
+
+// fit shows all that is known.
+export function fit() {
+  const first = Math.min(now.value - 60e3, ...[...lanes.value.values()].map((l) => l.known));
+  show((now.value - first) * 1.02, 0);
 }
 
 const WINDOWS = [['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
@@ -162,5 +210,6 @@ export function Windows() {
     <button type="button" aria-label="Earlier" onClick={back}>◀</button><button type="button" aria-label="Later" disabled={!f.end} onClick={on}>▶</button>
     <button type="button" aria-label="Zoom out" onClick={() => show(f.span * 2, f.end)}>−</button><button type="button" aria-label="Zoom in" onClick={() => show(f.span / 2, f.end)}>+</button>
     {f.end ? <button type="button" onClick={() => show(f.span, 0)}>to now</button> : <span class="quiet">to now</span>}
+    <label class="check"><input type="checkbox" checked={folding.value} onChange={(e) => setFolding(e.target.checked)} /> fold quiet times</label>
   </span>;
 }

@@ -2,10 +2,11 @@
 import {h, render, Fragment} from 'preact';
 import {useEffect, useState} from 'preact/hooks';
 import {signal} from '@preact/signals';
-import {order, cards, live, lastByte, retryAt, token, hello, restarted, stale, said, now, frame, show, end, connect, unlock} from './store.js';
-import {Dialogs, Ago, Type, operate, mayAct, Locked} from './parts.jsx';
+import {order, cards, capturing, live, lastByte, retryAt, token, hello, restarted, stale, said, now, frame, show, end, connect, unlock} from './store.js';
+import {Dialogs, Left, Type, operate, mayAct, Locked} from './parts.jsx';
 import {clock, span, utc, visible, STATES} from './format.js';
 import {route, go, link, option} from './route.js';
+import {fit, Patterns} from './lane.jsx';
 import {Overview, shown} from './overview.jsx';
 import {Server} from './server.jsx';
 import {Calls, Call} from './calls.jsx';
@@ -64,12 +65,19 @@ function Banner() {
   return null;
 }
 
+// Recording is told on every page: somebody reads what clients ask for.
+function Recording() {
+  const all = Object.entries(capturing.value);
+  if (!all.length) return null;
+  return <div class="banner warn" role="status" data-banner="recording">The arguments of {all.map(([name, until], i) => <span key={name}>{i > 0 && ', '}<a href={link('servers', name, 'calls')}>{visible(name)}</a> (<Left time={until} />)</span>)} are being recorded.</div>;
+}
+
 function App() {
   useEffect(() => { document.body.classList.toggle('lost', live.value === 'lost'); });
   const bad = order.value.filter((n) => STATES[cards.get(n).value.state]?.[1] === 'bad').length;
   useEffect(() => { document.title = (live.value === 'lost' ? '✕ ' : bad ? `(${bad}) ` : '') + 'everline'; });
   useEffect(() => { if (route.value.parts.length) document.querySelector('main')?.focus({preventScroll: true}); scrollTo(0, 0); }, [route.value.parts.join('/')]);
-  return <><a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.querySelector('main').focus(); }}>To the content</a><Top /><Banner /><main id="main" tabIndex={-1}><View /></main><Dialogs /><div class="sr" aria-live="polite">{said.value}</div></>;
+  return <><a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.querySelector('main').focus(); }}>To the content</a><Top /><Banner /><Recording /><main id="main" tabIndex={-1}><View /></main><Dialogs /><Patterns /><div class="sr" aria-live="polite">{said.value}</div></>;
 }
 
 /* ---- keys ---- */
@@ -87,7 +95,7 @@ const press = {
   l: () => row() && go('servers', row(), 'logs'), c: () => row() && go('servers', row(), 'calls'), t: () => row() && go('servers', row(), 'tools'),
   r: () => row() && mayAct() && operate(row(), 'reconnect').catch(() => {}),
   e: () => click('enable'), d: () => click('disable'),
-  '+': () => show(frame.value.span / 2, frame.value.end), '-': () => show(frame.value.span * 2, frame.value.end), 0: () => show(3600e3, 0),
+  '+': () => show(frame.value.span / 2, frame.value.end), '-': () => show(frame.value.span * 2, frame.value.end), 0: fit,
   '[': () => show(frame.value.span, end() - frame.value.span / 2), ']': () => show(frame.value.span, end() + frame.value.span / 2), g: () => { waiting = 'g'; },
 };
 const jump = {o: [], s: [], c: ['calls'], t: ['tools'], p: ['pins'], e: ['events']};

@@ -68,7 +68,7 @@ export function Events() {
   const some = events.value.filter((e) => (!server || e.server.includes(server)) && (!kind || e.kind === kind));
   return <section aria-label="Events"><h1>Events</h1><div class="tools"><input id="filter" type="search" aria-label="Server" placeholder="/ server" value={server} onInput={(e) => setOption('server', e.target.value)} />
     <select aria-label="Kind" value={kind} onChange={(e) => setOption('kind', e.target.value)}><option value="">every kind</option>{kinds.map((k) => <option value={k}>{k}</option>)}</select></div>
-    {some.length === 0 ? <p>Nothing happened so far.</p> : <ul class="news">{some.slice(0, 300).map((e) => <EventLine key={e.seq} e={e} />)}</ul>}
+    {some.length === 0 ? <p>Nothing happened so far.</p> : <ul class="news">{some.slice(0, 300).map((e) => <EventLine key={e.seq} e={e} at={option('at')} />)}</ul>}
     <p class="quiet">The newest. More of them: <Type command="everline events" /></p></section>;
 }
 
@@ -86,8 +86,25 @@ export function Config() {
     <Locked />
     <p class="buttons"><Act label="check the files" run={check} /> {plan && !plan.applied && !none && <Act label="apply" run={apply} danger ask={{title: 'Apply the files?', text: [[plan.added, 'added'], [plan.removed, 'removed'], [plan.restarted, 'restarted']].filter(([l]) => l.length).map(([l, w]) => `${l.join(', ')} ${w}`).join('; '), yes: 'Apply'}} />}</p>
     {plan && <div role="status">{none ? <p>{plan.applied ? 'Applied: nothing differs.' : 'The files say what is applied.'}</p> : <ul>{[['added', 'added'], ['removed', 'removed'], ['restarted', 'restarted: calls wait for the next generation'], ['adjusted', 'adjusted without a restart']].filter(([k]) => plan[k].length).map(([k, w]) => <li>{visible(plan[k].join(', '))} {plan.applied ? '' : 'would be '}{w}</li>)}<li>{plan.kept} kept</li></ul>}{plan.warnings.map((w) => <p class="warning">{visible(w)}</p>)}</div>}
+    <Paste />
     <h2>What is applied, without secrets</h2><pre tabIndex={0}>{visible(c.effective)}</pre>
     <p class="quiet">It is edited in the files; saving them applies it.</p></>}</Loaded></section>;
+}
+
+// Paste says what a part of some client's file would be here. It changes nothing.
+function Paste() {
+  const [pasted, setPasted] = useState(''), [found, setFound] = useState(null);
+  const check = async () => { setFound(null); setFound(JSON.parse(await post('validate', {text: pasted}))); return ''; };
+  if (!mayAct()) return null;
+  return <section aria-label="Try a server"><h2>Try a server</h2><label>Paste what a README or another client's file says. It is read, and neither started nor kept.
+    <textarea class="mono" rows={5} spellcheck={false} value={pasted} placeholder={'{"mcpServers": {"name": {"command": "…"}}}'} onInput={(e) => setPasted(e.target.value)} /></label>
+    {pasted.trim() && <Act label="check it" run={check} />}
+    {found && <div role="status"><p>Read as a file of {found.format}: {plural(found.servers.length, 'server')}.</p>
+      {found.warnings.map((w) => <p class="warning">{visible(w)}</p>)}
+      {found.servers.map((s) => <div key={s.name} data-pasted={s.name}><h3>{visible(s.name)}</h3>{s.exists && <p class="warn">One of this name is configured here: it would be replaced.</p>}
+        {s.command ? <p>To add it, type <Type command={s.command} /></p> : <p>No command says all of this. Put it into the file of everline:</p>}
+        <details open={!s.command}><summary>as the file of everline says it</summary><pre tabIndex={0}>{visible(s.text)}</pre></details></div>)}</div>}
+  </section>;
 }
 
 /* ---- clients ---- */

@@ -1,7 +1,7 @@
 // The page that stays open: every server, what is wrong first.
 import {h, Fragment} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
-import {order, cards, events, lanes, hello, now, live} from './store.js';
+import {order, cards, events, lanes, rates, hello, now, live} from './store.js';
 import {State, Ago, At, Left, Type, Remedy, Act, Locked, operate} from './parts.jsx';
 import {Lane, Axis, Windows, summary} from './lane.jsx';
 import {trouble, STATES, millis, plural, span, visible, isAway} from './format.js';
@@ -51,6 +51,14 @@ export function Overview() {
   </>;
 }
 
+// Spark is how many calls there were in each of the last minutes.
+function Spark({name}) {
+  const all = rates.value.get(name);
+  if (!all || !all.some(Boolean)) return null;
+  const most = Math.max(...all), n = all.length - 1;
+  return <svg class="spark" width="34" height="12" role="img" aria-label={`calls by the minute: ${all.join(', ')}`}><path d={all.map((v, i) => `${i ? 'L' : 'M'}${(i / n) * 34} ${11.5 - (v / most) * 11}`).join('')} /></svg>;
+}
+
 // Chunk has the rows of some servers while they are near the screen, so that a
 // thousand servers are a page of a few.
 function Chunk({names, first, table}) {
@@ -75,7 +83,7 @@ function Row({name, table}) {
     <span role="cell" class="name"><a href={link('servers', name)}>{visible(name)}</a>{s.required && <span class="badge" title="everline is not ready without it">required</span>}</span>
     <span role="cell"><State state={s.state} />{s.generation > 0 && <span class="quiet"> g{s.generation}</span>}</span>
     <span role="cell" class="wide">{table ? (lane ? summary(lane) : '–') : <Lane name={name} />}</span>
-    <span role="cell" class="n">{s.minute || 0}<span class="unit">/min</span></span>
+    <span role="cell" class="n"><Spark name={name} />{s.minute || 0}<span class="unit">/min</span></span>
     <span role="cell" class="n">{millis(s.latencyMsP95)}<span class="unit">p95</span></span>
     <span role="cell" class="n">{s.out}/{s.waiting}<span class="unit">out/wait</span></span>
     {bad && <div role="cell" class="more"><Trouble s={s} /></div>}
@@ -105,8 +113,10 @@ export const shell = (name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replace
 function News() {
   return <section aria-label="Newest events"><h2>Events</h2><ul class="news">{events.value.filter((e) => e.kind !== 'connecting').slice(0, 8).map((e) => <EventLine key={e.seq} e={e} />)}</ul><a href={link('events')}>all events</a></section>;
 }
-export function EventLine({e}) {
-  return <li class={'k-' + e.kind}><At time={e.time} /> {e.server && <a href={link('servers', e.server)}>{visible(e.server)}</a>} <span>{visible(e.text)}</span></li>;
+export function EventLine({e, at}) {
+  const here = at === String(e.seq), line = useRef();
+  useEffect(() => { if (here) { line.current.focus(); line.current.scrollIntoView({block: 'center'}); } }, [here]);
+  return <li ref={line} tabIndex={here ? -1 : undefined} class={'k-' + e.kind + (here ? ' here' : '')}><At time={e.time} /> {e.server && <a href={link('servers', e.server)}>{visible(e.server)}</a>} <span>{visible(e.text)}</span></li>;
 }
 
 export function Empty() {

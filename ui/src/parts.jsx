@@ -51,6 +51,7 @@ export function Act({label, run, danger, ask: question}) {
     if (question && !(await confirmed(question))) return;
     set({busy: true});
     try { set({text: await run() || 'done'}); } catch (e) {
+      if (e.name === 'AbortError') { set({text: 'given up'}); return; }
       if (!(e instanceof Failed) && !(e instanceof TypeError)) throw e;
       set({error: e.message, remedy: e.remedy});
     }

@@ -1,8 +1,8 @@
 // One server: what it is, its generations, calls, tools, log and settings.
 import {h, Fragment} from 'preact';
 import {useEffect, useState, useRef} from 'preact/hooks';
-import {cards, lanes, events, get, want, begin, end, frame, hello} from './store.js';
-import {State, Ago, At, Act, Locked, Type, Remedy, operate, useLoad, Loaded} from './parts.jsx';
+import {cards, lanes, events, get, post, want, begin, end, frame, hello, capturing} from './store.js';
+import {State, Ago, At, Act, Locked, Type, Remedy, operate, copy, mayAct, useLoad, Loaded} from './parts.jsx';
 import {Lane, Axis, Windows, words, markWords} from './lane.jsx';
 import {Trouble, EventLine, shell} from './overview.jsx';
 import {Calls} from './calls.jsx';
@@ -29,9 +29,29 @@ export function Server({name, tab = 'timeline'}) {
       <Act label="disable" danger run={() => operate(name, 'disable')} ask={{title: `Disable ${name}?`, text: 'It is stopped, and its calls are refused until it is enabled.', yes: 'Disable'}} /></>}</p>
     <Locked />
     <nav class="tabs" aria-label={name}>{TABS.map((t) => <a href={link('servers', name, t)} aria-current={t === tab ? 'page' : undefined}>{t}</a>)}</nav>
-    {tab === 'calls' ? <Calls server={name} /> : tab === 'tools' ? <ToolList server={name} /> : tab === 'logs' ? <Logs name={name} key={name} /> : tab === 'config' ? <Settings s={s} /> : <Timeline s={s} />}
+    {tab === 'calls' ? <><Arguments name={name} /><Calls server={name} /></> : tab === 'tools' ? <ToolList server={name} /> : tab === 'logs' ? <Logs name={name} key={name} /> : tab === 'config' ? <Settings s={s} /> : <Timeline s={s} />}
   </article>;
 }
+
+// Arguments are recorded for ten minutes where a person asks for it.
+function Arguments({name}) {
+  const until = capturing.value[name], act = (op) => post(`servers/${encodeURIComponent(name)}/${op}`);
+  const newest = cards.get(name)?.value.calls;
+  const of = useLoad(() => (until && mayAct() ? get(`servers/${encodeURIComponent(name)}/captured`) : Promise.resolve([])), [name, until, newest]);
+  if (!until) return <p><Act label="record arguments for 10 min" run={() => act('capture').then(() => '')} ask={{title: `Record what ${name} is asked?`, text: 'For ten minutes the arguments of its calls are kept in memory, the newest 100, and every page says so. Values whose names say that they are secret are left out. Then all of it is gone.', yes: 'Record'}} /></p>;
+  return <section aria-label="Recorded arguments"><h2>Arguments, recorded until <At time={until} /> <Act label="stop, and forget them" run={() => act('capture-end').then(() => '')} /></h2>
+    <Loaded of={of}>{(all) => all.length === 0 ? <p class="quiet">no call since</p> : all.map((c) => <details key={c.time + c.name} data-captured={c.name}><summary><At time={c.time} /> {visible(c.name)} <span class="quiet">{visible(c.client)} {c.outcome}</span></summary><pre tabIndex={0}>{visible(c.arguments)}{c.cut && ' … (it was longer)'}</pre></details>)}</Loaded></section>;
+}
+
+// Phases are the parts of how a generation came up.
+function Phases({of}) {
+  const most = Math.max(...of.map((p) => p.ms), 1);
+  return <ul class="phases">{of.map((p) => <li key={p.phase}><span>{visible(p.phase)}</span> <meter aria-label={p.phase} min="0" max={most} value={p.ms} /> <span>{millis(p.ms)}</span></li>)}</ul>;
+}
+
+// cameUp are the phases of a generation, by what its event says; [] where that is not
+// kept.
+const cameUp = (name, gen) => Object.entries(events.value.find((e) => e.kind === 'connected' && e.server === name && e.generation === gen)?.data?.phases ?? {}).map(([phase, ms]) => ({phase, ms}));
 
 function Timeline({s}) {
   const lane = lanes.value.get(s.name);
@@ -39,10 +59,10 @@ function Timeline({s}) {
     <div class="tools"><Windows /></div>
     <Axis /><Lane name={s.name} height={34} />
     <Rates name={s.name} />
-    {s.handshake.length > 0 && <><h2>How generation {s.generation} came up</h2><ul class="phases">{s.handshake.map((p) => <li><span>{p.phase}</span> <meter aria-label={p.phase} min="0" max={Math.max(...s.handshake.map((q) => q.ms), 1)} value={p.ms} /> <span>{millis(p.ms)}</span></li>)}</ul></>}
+    {s.handshake.length > 0 && <><h2>How generation {s.generation} came up</h2><Phases of={s.handshake} /></>}
     <h2>Generations and outages</h2>
     <div class="scroll" tabIndex={0} role="region" aria-label="Generations and outages"><table><thead><tr><th>from</th><th>to</th><th>what</th></tr></thead><tbody>
-      {(lane?.spans || []).slice(-100).reverse().map((p) => <tr key={p.from}><td>{when(p.from)}</td><td>{p.to ? when(p.to) : 'now'}</td><td>{visible(words(p))}</td></tr>)}
+      {(lane?.spans || []).slice(-100).reverse().map((p) => <tr key={p.from}><td>{when(p.from)}</td><td>{p.to ? when(p.to) : 'now'}</td><td>{visible(words(p))}{p.state === 'connected' && cameUp(s.name, p.generation).length > 0 && <details><summary>how it came up</summary><Phases of={cameUp(s.name, p.generation)} /></details>}</td></tr>)}
       {(lane?.marks || []).slice(-50).reverse().filter(markWords).map((m) => <tr key={'m' + m.time}><td>{when(m.time)}</td><td>{when(m.time + 60e3)}</td><td>{markWords(m)}</td></tr>)}
     </tbody></table></div>
     <h2>Events</h2><ul class="news">{events.value.filter((e) => e.server === s.name).slice(0, 50).map((e) => <EventLine key={e.seq} e={e} />)}</ul>
@@ -78,6 +98,7 @@ function Logs({name}) {
   return <section aria-label="Log">
     <div class="tools"><input type="search" aria-label="Search in the log" placeholder="search" value={filter} onInput={(e) => setFilter(e.target.value)} />
       {unseen > 0 && <button type="button" onClick={() => { follow.current = true; setUnseen(0); box.current.scrollTop = box.current.scrollHeight; }}>{unseen} new ↓</button>}
+      <button type="button" disabled={!lines.length} onClick={() => copy(want_.map((l) => `${l.time} g${l.generation} ${l.text}`).join('\n'))}>copy</button>
       <span class="quiet">what its processes wrote to stderr; the newest {KEPT} lines</span></div>
     <div class="log" ref={box} tabIndex={0} role="log" aria-label={'Log of ' + name} onScroll={scrolled}>
       {want_.length === 0 && <p class="quiet">{lines.length ? 'no line has this' : 'nothing so far'}</p>}

@@ -1,10 +1,12 @@
 // What the page knows, and how it hears of it: one stream for what changes, and
 // requests for what happened before.
 import {signal, batch} from '@preact/signals';
+import {parse} from './json.js';
 
 export const order = signal([]); // names of servers
 export const cards = new Map(); // name -> signal of the server as in status
 export const events = signal([]); // newest first
+export const rates = signal(new Map()); // name -> calls by the minute, oldest first
 export const lanes = signal(new Map()); // name -> {spans, marks}
 export const live = signal('connecting'); // connecting, live, lost or locked
 export const lastByte = signal(Date.now());
@@ -15,6 +17,7 @@ export const restarted = signal(null); // {at, was, is}: everline came back as a
 export const stale = signal(false); // the files of the page have changed
 export const now = signal(Date.now()); // of everline's clock, each second
 export const said = signal(''); // for a screen reader
+export const capturing = signal({}); // server -> until when its arguments are recorded
 export const frame = signal({span: 0, end: 0}); // what lanes show; end 0 follows now, span 0 is not chosen yet
 
 const listeners = {call: new Set(), log: new Set()};
@@ -59,6 +62,26 @@ export const get = async (path) => (await ask(path)).json();
 export const text = async (path) => (await ask(path)).text();
 // post sends a text as it is, so that no number of a person loses a digit.
 export const post = async (path, body = '{}') => (await ask(path, {method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body)})).text();
+
+// call makes a call. Forms that the server wants to be filled in meanwhile go to
+// question, which returns the result of elicitation/create as a text.
+export async function call(body, question, signal) {
+  const r = await ask('call', {method: 'POST', body, signal});
+  if (!/ndjson/.test(r.headers.get('Content-Type'))) return parse(await r.text());
+  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let buffer = ''; ;) {
+    const {done, value} = await reader.read();
+    if (done) throw new Failed({message: 'the answer ended early'}, 0);
+    const lines = (buffer += value).split('\n');
+    buffer = lines.pop();
+    for (const line of lines.filter(Boolean)) {
+      const l = parse(line);
+      if (l.error) throw new Failed(l.error, 0);
+      if (!l.question) return l.result;
+      question(l.question).then((result) => post('answer', `{"id":${JSON.stringify(l.question.id)},"result":${result}}`)).catch(() => {}); // the call may be over: its end comes
+    }
+  }
+}
 
 export async function unlock(code) {
   keep(JSON.parse(await post('unlock', {code})));
@@ -128,7 +151,7 @@ async function run(mine) {
   }
   if (stop !== mine) return; // another one took over
   stop = null;
-  if (document.hidden && mine.signal.reason === 'hidden') return;
+  if (mine.signal.reason === 'hidden') { if (!document.hidden) connect(true); return; }
   if (refused === 401) { live.value = 'locked'; return; }
   live.value = 'lost';
   const wait = Math.min(250 * 2 ** tries++, 10e3) * (0.75 + Math.random() / 2);
@@ -136,11 +159,18 @@ async function run(mine) {
   timer = setTimeout(() => connect(true), wait);
 }
 
+// A tab that nobody sees does nothing after a minute: its stream ends, so that six of
+// them do not use up the connections of the browser, and goes on where it was.
 let hideTimer = 0;
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hideTimer);
-  if (document.hidden) hideTimer = setTimeout(() => stop?.abort('hidden'), 60e3);
-  else if (!stop) connect(true);
+  if (document.hidden) {
+    hideTimer = setTimeout(() => { clearTimeout(timer); stop?.abort('hidden'); }, 60e3);
+    return;
+  }
+  tick();
+  if (!stop) connect(true);
+  else loadLanes();
 });
 
 // Words wait for the next frame, so that many of them are one change of the page.
@@ -154,7 +184,7 @@ function take(part) {
   }
   if (!name) return;
   queue.push([name, JSON.parse(data), id]);
-  if (queue.length === 1) document.hidden ? setTimeout(drain, 250) : requestAnimationFrame(drain);
+  if (queue.length === 1) document.hidden ? setTimeout(drain, 1000) : requestAnimationFrame(drain);
 }
 function drain() {
   const words = queue;
@@ -172,11 +202,13 @@ const words_ = {
     }
     if (old && old.assets !== h.assets) stale.value = true;
     hello.value = h;
+    capturing.value = {};
     token.value = h.token;
     live.value = 'live';
     if (!frame.value.span) frame.value = {span: Date.now() - Date.parse(h.startedAt) < 900e3 ? 900e3 : 3600e3, end: 0};
     renew();
     loadLanes();
+    loadRates();
   },
   servers({set, order: names}) {
     for (const s of set) {
@@ -208,6 +240,7 @@ const words_ = {
     if (e.server) touch(e.server);
   },
   gap(g) { events.value = [{gap: g, seq: g.to, kind: 'gap', server: '', text: `${g.to - g.from + 1} events are not kept any more`}, ...events.value]; },
+  capture(c) { capturing.value = c; },
   call(c) { for (const hear of listeners.call) hear(c); },
   log(l) { for (const hear of listeners.log) hear(l); },
   bye() { lastSeen = Date.now(); },
@@ -226,6 +259,7 @@ function say(text) {
 const touched = new Set();
 let laneTimer = 0;
 function touch(name) {
+  if (document.hidden) return; // all is asked for when somebody looks
   touched.add(name);
   laneTimer ||= setTimeout(() => {
     laneTimer = 0;
@@ -268,8 +302,15 @@ export function show(span, end) {
   loadLanes();
 }
 
-setInterval(() => {
+// loadRates asks for the calls of all servers by the minute at once.
+async function loadRates() {
+  try { rates.value = new Map(Object.entries((await get('rates')).servers)); } catch { /* the stream says what is wrong */ }
+}
+
+function tick() {
+  if (document.hidden) return;
   now.value = Date.now() + skew;
   if (live.value === 'live') lastSeen = lastByte.value;
-}, 1000);
-setInterval(() => { if (live.value === 'live' && !document.hidden) loadLanes(); }, 30e3);
+}
+setInterval(tick, 1000);
+setInterval(() => { if (live.value === 'live' && !document.hidden) { loadLanes(); loadRates(); } }, 30e3);

@@ -1,10 +1,11 @@
 // The tools that clients see, and one of them with a form to call it.
 import {h, Fragment} from 'preact';
-import {useState, useEffect} from 'preact/hooks';
-import {text, post, cards} from './store.js';
+import {useState, useEffect, useRef} from 'preact/hooks';
+import {text, call, cards} from './store.js';
 import {useLoad, Loaded, Locked, Act, mayAct, State, Type} from './parts.jsx';
-import {parse, write, isObject} from './json.js';
-import {Field, Box, WRONG, hasWrong} from './form.jsx';
+import {parse, write, isObject, plain, Raw} from './json.js';
+import {Field, Box, hasWrong} from './form.jsx';
+import {initial, problems} from './schema.js';
 import {visible, plural, bytes} from './format.js';
 import {option, setOption, link} from './route.js';
 
@@ -42,34 +43,65 @@ export function Tool({name}) {
   }}</Loaded>;
 }
 
+// Caller has one document in two forms: a form, and its text, which goes out as it
+// was typed.
 function Caller({t}) {
-  const schema = isObject(t.definition.inputSchema) ? t.definition.inputSchema : {};
-  const [value, set] = useState(initial(schema)), [asJSON, setJSON] = useState(false), [result, setResult] = useState(null);
-  const wrong = hasWrong(value);
+  const schema = isObject(t.definition.inputSchema) ? t.definition.inputSchema : {}, root = schema.type ? schema : {type: 'object', properties: {}, ...schema};
+  const [value, set] = useState(() => initial(root, root) ?? {}), [asJSON, setJSON] = useState(false), [result, setResult] = useState(null), [questions, setQuestions] = useState([]);
+  const wrong = hasWrong(value), found = wrong ? [] : problems(root, root, value), running = useRef(null), [busy, setBusy] = useState(false);
+  useEffect(() => () => running.current?.abort(), []);
+  const ask = (q) => new Promise((resolve) => setQuestions((old) => [...old, {...q, resolve: (answer) => { setQuestions((left) => left.filter((o) => o.id !== q.id)); resolve(answer); }}]));
   const run = async () => {
     setResult(null);
-    const began = performance.now(), body = `{"server":${write(t.server)},"tool":${write(t.tool)},"arguments":${write(value ?? {})}}`;
-    const answer = await post('call', body);
-    setResult({value: parse(answer), size: answer.length});
-    return `answered after ${Math.round(performance.now() - began)} ms`;
+    running.current = new AbortController();
+    setBusy(true);
+    const began = performance.now(), body = `{"server":${write(t.server)},"tool":${write(t.tool)},"forms":true,"arguments":${write(value ?? {})}}`;
+    try {
+      setResult(await call(body, ask, running.current.signal));
+      return `answered after ${Math.round(performance.now() - began)} ms`;
+    } finally { setBusy(false); setQuestions([]); }
   };
+  const turn = (e) => { const on = e.target.checked; if (!on && value instanceof Raw) set(plain(value)); setJSON(on); };
+  if (!mayAct()) return <Locked />;
   return <div class="caller">
-    {mayAct() && <label class="check"><input type="checkbox" checked={asJSON} onChange={(e) => setJSON(e.target.checked)} /> as JSON</label>}
-    {mayAct() ? asJSON ? <label><span class="label">arguments</span><Box about={{id: 'arguments'}} rows={10} value={value ?? {}} set={(v) => set(v ?? {})} /></label> : <Field key="form" schema={schema.type ? schema : {type: 'object', ...schema}} root={schema} value={value === WRONG ? {} : value} set={(v) => set(v ?? {})} path="a" /> : <Locked />}
-    {wrong ? mayAct() && <p class="quiet">something above cannot be sent yet</p> : <Act label="call" run={run} ask={t.readOnly ? null : {title: `Call ${t.name}?`, text: 'The server does not say that this tool only reads: it may change something.', yes: 'Call'}} />}
-    {result && <Result of={result} />}
+    <label class="check"><input type="checkbox" checked={asJSON} disabled={wrong} onChange={turn} /> as JSON</label>
+    {asJSON ? <label><span class="label">arguments</span><Box about={{id: 'arguments'}} rows={10} value={value ?? {}} set={(v) => set(v ?? {})} /></label> : <Field key="form" schema={root} root={root} value={value} set={(v) => set(v ?? {})} need path="a" />}
+    {wrong && <p class="quiet">something above cannot be sent yet</p>}
+    {found.length > 0 && <p class="warn" data-problems>The server may refuse this: {visible(found.slice(0, 5).join('; '))}</p>}
+    {!wrong && <Act label={found.length ? 'call anyway' : 'call'} run={run} ask={t.readOnly ? null : {title: `Call ${t.name}?`, text: 'The server does not say that this tool only reads: it may change something.', yes: 'Call'}} />}
+    {busy && <button type="button" onClick={() => running.current?.abort()}>give it up</button>}
+    {questions.map((q) => <Question key={q.id} q={q} />)}
+    {result && <Result value={result} />}
   </div>;
 }
-// initial has the defaults of the required members, so that nothing is sent that
-// nobody has seen.
-const initial = (s) => Object.fromEntries(Object.entries(isObject(s.properties) ? s.properties : {}).filter(([k, p]) => (Array.isArray(s.required) ? s.required : []).includes(k) && isObject(p) && 'default' in p).map(([k, p]) => [k, p.default]));
 
-function Result({of: {value, size}}) {
-  const content = Array.isArray(value.content) ? value.content : [];
-  return <section aria-label="Result" class={value.isError ? 'result bad-edge' : 'result'}><h3>{value.isError ? <span class="bad">✕ the tool says that it failed</span> : 'Result'} <span class="quiet">{bytes(size)}</span></h3>
+// Question is a form that the server wants to be filled in before it answers.
+function Question({q}) {
+  const schema = isObject(q.params.requestedSchema) ? q.params.requestedSchema : {type: 'object', properties: {}};
+  const [value, set] = useState(() => initial(schema, schema) ?? {}), box = useRef(), wrong = hasWrong(value), found = wrong ? [] : problems(schema, schema, value);
+  useEffect(() => box.current.focus(), []);
+  const end = (action) => q.resolve(action === 'accept' ? `{"action":"accept","content":${write(value)}}` : `{"action":"${action}"}`);
+  return <section class="question" aria-label="The server asks" tabIndex={-1} ref={box}><h3>The server asks before it answers</h3><p class="pre">{visible(String(q.params.message ?? ''))}</p>
+    <Field schema={schema} root={schema} value={value} set={(v) => set(v ?? {})} need path={'q' + q.id} />
+    {found.length > 0 && <p class="warn">The server may refuse this: {visible(found.slice(0, 5).join('; '))}</p>}
+    <p class="quiet">What you write goes to the server of this tool. A secret belongs into no form.</p>
+    <p class="buttons"><button type="button" disabled={wrong} onClick={() => end('accept')}>send</button><button type="button" onClick={() => end('decline')}>decline</button><button type="button" onClick={() => end('cancel')}>cancel</button></p></section>;
+}
+
+function Result({value}) {
+  const content = Array.isArray(value.content) ? value.content : [], all = write(value, 2);
+  return <section aria-label="Result" class={value.isError ? 'result bad-edge' : 'result'}><h3>{value.isError ? <span class="bad">✕ the tool says that it failed</span> : 'Result'} <span class="quiet">{bytes(all.length)}</span></h3>
     {content.map((c, i) => <Part key={i} c={c} />)}
-    {value.structuredContent !== undefined && <details open={content.length === 0}><summary>structuredContent</summary><pre tabIndex={0}>{visible(write(value.structuredContent, 2))}</pre></details>}
-    <details><summary>all of it</summary><pre tabIndex={0}>{visible(write(value, 2).slice(0, 200e3))}</pre></details></section>;
+    {value.structuredContent !== undefined && <details open={content.length === 0}><summary>structuredContent</summary><div class="tree"><Tree v={value.structuredContent} /></div></details>}
+    <details><summary>all of it</summary><pre tabIndex={0}>{visible(all.slice(0, 200e3))}{all.length > 200e3 && '…'}</pre></details></section>;
+}
+
+// Tree is JSON whose parts can be opened and closed; long lists show their begin.
+function Tree({v, name}) {
+  const [most, more] = useState(100), head = name !== undefined && <span class="quiet">{visible(name)}: </span>;
+  if (!Array.isArray(v) && !isObject(v)) return <div>{head}<span class="leaf">{visible(write(v))}</span></div>;
+  const all = Object.entries(v);
+  return <details open={all.length <= 20}><summary>{head}{Array.isArray(v) ? `[${all.length}]` : `{${all.length}}`}</summary>{all.slice(0, most).map(([k, x]) => <Tree key={k} name={k} v={x} />)}{all.length > most && <button type="button" class="small" onClick={() => more(most + 1000)}>{all.length - most} more</button>}</details>;
 }
 
 // Part shows text as text. What is no text can be saved, and is never opened.

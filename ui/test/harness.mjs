@@ -86,3 +86,10 @@ export async function watched(browser, options = {}) {
   page.clean = () => assert.deepEqual(page.bad, []);
   return page;
 }
+
+// open opens the page with the right to act.
+export async function open(page, e, path = '#/') {
+  await page.visit(e.link());
+  await page.waitForSelector('[data-live=live]');
+  if (path !== '#/') await page.evaluate((h) => { location.hash = h; }, path);
+}

@@ -6,7 +6,7 @@ import {join} from 'node:path';
 import {createServer} from 'node:http';
 import {AxeBuilder} from '@axe-core/playwright';
 import {hostile} from './hostile.mjs';
-import {Everline, scripted, launch, watched, until} from './harness.mjs';
+import {Everline, scripted, launch, watched, open, until} from './harness.mjs';
 
 let browser;
 before(async () => { browser = await launch(); });
@@ -15,7 +15,6 @@ after(() => browser.close());
 const failing = (text) => ({command: 'sh', args: ['-c', `echo '${text}' >&2; exit 1`]});
 
 const lane = (page, name, state) => page.locator(`[data-server="${name}"] rect[data-state="${state}"]`);
-const open = async (page, e, path = '#/') => { await page.visit(e.link()); await page.waitForSelector('[data-live=live]'); if (path !== '#/') await page.evaluate((h) => { location.hash = h; }, path); };
 
 test('every view, in two themes and two sizes', {timeout: 900e3}, async () => {
   const big = {name: 'big', description: 'Takes everything. ' + hostile, inputSchema: {type: 'object', required: ['name'], properties: {

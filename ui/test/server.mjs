@@ -1,14 +1,17 @@
 // A scripted MCP server on stdio. Its argument is JSON: its tools, or hostile for
-// texts that everline would hide if they stood in an argument.
+// texts that everline would hide if they stood in an argument, or ask: what it asks
+// its client before it answers.
 import {createInterface} from 'node:readline';
 import {hostile, tool} from './hostile.mjs';
 
 const script = JSON.parse(process.argv[2] || '{}');
 const tools = script.hostile ? [tool] : script.tools || [{name: 'query', description: 'Runs a query', inputSchema: {type: 'object', properties: {sql: {type: 'string'}}}, annotations: {readOnlyHint: true}}];
+const asking = {};
 const say = (m) => process.stdout.write(JSON.stringify({jsonrpc: '2.0', ...m}) + '\n');
 process.stderr.write((script.hostile ? hostile : 'ready') + '\n');
 createInterface({input: process.stdin}).on('line', (line) => {
   const m = JSON.parse(line);
+  if (asking[m.id]) return asking[m.id](m);
   switch (m.method) {
     case 'initialize': return say({id: m.id, result: {protocolVersion: '2025-11-25', capabilities: {tools: {listChanged: true}}, serverInfo: {name: 'scripted', version: '1'}}});
     case 'tools/list': return say({id: m.id, result: {tools}});
@@ -16,6 +19,11 @@ createInterface({input: process.stdin}).on('line', (line) => {
     case 'tools/call': {
       const {name, arguments: args} = m.params;
       if (name === 'slow') { setTimeout(() => say({id: m.id, result: {content: [{type: 'text', text: 'late'}]}}), args.ms || 1000); return; }
+      if (script.ask) { // a question first, whose answer is the result
+        const id = 'q' + m.id;
+        asking[id] = (answer) => { delete asking[id]; say({id: m.id, result: {content: [{type: 'text', text: JSON.stringify(answer.result ?? answer.error)}]}}); };
+        return say({id, method: 'elicitation/create', params: script.ask});
+      }
       // The raw line, so that a test sees which digits came.
       return say({id: m.id, result: {content: [{type: 'text', text: script.hostile ? hostile : line}]}});
     }

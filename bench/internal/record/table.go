@@ -88,6 +88,14 @@ var tables = []table{
 		{head: "GC pause p50 us", value: "gc_pause_p50_us"},
 		{head: "GC pause max us", value: "gc_pause_max_us"},
 	}},
+	{mode: "pages", title: "Open pages", references: []string{"0 pages"}, columns: []column{
+		{head: "calls/s", value: "per_s"},
+		{head: "p50 us", value: "p50_us"},
+		{head: "p99 us", value: "p99_us"},
+		{value: "p99_us", ratio: true},
+		{head: "CPU us/call", value: "cpu_us"},
+		{head: "CPU %", value: "core_percent", zero: true},
+	}},
 	{mode: "growth", title: "Growth", columns: []column{
 		{head: "calls/s", value: "per_s"},
 		{head: "p50 us", value: "p50_us"},

@@ -160,9 +160,9 @@ func (d *daemon) endpoint() http.Handler {
 		{Pattern: "GET /healthz", Serve: d.api.Healthz, Open: true},
 		{Pattern: "GET /startupz", Serve: d.api.Startupz, Open: true},
 		{Pattern: "GET /readyz", Serve: d.api.Readyz},
-		{Pattern: "GET /metrics", Serve: d.serveMetrics, Open: true}, // which asks for a token of its own
-		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP, Open: true},
-		{Pattern: "GET " + entrance.Metadata, Serve: d.parts.entrance.ServeMetadata, Open: true},
+		{Pattern: "GET /metrics", Serve: d.serveMetrics, Open: true},                  // which asks for a token of its own
+		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP, Public: true}, // an issuer's page leads here
+		{Pattern: "GET " + entrance.Metadata, Serve: d.parts.entrance.ServeMetadata, Public: true},
 	}
 	return d.withPage(d.gateway.Handler(routes...))
 }

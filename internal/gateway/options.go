@@ -54,6 +54,9 @@ type Entrance interface {
 	// Admits tells whether an identity that Enter has returned once would be let in
 	// today, whatever has expired since. It does not wait.
 	Admits(who *access.Identity) bool
+	// NothingGranted adds to the header of a 403 how the client could get an identity
+	// that is granted something, if it can. It does not wait.
+	NothingGranted(h http.Header, r *http.Request, who *access.Identity)
 }
 
 // Options make a Gateway. The zero value works and serves loopback names only.

@@ -33,9 +33,19 @@ func lower(names []string) []string {
 	return out
 }
 
-func (g guard) wrap(next http.Handler) http.Handler {
+// wrap lets through to next what is not refused. What is public is served to pages
+// of other origins, too: by public itself, so that no path is one thing when it is
+// looked at and another when it is served.
+func (g guard) wrap(next http.Handler, public *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := g.refusal(r); why != "" {
+		why := g.refusal(r)
+		if why != "" && g.host(r.Host) && has(public, r) {
+			if !isPreflight(r) || !share(w, r, "*") {
+				public.ServeHTTP(w, r)
+			}
+			return
+		}
+		if why != "" {
 			if g.host(r.Host) {
 				g.meter.Origin.Add(1)
 			} else {
@@ -50,6 +60,21 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// has tells whether a ServeMux serves what a request is for, or what its preflight
+// asks about.
+func has(mux *http.ServeMux, r *http.Request) bool {
+	asked := *r
+	if isPreflight(r) {
+		asked.Method = r.Header.Get("Access-Control-Request-Method")
+	}
+	_, pattern := mux.Handler(&asked)
+	return pattern != ""
 }
 
 // refusal says why a request is not let in; "" if it is.
@@ -73,15 +98,18 @@ func (g guard) fetched(site []string) bool {
 		len(site) == 1 && (site[0] == "same-origin" || site[0] == "none") // "none" is a person, by hand
 }
 
+// readable are the headers of a response that a page of an allowed origin may read:
+// its session, where to log in, and when to come again.
+const readable = mcp.HeaderSession + ", " + mcp.HeaderVersion + ", WWW-Authenticate, Retry-After"
+
 // share lets the page of an allowed origin read the response (CORS). It is
 // true for a preflight, which it has answered.
 func share(w http.ResponseWriter, r *http.Request, origin string) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", mcp.HeaderSession+", "+mcp.HeaderVersion)
+	h.Set("Access-Control-Expose-Headers", readable)
 	h.Add("Vary", "Origin")
-	asked := r.Header.Get("Access-Control-Request-Method")
-	if r.Method != http.MethodOptions || asked == "" {
+	if !isPreflight(r) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -61,7 +63,7 @@ func TestPagesOfAllowedOriginsMayRead(t *testing.T) {
 		t.Errorf("preflight: %d %v", r.status, r.header)
 	}
 	r = s.post(hello, page)
-	if r.status != 200 || r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || r.header.Get("Access-Control-Expose-Headers") == "" {
+	if r.status != 200 || r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || !strings.Contains(r.header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("request: %d %v", r.status, r.header)
 	}
 	r = s.do("OPTIONS", "/mcp", "", "Origin: https://evil.example", "Access-Control-Request-Method: POST")
@@ -70,5 +72,42 @@ func TestPagesOfAllowedOriginsMayRead(t *testing.T) {
 	}
 	if r = s.post(hello); r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("a client that is no page got CORS headers")
+	}
+}
+
+// What is public is there for pages of every origin, under a name of ours, and opens
+// nothing else.
+func TestPublicRoutes(t *testing.T) {
+	g := New(newHub(), Options{})
+	defer g.Close(t.Context())
+	var seen []string
+	note := func(_ http.ResponseWriter, r *http.Request) { seen = append(seen, r.URL.Path) }
+	h := g.Handler(Route{Pattern: "GET /public/{path...}", Serve: note, Public: true}, Route{Pattern: "GET /open", Serve: note, Open: true})
+	for _, c := range []struct {
+		method, target, host, header string
+		status                       int
+		served                       bool
+	}{
+		{"GET", "/public/a", "127.0.0.1", "Origin: https://evil.example", 200, true},
+		{"GET", "/public/a", "127.0.0.1", "Sec-Fetch-Site: cross-site", 200, true},
+		{"GET", "/public/a", "127.0.0.1", "Accept: */*", 200, true},
+		{"OPTIONS", "/public/a", "127.0.0.1", "Origin: https://evil.example\nAccess-Control-Request-Method: GET", 204, false},
+		{"OPTIONS", "/public/a", "127.0.0.1", "Origin: https://evil.example\nAccess-Control-Request-Method: POST", 403, false},
+		{"GET", "/public/a", "evil.example", "Origin: https://evil.example", 403, false},
+		{"GET", "/open", "127.0.0.1", "Origin: https://evil.example", 403, false},
+		{"GET", "/public/%2e%2e/open", "127.0.0.1", "Origin: https://evil.example", 200, true},
+		{"GET", "/public/../open", "127.0.0.1", "Origin: https://evil.example", 403, false},
+	} {
+		seen = nil
+		r, w := httptest.NewRequestWithContext(t.Context(), c.method, c.target, nil), httptest.NewRecorder()
+		r.Host = c.host
+		for line := range strings.Lines(c.header) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			r.Header.Set(name, value)
+		}
+		h.ServeHTTP(w, r)
+		if w.Code != c.status || (len(seen) == 1 && strings.HasPrefix(seen[0], "/public/")) != c.served || !c.served && len(seen) > 0 {
+			t.Errorf("%s %s at %s with %q: %d, served %q", c.method, c.target, c.host, c.header, w.Code, seen)
+		}
 	}
 }

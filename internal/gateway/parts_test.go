@@ -25,6 +25,10 @@ func (e byHeader) Admits(who *access.Identity) bool {
 	return e.gone == nil || !e.gone.Load() || who.Name() != "a"
 }
 
+func (byHeader) NothingGranted(h http.Header, r *http.Request, who *access.Identity) {
+	h.Set("WWW-Authenticate", "for "+who.Name()+" at "+r.URL.Path)
+}
+
 func (byHeader) Enter(_ http.ResponseWriter, r *http.Request) *access.Identity {
 	return access.Token(r.Header.Get("Who"), r.Header.Get("Who"), "", time.Time{})
 }
@@ -89,7 +93,11 @@ func TestFaultX25IdentitiesShareNothing(t *testing.T) {
 func TestNothingGrantedOpensNoSession(t *testing.T) {
 	h := newHub()
 	s := serve(t, h, Options{Entrance: byHeader{}, Part: func(string, *access.Identity) Backend { return nothingGrantedHub{h} }})
-	want(t, s.post(hello, "Who: a"), 403, "nothing is granted")
+	r := s.post(hello, "Who: a")
+	want(t, r, 403, "nothing is granted")
+	if got := r.header.Get("WWW-Authenticate"); got != "for a at /mcp" {
+		t.Errorf("what could help is %q", got)
+	}
 }
 
 type nothingGrantedHub struct{ *hub }

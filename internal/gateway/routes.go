@@ -15,6 +15,7 @@ type Route struct {
 	Pattern string
 	Serve   http.HandlerFunc
 	Open    bool // to everybody, whatever the Entrance says
+	Public  bool // to everybody, from pages of every origin as well; which of them may read it the route says itself
 }
 
 // Handler serves /mcp for Streamable HTTP of both eras, /sse and /messages for
@@ -34,8 +35,12 @@ func (g *Gateway) Handler(more ...Route) http.Handler {
 		handle(prefix+"/messages", messages)
 		handle(prefix+"/sse/messages", messages) // of a client that was given "/sse/"
 	}
+	public := http.NewServeMux()
 	for _, r := range more {
-		if r.Open {
+		if r.Public {
+			public.HandleFunc(r.Pattern, r.Serve)
+		}
+		if r.Open || r.Public {
 			mux.HandleFunc(r.Pattern, r.Serve)
 		} else {
 			handle(r.Pattern, r.Serve)
@@ -43,7 +48,7 @@ func (g *Gateway) Handler(more ...Route) http.Handler {
 	}
 	handle("/{$}", g.serveRoot)
 	handle("/", g.lost)
-	return g.refusals(g.unread(g.guard.wrap(tidy(mux))))
+	return g.refusals(g.unread(g.guard.wrap(tidy(mux), public)))
 }
 
 // only refuses all other methods: HEAD as well, which is a GET to a ServeMux, and
@@ -92,5 +97,8 @@ func (g *Gateway) ofPart(serve func(*Gateway, http.ResponseWriter, *http.Request
 // forbid refuses who is granted nothing.
 func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request, who *access.Identity) {
 	g.refused(who, r.Method, nil, policy.ReasonNothing, 0)
+	if g.opts.Entrance != nil {
+		g.opts.Entrance.NothingGranted(w.Header(), r, who)
+	}
 	g.reject(w, http.StatusForbidden, mcp.CodeForbidden, nothingGranted)
 }

@@ -151,6 +151,8 @@ func (byWho) Enter(_ http.ResponseWriter, r *http.Request) *access.Identity {
 
 func (byWho) Admits(*access.Identity) bool { return true }
 
+func (byWho) NothingGranted(http.Header, *http.Request, *access.Identity) {}
+
 // A forest is the six servers, and the endpoint that four identities reach.
 type forest struct {
 	t     *testing.T

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ type rules struct {
 	byUser     bool             // who is a user of this machine need not show anything
 	unknown    *access.Identity // whose a connection is that nobody can tell, where nothing is demanded
 	issuers    *oidc.Verifier   // nil for none
-	scopes     []string         // that something is granted for
+	scopes     []string         // that an issuer requires, or something is granted for
 	challenges bool             // clients are told where to get a token
 }
 
@@ -67,12 +68,17 @@ func (e *Entrance) Use(c *config.Config) {
 		r.unknown = access.Local() // the system tells not, or the listener has looked
 	}
 	var claims []string
+	for _, i := range c.Access.Issuers {
+		if scope := oidc.RequiredScope(i); scope != "" && !slices.Contains(r.scopes, scope) {
+			r.scopes = append(r.scopes, scope)
+		}
+	}
 	for _, g := range c.Grants {
 		kind, rest, _ := strings.Cut(g.Label, ":")
-		switch kind {
-		case "scope":
+		switch {
+		case kind == "scope" && grantsSomething(g) && !slices.Contains(r.scopes, rest):
 			r.scopes = append(r.scopes, rest)
-		case "claim":
+		case kind == "claim":
 			claim, _, _ := strings.Cut(rest, "=")
 			claims = append(claims, claim)
 		}
@@ -88,6 +94,10 @@ func (e *Entrance) Use(c *config.Config) {
 		}
 	}
 	e.rules.Store(r)
+}
+
+func grantsSomething(g config.Grant) bool {
+	return slices.ContainsFunc(g.Policies, func(name string) bool { return name != config.PolicyNone })
 }
 
 // LoadKeys fetches what the issuers' tokens are verified with, so that no client has
@@ -153,6 +163,26 @@ func (e *Entrance) Enter(w http.ResponseWriter, r *http.Request) *access.Identit
 	return nil
 }
 
+// NothingGranted tells a client that is refused, since nothing is granted to it, which
+// scopes could change that (RFC 6750 section 3.1; 2025-11-25 basic/authorization, Scope
+// Challenge Handling). The header says nothing to whom no scope helps: who has not come
+// by a token of an issuer, or has them all.
+func (e *Entrance) NothingGranted(h http.Header, r *http.Request, who *access.Identity) {
+	rules := e.rules.Load()
+	if who.Kind() != access.KindJWT {
+		return
+	}
+	var missing []string
+	for _, scope := range rules.scopes {
+		if !slices.Contains(who.Scopes(), scope) {
+			missing = append(missing, scope)
+		}
+	}
+	if len(missing) > 0 {
+		h.Set("WWW-Authenticate", rules.bearer(r, missing, insufficientScope))
+	}
+}
+
 // Admits tells whether an identity that came in once would be let in today, by what
 // it has shown then.
 func (e *Entrance) Admits(who *access.Identity) bool {
@@ -212,6 +242,11 @@ func (e *Entrance) byToken(w http.ResponseWriter, r *http.Request, rules *rules,
 	}
 	e.peers.failed(peer, now)
 	e.o.Log.Debug("a token is refused", "peer", peer, "cause", err)
+	if s := (*oidc.ScopeMissing)(nil); errors.As(err, &s) {
+		w.Header().Set("WWW-Authenticate", rules.bearer(r, []string{s.Scope}, insufficientScope))
+		refuse(w, http.StatusForbidden, mcp.CodeForbidden, "Forbidden: the token lacks a scope that is needed here")
+		return nil
+	}
 	e.challenge(w, r, rules, "invalid_token")
 	return nil
 }

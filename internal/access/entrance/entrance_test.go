@@ -261,7 +261,8 @@ func TestPeersThatFail(t *testing.T) {
 func withIssuer(c *config.Config) {
 	c.PublicURL = "https://gw.example.com"
 	c.Access = config.Access{Demanded: true, Issuers: []config.Issuer{config.NewIssuer("https://idp.example.com")}}
-	c.Grants = []config.Grant{{Label: "scope:mcp:read"}, {Label: "scope:mcp:call"}, {Label: "token:x"}}
+	all := []string{config.PolicyAll}
+	c.Grants = []config.Grant{{Label: "scope:mcp:read", Policies: all}, {Label: "scope:mcp:call", Policies: all}, {Label: "token:x", Policies: all}}
 }
 
 func TestChallengesAndMetadata(t *testing.T) {
@@ -296,6 +297,36 @@ func TestChallengesAndMetadata(t *testing.T) {
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	if plain.ServeMetadata(w, r); w.Code != 404 {
 		t.Errorf("without an issuer clients look for a login: %d", w.Code)
+	}
+}
+
+// TestScopesThatCouldHelp are told to whom they could help, and not those that it has.
+func TestScopesThatCouldHelp(t *testing.T) {
+	e, _ := open(t, func(c *config.Config) {
+		withIssuer(c)
+		c.Access.Issuers[0].Require = map[string][]string{"scope": {"mcp"}}
+		c.Grants = append(c.Grants, config.Grant{Label: "scope:mcp:off", Policies: []string{config.PolicyNone}})
+	})
+	jwt := func(scopes ...string) *access.Identity {
+		return access.JWT("https://idp.example.com", "ann", scopes, nil, time.Time{})
+	}
+	const at = `Bearer resource_metadata="https://gw.example.com/.well-known/oauth-protected-resource`
+	for _, c := range []struct {
+		who  *access.Identity
+		path string
+		want string
+	}{
+		{jwt("other"), "/mcp", at + `/mcp", scope="mcp mcp:read mcp:call", error="insufficient_scope"`},
+		{jwt("mcp", "mcp:call"), "/groups/team/mcp", at + `/groups/team/mcp", scope="mcp:read", error="insufficient_scope"`},
+		{jwt("mcp", "mcp:call", "mcp:read"), "/mcp", ""},
+		{access.Token("aaaaaaaa", "x", "", time.Time{}), "/mcp", ""},
+		{access.Local(), "/mcp", ""},
+	} {
+		h := http.Header{}
+		e.NothingGranted(h, request(nil, c.path), c.who)
+		if got := h.Get("WWW-Authenticate"); got != c.want {
+			t.Errorf("%s at %s: %q", c.who.Key(), c.path, got)
+		}
 	}
 }
 

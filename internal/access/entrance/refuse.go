@@ -38,21 +38,32 @@ func unavailable(w http.ResponseWriter, after time.Duration) {
 // challenge asks for a token (RFC 6750 section 3; 2025-11-25 basic/authorization).
 // Why one was refused is not said.
 func (e *Entrance) challenge(w http.ResponseWriter, r *http.Request, rules *rules, problem string) {
-	var params []string
-	if rules.challenges {
-		params = append(params, `resource_metadata="`+rules.public+metadataPath+placeOf(r.URL.Path)+`"`)
-		if len(rules.scopes) > 0 {
-			params = append(params, `scope="`+strings.Join(rules.scopes, " ")+`"`)
-		}
-	}
 	text := "Unauthorized: show a token in the Authorization header"
 	if problem != "" {
-		params, text = append(params, `error="`+problem+`"`), "Unauthorized: the token is not good here, or not any more"
+		text = "Unauthorized: the token is not good here, or not any more"
 	}
-	value := "Bearer"
-	if len(params) > 0 {
-		value += " " + strings.Join(params, ", ")
-	}
-	w.Header().Set("WWW-Authenticate", value)
+	w.Header().Set("WWW-Authenticate", rules.bearer(r, rules.scopes, problem))
 	refuse(w, http.StatusUnauthorized, mcp.CodeInvalidRequest, text)
+}
+
+// insufficientScope is the error of a token that is good, and not for this.
+const insufficientScope = "insufficient_scope"
+
+// bearer is a challenge: where to get a token, with which scopes, and what is wrong
+// with the one that was shown, if any.
+func (r *rules) bearer(req *http.Request, scopes []string, problem string) string {
+	var params []string
+	if r.challenges {
+		params = append(params, `resource_metadata="`+r.public+metadataPath+placeOf(req.URL.Path)+`"`)
+		if len(scopes) > 0 {
+			params = append(params, `scope="`+strings.Join(scopes, " ")+`"`)
+		}
+	}
+	if problem != "" {
+		params = append(params, `error="`+problem+`"`)
+	}
+	if len(params) == 0 {
+		return "Bearer"
+	}
+	return "Bearer " + strings.Join(params, ", ")
 }

@@ -57,12 +57,9 @@ func New(o Options) *Verifier {
 		web = newClient()
 	}
 	for _, of := range o.Issuers {
-		i := &issuer{Issuer: of, scopes: []string{"scope", "scp"}}
+		i := &issuer{Issuer: of, scopes: scopeClaims(of)}
 		for _, alg := range of.Algs {
 			i.algs = append(i.algs, jose.SignatureAlgorithm(alg))
-		}
-		if of.ScopesClaim != "" {
-			i.scopes = strings.Split(of.ScopesClaim, "|")
 		}
 		i.keys.issuer, i.keys.jwksURI, i.keys.web = of.Issuer, of.JWKSURI, web
 		v.issuers = append(v.issuers, i)
@@ -83,10 +80,36 @@ func (v *Verifier) Load(ctx context.Context) error {
 	return err
 }
 
+// A ScopeMissing is the error of a token that is good, but for a scope that its issuer
+// is configured to require.
+type ScopeMissing struct{ Scope string }
+
+func (e *ScopeMissing) Error() string { return "the token lacks the scope " + e.Scope }
+
+// RequiredScope is a scope with which a token of an issuer is let in as far as scopes
+// go; "" where none is required.
+func RequiredScope(i config.Issuer) string {
+	for _, claim := range scopeClaims(i) {
+		if wanted := i.Require[claim]; len(wanted) > 0 {
+			return wanted[0]
+		}
+	}
+	return ""
+}
+
+// scopeClaims are the claims of the scopes, of which the first that is there counts.
+func scopeClaims(i config.Issuer) []string {
+	if i.ScopesClaim == "" {
+		return []string{"scope", "scp"}
+	}
+	return strings.Split(i.ScopesClaim, "|")
+}
+
 // Verify is whose token a text is. audience are the names of what the client wants
 // to use, for issuers without one of their own: a token must be for one of them. The
-// error is an *Unavailable where the issuer could not be asked for its keys; what any
-// other says is not for the client.
+// error is an *Unavailable where the issuer could not be asked for its keys, and a
+// *ScopeMissing where a token with another scope would do; what any other says is not
+// for the client.
 func (v *Verifier) Verify(ctx context.Context, text string, audience []string) (*access.Identity, error) {
 	if len(text) > maxToken {
 		return nil, errors.New("the token is too long")
@@ -103,6 +126,9 @@ func (v *Verifier) Verify(ctx context.Context, text string, audience []string) (
 	}
 	if !found.isFor(audience) {
 		return nil, errors.New("the token is for somebody else")
+	}
+	if found.lacks != "" {
+		return nil, &ScopeMissing{found.lacks}
 	}
 	return found.who, nil
 }
@@ -125,6 +151,7 @@ type verified struct {
 	audience []string // of the token
 	ours     []string // of the issuer; none: that of the endpoint
 	until    time.Time
+	lacks    string // a scope that its issuer requires; "": none
 }
 
 func (t *verified) isFor(audience []string) bool {
@@ -219,9 +246,17 @@ func (i *issuer) judge(claims map[string]any, labels []string, now time.Time) (*
 			return nil, fmt.Errorf("the token has %q: it is an ID token, or bound to a key that has not been shown", claim)
 		}
 	}
+	scopes, lacks := i.scopesOf(claims), ""
 	for claim, wanted := range i.Require {
-		has := values(claims, claim)
-		if !slices.ContainsFunc(has, func(value string) bool { return slices.Contains(wanted, value) }) {
+		has, isScope := values(claims, claim), slices.Contains(i.scopes, claim)
+		if isScope {
+			has = scopes
+		}
+		switch {
+		case slices.ContainsFunc(has, func(value string) bool { return slices.Contains(wanted, value) }):
+		case isScope && len(wanted) > 0:
+			lacks = wanted[0]
+		default:
 			return nil, fmt.Errorf("the claim %q is not as required", claim)
 		}
 	}
@@ -234,8 +269,8 @@ func (i *issuer) judge(claims map[string]any, labels []string, now time.Time) (*
 		named[claim] = values(claims, claim)
 	}
 	return &verified{
-		who:      access.JWT(i.Issuer.Issuer, subject[0], i.scopesOf(claims), named, expires),
-		audience: values(claims, "aud"), ours: i.Audience, until: now.Add(trustedBy),
+		who:      access.JWT(i.Issuer.Issuer, subject[0], scopes, named, expires),
+		audience: values(claims, "aud"), ours: i.Audience, until: now.Add(trustedBy), lacks: lacks,
 	}, nil
 }
 

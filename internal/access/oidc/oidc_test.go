@@ -180,6 +180,40 @@ func TestBadTokens(t *testing.T) {
 	}
 }
 
+// TestRequiredScope tells a good token of too few scopes from a bad one.
+func TestRequiredScope(t *testing.T) {
+	i := newIDP()
+	for name, c := range map[string]struct {
+		require map[string][]string
+		claims  map[string]any // in place of those of a good token
+		lacks   string         // "" for none
+		bad     bool
+	}{
+		"one of several":          {map[string][]string{"scope": {"mcp:admin", "mcp:call"}}, nil, "", false},
+		"none of several":         {map[string][]string{"scope": {"mcp:admin", "mcp:all"}}, nil, "mcp:admin", false},
+		"under its other name":    {map[string][]string{"scp": {"mcp:admin"}}, nil, "mcp:admin", false},
+		"no scopes at all":        {map[string][]string{"scope": {"mcp:read"}}, map[string]any{"scope": nil}, "mcp:read", false},
+		"part of a scope":         {map[string][]string{"scope": {"mcp"}}, nil, "mcp", false},
+		"for somebody else":       {map[string][]string{"scope": {"mcp:admin"}}, map[string]any{"aud": "https://other.example.com"}, "", true},
+		"and another claim lacks": {map[string][]string{"scope": {"mcp:admin"}, "groups": {"nobody"}}, nil, "", true},
+	} {
+		v := i.verifier(func(of *config.Issuer) { of.Require = c.require })
+		claims := good()
+		maps.Copy(claims, c.claims)
+		text := i.sign(t, "one", "one", "JWT", claims)
+		for range 2 { // the second time it is known
+			who, err := v.Verify(t.Context(), text, []string{resource})
+			var missing *ScopeMissing
+			switch {
+			case c.bad && (err == nil || errors.As(err, &missing)),
+				c.lacks != "" && (!errors.As(err, &missing) || missing.Scope != c.lacks || who != nil),
+				!c.bad && c.lacks == "" && err != nil:
+				t.Errorf("%s: %v, %v", name, who, err)
+			}
+		}
+	}
+}
+
 // hmac signs with what everybody knows: the issuer's public key.
 func hmac(t *testing.T, i *idp) string {
 	public, err := i.keys["one"].PublicKey.Bytes()

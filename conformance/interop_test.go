@@ -162,7 +162,17 @@ type scriptClient struct {
 
 func dialTypeScript(t *testing.T, g *gateway) caller {
 	t.Helper()
-	cmd := exec.Command(bin(t, "node"), "client.mjs", g.url)
+	c := startScript(t, "client.mjs", g.url)
+	if names := c.out.next(30 * time.Second); !strings.Contains(names, "everything__echo") {
+		t.Errorf("the TypeScript client lists %s", names)
+	}
+	return c
+}
+
+// startScript starts a script until the test ends.
+func startScript(t *testing.T, args ...string) scriptClient {
+	t.Helper()
+	cmd := exec.Command(bin(t, "node"), args...)
 	cmd.Env, cmd.Stderr = env(t), os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -184,9 +194,6 @@ func dialTypeScript(t *testing.T, g *gateway) caller {
 			t.Errorf("the TypeScript client: %v", err)
 		}
 	})
-	if names := c.out.next(30 * time.Second); !strings.Contains(names, "everything__echo") {
-		t.Errorf("the TypeScript client lists %s", names)
-	}
 	return c
 }
 

@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -12,15 +11,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,88 +79,6 @@ func useOnce(s auth.Source, site string) error {
 	return errors.New("refused twice")
 }
 
-// An issuer is the authorization server of conformance/issuer.
-type issuer struct {
-	url    string
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func startIssuer(t *testing.T) *issuer {
-	t.Helper()
-	at := freePort(t)
-	_, port, _ := net.SplitHostPort(at)
-	i := &issuer{url: "http://" + at, counts: map[string]int{}}
-	cmd := exec.Command("node", "issuer.mjs", port, tokenLife)
-	cmd.Dir, cmd.Env, cmd.Stderr = "issuer", env(t), io.Discard
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatal("the issuer does not start; run: npm ci --prefix conformance/issuer")
-	}
-	go func() { // ends with the issuer
-		for lines.Scan() {
-			var line struct{ Grant, Error, Why string }
-			if json.Unmarshal(lines.Bytes(), &line) != nil {
-				continue
-			}
-			i.mu.Lock()
-			i.counts[strings.TrimSpace(line.Grant+" "+line.Error)]++
-			i.mu.Unlock()
-			if line.Error != "" {
-				t.Logf("issuer: %s: %s: %s", line.Grant, line.Error, line.Why)
-			}
-		}
-	}()
-	return i
-}
-
-func (i *issuer) count(what string) int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.counts[what]
-}
-
-// approve is a person who signs in and consents, through the pages of the issuer,
-// until the browser is back at everline.
-func approve(t *testing.T, page string) {
-	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	browser := http.Client{Jar: jar}
-	action, prompt := regexp.MustCompile(`action="([^"]+)"`), regexp.MustCompile(`name="prompt" value="([^"]+)"`)
-	resp, err := browser.Get(page)
-	for range 6 {
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		to, what := action.FindSubmatch(body), prompt.FindSubmatch(body)
-		if to == nil || what == nil {
-			if resp.StatusCode != http.StatusOK {
-				t.Fatalf("%s answers %d: %s", resp.Request.URL.Path, resp.StatusCode, body)
-			}
-			return
-		}
-		next, perr := resp.Request.URL.Parse(string(to[1]))
-		if perr != nil {
-			t.Fatal(perr)
-		}
-		resp, err = browser.PostForm(next.String(), url.Values{"prompt": {string(what[1])}, "login": {"alice"}, "password": {"x"}})
-	}
-	t.Fatal("the pages of the issuer do not end")
-}
-
 // guard lets in who has a token for the site that is not over.
 func guard(i *issuer, h http.Handler) *httptest.Server {
 	server := httptest.NewUnstartedServer(nil)
@@ -218,7 +131,9 @@ func login(t *testing.T, h *held) {
 	if err := json.NewDecoder(out).Decode(&step); err != nil {
 		t.Fatal(err)
 	}
-	approve(t, step.URL)
+	if err := approve(step.URL); err != nil {
+		t.Fatal(err)
+	}
 	_, _ = io.Copy(io.Discard, out)
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
@@ -279,7 +194,7 @@ func TestLoginsOutliveKills(t *testing.T) {
 	if err != nil {
 		t.Fatalf("EVERLINE_LOGINS: %v", err)
 	}
-	i := startIssuer(t)
+	i := startIssuer(t, tokenLife)
 	server := mcptest.New(mcptest.Config{Era: mcptest.Dual})
 	site := guard(i, server.Handler())
 	t.Cleanup(func() { server.Close(); site.CloseClientConnections(); site.Close() })

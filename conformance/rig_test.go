@@ -114,8 +114,14 @@ type gateway struct {
 // once all of them are connected.
 func serve(t *testing.T, servers map[string]any) *gateway {
 	t.Helper()
+	return serveFile(t, map[string]any{"mcpServers": servers})
+}
+
+// serveFile is serve for a whole configuration.
+func serveFile(t *testing.T, config map[string]any) *gateway {
+	t.Helper()
 	dir := t.TempDir()
-	text, err := json.Marshal(map[string]any{"mcpServers": servers})
+	text, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,9 +129,8 @@ func serve(t *testing.T, servers map[string]any) *gateway {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := freePort(t)
-	g := &gateway{t: t, url: "http://" + addr + "/mcp", dir: filepath.Join(dir, "state")}
-	start(t, 20*time.Second, binaries.everline, "serve", "--config", file, "--listen", addr, "--state-dir", g.dir)
+	g := &gateway{t: t, dir: filepath.Join(dir, "state")}
+	start(t, 20*time.Second, binaries.everline, "serve", "--config", file, "--listen", "127.0.0.1:0", "--state-dir", g.dir)
 	until(t, 60*time.Second, "every server is connected", func() bool {
 		all := g.status()
 		for _, s := range all {
@@ -133,7 +138,7 @@ func serve(t *testing.T, servers map[string]any) *gateway {
 				return false
 			}
 		}
-		return len(all) == len(servers)
+		return g.url != "" && len(all) == len(config["mcpServers"].(map[string]any))
 	})
 	return g
 }
@@ -156,11 +161,13 @@ func (g *gateway) status() []serverStatus {
 		return nil
 	}
 	var st struct {
-		Servers []serverStatus `json:"servers"`
+		Endpoint string         `json:"endpoint"`
+		Servers  []serverStatus `json:"servers"`
 	}
 	if err := json.Unmarshal(out, &st); err != nil {
 		g.t.Fatalf("everline status -o json printed %q: %v", out, err)
 	}
+	g.url = st.Endpoint
 	return st.Servers
 }
 

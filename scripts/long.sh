@@ -16,7 +16,6 @@ kill) # kill -9 of everline and of random processes below it, 200 rounds each
   EVERLINE_PIPE_STRICT=1 run $whole -timeout 5m -run '^TestFaultF3' ;;
 logins) # 30 minutes of one login in two processes that are killed each minute, with oidc-provider
   scripts/npm.sh
-  npm ci --no-audit --no-fund --prefix conformance/issuer
   EVERLINE_LOGINS="${FOR:-30m}" run ./conformance -tags interop,logins -timeout 60m -run '^TestLoginsOutliveKills$' ;;
 mutants) # bugs planted in the lifecycle, which the tests must see
   go run ./internal/lifecycle/mutants ;;

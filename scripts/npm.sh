@@ -8,6 +8,10 @@ if missing .; then
   npm ci --no-audit --no-fund
   cp package-lock.json node_modules/.installed
 fi
+if missing issuer; then
+  npm ci --no-audit --no-fund --prefix issuer
+  cp issuer/package-lock.json issuer/node_modules/.installed
+fi
 if missing clients; then
   # Not npm ci: it refuses a lock file that lacks an optional package which exists nowhere.
   npm install --no-save --omit=optional --no-audit --no-fund --prefix clients

@@ -22,4 +22,4 @@ if ! cmp -s ui/package-lock.json ui/node_modules/.installed; then
 fi
 go build -trimpath -o "$work/everline" ./cmd/everline
 EVERLINE=$work/everline CHROMIUM=$chromium UI_IMAGES=${IMAGES:+$PWD/docs/images} \
-  node --test --test-reporter=spec "$@" ui/test/*.test.mjs
+  node --test --test-reporter=spec --test-concurrency=1 "$@" ui/test/*.test.mjs

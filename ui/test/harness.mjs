@@ -24,7 +24,8 @@ export async function until(what, look, limit = 20e3) {
 }
 
 export class Everline {
-  constructor(config) {
+  constructor(config, flags = []) {
+    this.flags = flags;
     this.dir = mkdtempSync(join(tmpdir(), 'everline-ui-'));
     this.file = join(this.dir, 'everline.json');
     this.write(config);
@@ -32,7 +33,7 @@ export class Everline {
   write(config) { writeFileSync(this.file, JSON.stringify(config), {mode: 0o600}); }
 
   async start() {
-    const args = ['serve', '--config', this.file, '--state-dir', join(this.dir, 'state'), '--listen', this.address || '127.0.0.1:0', '--log-level', 'error'];
+    const args = ['serve', '--config', this.file, '--state-dir', join(this.dir, 'state'), '--listen', this.address || '127.0.0.1:0', '--log-level', 'error', ...this.flags];
     this.process = spawn(binary, args, {stdio: ['ignore', 'ignore', 'pipe'], cwd: this.dir});
     let said = '';
     this.process.stderr.on('data', (d) => { said += d; });

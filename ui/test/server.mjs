@@ -1,6 +1,8 @@
-// A scripted MCP server on stdio. Its argument is JSON: its tools, or hostile for
-// texts that everline would hide if they stood in an argument, or ask: what it asks
-// its client before it answers.
+// A scripted MCP server on stdio. Its argument is JSON: its tools; hostile for texts
+// that everline would hide if they stood in an argument; ask for what it asks its
+// client before it answers; calls for a file that gets a line for each call that is
+// executed.
+import {appendFileSync} from 'node:fs';
 import {createInterface} from 'node:readline';
 import {hostile, tool} from './hostile.mjs';
 
@@ -18,6 +20,7 @@ createInterface({input: process.stdin}).on('line', (line) => {
     case 'ping': return say({id: m.id, result: {}});
     case 'tools/call': {
       const {name, arguments: args} = m.params;
+      if (script.calls) appendFileSync(script.calls, name + '\n');
       if (name === 'slow') { setTimeout(() => say({id: m.id, result: {content: [{type: 'text', text: 'late'}]}}), args.ms || 1000); return; }
       if (script.ask) { // a question first, whose answer is the result
         const id = 'q' + m.id;

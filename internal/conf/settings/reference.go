@@ -111,7 +111,7 @@ func Settings() []Setting {
 		{SectionIssuer, "algs", TypeTexts, nil, "How its tokens may be signed.", "Algs"},
 		{SectionIssuer, "subject", TypeText, nil, "The claim that names the client.", "Subject"},
 		{SectionIssuer, "scopesClaim", TypeText, nil, "The claim with the scopes; scope, or else scp, where it is left out.", "ScopesClaim"},
-		{SectionIssuer, "require", TypeTextLists, nil, "Claims that a token must have, each with one of the values.", "Require"},
+		{SectionIssuer, "require", TypeTextLists, nil, "Claims that a token must have, each with one of the values. What lacks a scope is answered 403, and told which.", "Require"},
 		{SectionIssuer, "clockSkew", TypeTime, nil, "By how much its clock may differ from this machine's.", "ClockSkew"},
 		{SectionIssuer, "jwksUri", TypeText, nil, "Where its keys are; its metadata says so where this is left out.", "JWKSURI"},
 

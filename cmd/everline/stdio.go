@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os/signal"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
-	"github.com/everline/everline/internal/access/tokens"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/daemon"
@@ -41,8 +38,8 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 	st, err := a.glance().Status(ctx)
 	switch {
 	case err == nil && st.Endpoint != "":
-		own := &ownWay{base: http.DefaultTransport.(*http.Transport).Clone(), stateDir: a.stateDir}
-		defer own.base.CloseIdleConnections()
+		own := daemon.NewOwnWay(a.stateDir)
+		defer own.Close()
 		return bridge.Run(ctx, a.stdin, a.raw(), fileedit.GroupURL(st.Endpoint, f.group), own)
 	case err != nil && !errors.Is(err, admin.ErrNotRunning):
 		return err
@@ -53,44 +50,4 @@ func (a *app) stdio(parent context.Context, f serveFlags) error {
 		return err
 	}
 	return daemon.ServeStdio(parent, found, daemon.Options{Version: buildVersion(), Log: log, CredentialsKey: a.credentialsKey}, daemon.Stdio{In: a.stdin, Out: a.raw(), Group: f.group})
-}
-
-// An ownWay is the way to the user's own everline: where that asks who comes, it
-// shows the token that is there for the user's own programs, and again when everline
-// was started anew and has another one.
-type ownWay struct {
-	base     *http.Transport
-	stateDir string
-	token    atomic.Pointer[string]
-}
-
-func (o *ownWay) RoundTrip(r *http.Request) (*http.Response, error) {
-	shown := o.token.Load()
-	resp, err := o.base.RoundTrip(bearing(r, shown))
-	if err != nil || resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	token := tokens.Local(o.stateDir)
-	if token == "" || shown != nil && *shown == token || r.Body != nil && r.GetBody == nil {
-		return resp, nil
-	}
-	o.token.Store(&token)
-	again := bearing(r, &token)
-	if r.GetBody != nil {
-		if again.Body, err = r.GetBody(); err != nil {
-			return resp, nil //nolint:nilerr // the refusal says more
-		}
-	}
-	_ = resp.Body.Close() // nothing in it is wanted
-	return o.base.RoundTrip(again)
-}
-
-// bearing is a request that shows a token; nil shows none.
-func bearing(r *http.Request, token *string) *http.Request {
-	if token == nil {
-		return r
-	}
-	again := r.Clone(r.Context())
-	again.Header.Set("Authorization", "Bearer "+*token)
-	return again
 }

@@ -17,6 +17,7 @@ import (
 // changes; what cannot be used changes nothing.
 type certificates struct {
 	files func() config.TLS
+	keep  func(shown []byte) error // for the user's own programs; see OwnWay
 	log   *slog.Logger
 
 	mu     sync.Mutex // guards the rest; held while files are read, once for each change
@@ -29,15 +30,23 @@ type certificates struct {
 // certificateLook is how often the files are looked at, when somebody connects.
 const certificateLook = time.Second
 
-func newCertificates(files func() config.TLS, log *slog.Logger) (*certificates, error) {
-	c := &certificates{files: files, log: log, looked: time.Now()}
+func newCertificates(files func() config.TLS, keep func(shown []byte) error, log *slog.Logger) (*certificates, error) {
+	c := &certificates{files: files, keep: keep, log: log, looked: time.Now()}
 	c.of = files()
 	c.stamps = stampsOf(c.of)
 	var err error
 	if c.now, err = loadTLS(c.of); err != nil {
 		return nil, &fault.Fault{Kind: fault.Invalid, Op: "encrypt the endpoint", Outcome: fault.NotSent, Err: err, Remedy: `correct the files that "tls" names`}
 	}
+	c.tell(c.now)
 	return c, nil
+}
+
+// tell keeps the certificate of a configuration that is about to count.
+func (c *certificates) tell(fresh *tls.Config) {
+	if err := c.keep(fresh.Certificates[0].Certificate[0]); err != nil {
+		c.log.Warn("everline stdio cannot reach the endpoint", "cause", err)
+	}
 }
 
 // config is what each connection is encrypted with. HTTP/2 is not offered: the bounds
@@ -65,6 +74,7 @@ func (c *certificates) current() *tls.Config {
 		return c.now
 	}
 	c.log.Info("the endpoint has a new certificate", "file", files.CertFile)
+	c.tell(fresh)
 	c.now = fresh
 	return c.now
 }

@@ -11,10 +11,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,12 +97,14 @@ func certify(t *testing.T, dir, name string) config.TLS {
 	return files
 }
 
+func forgotten([]byte) error { return nil }
+
 // TestCertificatesAreReadAgain when they change, and what cannot be used is not.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	files := certify(t, dir, "one")
-	c, err := newCertificates(func() config.TLS { return files }, slog.New(slog.DiscardHandler))
+	c, err := newCertificates(func() config.TLS { return files }, forgotten, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +137,69 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if got := served(); got != "three" {
 		t.Errorf("the endpoint shows %s", got)
 	}
-	if _, err := newCertificates(func() config.TLS { return config.TLS{CertFile: "none", KeyFile: "none"} }, slog.New(slog.DiscardHandler)); fault.KindOf(err) != fault.Invalid {
+	if _, err := newCertificates(func() config.TLS { return config.TLS{CertFile: "none", KeyFile: "none"} }, forgotten, slog.New(slog.DiscardHandler)); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("files that are not there: %v", err)
+	}
+}
+
+// TestOwnWay reaches the everline of the state folder over TLS, whatever name its
+// certificate is for and whatever it is renewed to, and nobody else in its place.
+func TestOwnWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := &daemon{parts: parts{stateDir: dir}}
+	files := certify(t, dir, "gw.example.com")
+	certs, err := newCertificates(func() config.TLS { return files }, d.keepCertificate, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "local.token"), []byte("evl_00000000_"+strings.Repeat("x", 43)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Authorization") == "" || r.Host != "localhost" || string(body) != "asked" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	srv.TLS = certs.config()
+	srv.StartTLS()
+	defer srv.Close()
+	way := NewOwnWay(dir)
+	defer way.Close()
+	ask := func() (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, strings.NewReader("asked"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := way.RoundTrip(req)
+		if err != nil {
+			return 0, err
+		}
+		_ = resp.Body.Close()
+		way.Close() // each time a connection of its own
+		return resp.StatusCode, nil
+	}
+	if code, err := ask(); code != http.StatusOK {
+		t.Errorf("at first: %d, %v", code, err)
+	}
+	certify(t, dir, "other.example.com")
+	at := time.Now().Add(time.Minute)
+	if err := os.Chtimes(files.CertFile, at, at); err != nil {
+		t.Fatal(err)
+	}
+	certs.mu.Lock()
+	certs.looked = time.Time{}
+	certs.mu.Unlock()
+	if code, err := ask(); code != http.StatusOK {
+		t.Errorf("with a renewed certificate: %d, %v", code, err)
+	}
+	if err := d.keepCertificate([]byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	var dial *net.OpError
+	if code, err := ask(); code != 0 || !errors.As(err, &dial) || dial.Op != "dial" {
+		t.Errorf("somebody else in its place: %d, %v", code, err)
 	}
 }
 
@@ -143,7 +209,7 @@ func TestOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	files := certify(t, dir, "ci")
 	files.ClientCAFile = files.CertFile
-	certs, err := newCertificates(func() config.TLS { return files }, slog.New(slog.DiscardHandler))
+	certs, err := newCertificates(func() config.TLS { return files }, forgotten, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (d *daemon) open(ctx context.Context, listener net.Listener) error {
 	}
 	tcp := bounded(listener)
 	if cfg.TLS.CertFile != "" {
-		certs, err := newCertificates(func() config.TLS { return d.hub.Config().TLS }, d.parts.Log)
+		certs, err := newCertificates(func() config.TLS { return d.hub.Config().TLS }, d.keepCertificate, d.parts.Log)
 		if err != nil {
 			_ = listener.Close() // nobody was served
 			return err

@@ -79,7 +79,7 @@ func TestAClientStepsUp(t *testing.T) {
 			return []string{"mcp:call"} // which is granted nothing
 		}
 		return scopes
-	})
+	}, func(page string) error { return approveAs([]string{"bob", "alice"}[len(asked)-1], page) })
 	if _, err := connectGo(t, g, "2025-11-25", handler); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("with a token that grants nothing: %v", err)
 	}
@@ -133,7 +133,7 @@ func sorted(names []string) []string {
 
 func loginGo(t *testing.T, g *gateway, revision string) loggedIn {
 	t.Helper()
-	c, err := connectGo(t, g, revision, handlerGo(t, nil))
+	c, err := connectGo(t, g, revision, handlerGo(t, nil, approve))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func loginGo(t *testing.T, g *gateway, revision string) loggedIn {
 
 // handlerGo is go-sdk's handler of authorization codes; filter may be nil, and chooses
 // the scopes that are asked for.
-func handlerGo(t *testing.T, filter func([]string) []string) auth.OAuthHandler {
+func handlerGo(t *testing.T, filter func([]string) []string, approve func(page string) error) auth.OAuthHandler {
 	t.Helper()
 	back := make(chan auth.AuthorizationResult, 1)
 	callback := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -70,9 +70,12 @@ func (i *issuer) count(what string) int {
 	return i.counts[what]
 }
 
-// approve is a person who signs in as alice and consents, through the pages of the
-// issuer, until the browser is back where it came from.
-func approve(page string) error {
+// approve is alice, who signs in and consents.
+func approve(page string) error { return approveAs("alice", page) }
+
+// approveAs is a person who signs in and consents, through the pages of the issuer,
+// until the browser is back where it came from.
+func approveAs(who, page string) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return err
@@ -98,7 +101,7 @@ func approve(page string) error {
 		if err != nil {
 			return err
 		}
-		resp, err = browser.PostForm(next.String(), url.Values{"prompt": {string(what[1])}, "login": {"alice"}, "password": {"x"}})
+		resp, err = browser.PostForm(next.String(), url.Values{"prompt": {string(what[1])}, "login": {who}, "password": {"x"}})
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func byWeb(r *http.Request) bool { return r.Context().Value(web{}) != nil }
 // callerBy is who makes a call, as the records of calls name it.
 func callerBy(r *http.Request) *event.Caller {
 	if byWeb(r) {
-		return &event.Caller{Name: "everline page"}
+		return &event.Caller{Name: "web page"}
 	}
 	return &event.Caller{Name: "everline call"}
 }

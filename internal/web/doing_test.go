@@ -47,7 +47,7 @@ func TestCallsSayWhoMadeThem(t *testing.T) {
 	}
 	_, text = s.ask(t, "GET", "/api/v1/calls?client=page", "", nil)
 	into(t, text, &got)
-	if len(got.Calls) != 1 || got.Calls[0].Client.Name != "everline page" {
+	if len(got.Calls) != 1 || got.Calls[0].Client.Name != "web page" {
 		t.Errorf("of the page: %s", text)
 	}
 }
@@ -86,7 +86,7 @@ func TestCapture(t *testing.T) {
 	var kept []Captured
 	_, text := s.ask(t, "GET", "/api/v1/servers/up/captured", "", with(token))
 	into(t, text, &kept)
-	if len(kept) != 1 || !strings.HasPrefix(kept[0].Arguments, "kept:") || !strings.Contains(kept[0].Arguments, "meanwhile") || kept[0].Client != "everline page" {
+	if len(kept) != 1 || !strings.HasPrefix(kept[0].Arguments, "kept:") || !strings.Contains(kept[0].Arguments, "meanwhile") || kept[0].Client != "web page" {
 		t.Errorf("%s", text)
 	}
 	if resp, text := s.ask(t, "POST", "/api/v1/servers/up/capture-end", "{}", with(token)); resp.StatusCode != 200 {

@@ -25,7 +25,7 @@ export function Field({schema, root, value: given, set, name, need, depth = 0, p
   const title = name !== undefined && <span class="label">{visible(name)}{need && <abbr title="required"> *</abbr>} {s?.title && s.title !== name && <span class="quiet">{visible(s.title)} </span>}<span class="quiet">{kind === 'json' ? 'JSON' : kind === 'choice' ? '' : kind}</span></span>;
   const note = s?.description && <span class="note" id={id + '-n'}>{visible(s.description)}</span>;
   const about = {id, 'aria-describedby': s?.description ? id + '-n' : undefined, 'aria-required': need || undefined}, data = {'data-field': path, 'data-kind': kind, 'data-name': name};
-  const group = (inside) => <fieldset {...data}><legend>{title}</legend>{note}{inside}</fieldset>;
+  const group = (inside) => <fieldset {...data}>{title && <legend>{title}</legend>}{note}{inside}</fieldset>;
   switch (kind) {
     case 'object': return group(<Members {...{s, root, value, set, depth, path, need}} />);
     case 'array': return group(<Items {...{s, root, value, set, depth, path, need}} />);
@@ -93,7 +93,7 @@ function Items({s, root, value, set, depth, path, need}) {
   const kind = shape(resolve(s.items, root), root, depth + 1);
   const blank = () => (kind === 'object' ? initial(s.items, root, depth + 1) ?? {} : kind === 'array' ? [] : WRONG);
   return <>{now.map((v, i) => <div class="item" key={ids.current[i]}><Field schema={s.items} {...{root}} name={String(i + 1)} need value={v} set={(x) => set(now.map((o, j) => (j === i ? x ?? WRONG : o)))} depth={depth + 1} path={path + '-' + i} /><button type="button" class="small" aria-label={`Remove ${i + 1}`} onClick={() => remove(i)}>remove</button></div>)}
-    <button type="button" class="small" data-add onClick={() => set([...now, blank()])}>add</button>{value === undefined && <button type="button" class="small" data-none onClick={() => set([])}>empty list</button>}</>;
+    <button type="button" class="small" data-add onClick={() => set([...now, blank()])}>add</button> {value === undefined && <button type="button" class="small" data-none onClick={() => set([])}>empty list</button>}</>;
 }
 
 const nameOf = (c, root) => { const s = resolve(c, root); return s?.title || ('const' in (s || {}) ? write(s.const) : s?.type || (s?.properties ? 'object' : 'JSON')); };

@@ -28,7 +28,8 @@ function boxes(spans) {
     if (isAway(s.state) || s.state === 'mixed') b = Math.max(b, a + LEAST);
     out.push({s, a, b});
   }
-  return out;
+  const top = ({s}) => isAway(s.state) && s.state !== 'connecting'; // drawn wider than its time, a short outage lies over its neighbors
+  return [...out.filter((box) => !top(box)), ...out.filter(top)];
 }
 
 export function words(s) {
@@ -107,7 +108,7 @@ export function Lane({name, height = 20}) {
 // Patterns are what lanes are filled with where a color alone would not tell.
 export const Patterns = () => <svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
   <pattern id="starting" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" class="p-ground" /><rect width="2.5" height="5" class="p-warn" /></pattern>
-  <pattern id="unknown" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><rect width="7" height="7" class="p-ground" /><rect width="2" height="7" class="p-line" /></pattern></defs></svg>;
+  <pattern id="unknown" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><rect width="7" height="7" class="p-ground" /><rect width="1.5" height="7" class="p-line" /></pattern></defs></svg>;
 
 function Bar({s, a, b, top, height, on}) {
   const w = Math.max(b - a, .5), hue = s.state === 'connected' ? ' hue' + (s.generation % 6) : '';
@@ -199,7 +200,7 @@ export function fit() {
   show((now.value - first) * 1.02, 0);
 }
 
-const WINDOWS = [['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
+const WINDOWS = [['5m', 300e3], ['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
 const asked = WINDOWS.find(([word]) => word === option('window'));
 if (asked) show(asked[1], 0);
 

@@ -205,7 +205,7 @@ const words_ = {
     capturing.value = {};
     token.value = h.token;
     live.value = 'live';
-    if (!frame.value.span) frame.value = {span: Date.now() - Date.parse(h.startedAt) < 900e3 ? 900e3 : 3600e3, end: 0};
+    if (!frame.value.span) frame.value = {span: [300e3, 900e3].find((span) => Date.now() - Date.parse(h.startedAt) < span) ?? 3600e3, end: 0};
     renew();
     loadLanes();
     loadRates();

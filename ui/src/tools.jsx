@@ -47,8 +47,9 @@ export function Tool({name}) {
 // was typed.
 function Caller({t}) {
   const schema = isObject(t.definition.inputSchema) ? t.definition.inputSchema : {}, root = schema.type ? schema : {type: 'object', properties: {}, ...schema};
-  const [value, set] = useState(() => initial(root, root) ?? {}), [asJSON, setJSON] = useState(false), [result, setResult] = useState(null), [questions, setQuestions] = useState([]);
-  const wrong = hasWrong(value), found = wrong ? [] : problems(root, root, value), running = useRef(null), [busy, setBusy] = useState(false);
+  const [value, put] = useState(() => initial(root, root) ?? {}), [asJSON, setJSON] = useState(false), [result, setResult] = useState(null), [questions, setQuestions] = useState([]);
+  const set = (v) => { touch(true); put(v); };
+  const wrong = hasWrong(value), found = wrong || !touched ? [] : problems(root, root, value), running = useRef(null), [busy, setBusy] = useState(false), [touched, touch] = useState(false);
   useEffect(() => () => running.current?.abort(), []);
   const ask = (q) => new Promise((resolve) => setQuestions((old) => [...old, {...q, resolve: (answer) => { setQuestions((left) => left.filter((o) => o.id !== q.id)); resolve(answer); }}]));
   const run = async () => {
@@ -61,7 +62,7 @@ function Caller({t}) {
       return `answered after ${Math.round(performance.now() - began)} ms`;
     } finally { setBusy(false); setQuestions([]); }
   };
-  const turn = (e) => { const on = e.target.checked; if (!on && value instanceof Raw) set(plain(value)); setJSON(on); };
+  const turn = (e) => { const on = e.target.checked; if (!on && value instanceof Raw) put(plain(value)); setJSON(on); };
   if (!mayAct()) return <Locked />;
   return <div class="caller">
     <label class="check"><input type="checkbox" checked={asJSON} disabled={wrong} onChange={turn} /> as JSON</label>

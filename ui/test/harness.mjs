@@ -14,7 +14,7 @@ const executablePath = process.env.CHROMIUM || '/usr/bin/chromium';
 export const scripted = (script = {}) => ({command: process.execPath, args: [join(here, 'server.mjs'), JSON.stringify(script)]});
 
 // until waits for something to be true, and says what was not.
-export async function until(what, look, limit = 20e3) {
+export async function until(what, look, limit = 120e3) {
   const end = Date.now() + limit;
   for (let last; ;) {
     try { const got = await look(); if (got) return got; last = got; } catch (e) { last = e; }
@@ -75,6 +75,7 @@ export const launch = (args = []) => chromium.launch({executablePath, args});
 // watched is a page of a context of its own, which notes what must never happen.
 export async function watched(browser, options = {}) {
   const context = await browser.newContext({viewport: {width: 1280, height: 900}, timezoneId: 'UTC', locale: 'en-GB', ...options});
+  context.setDefaultTimeout(120e3); // a busy machine is no mistake of the page
   const page = await context.newPage();
   page.bad = [];
   await page.addInitScript(() => addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sourceFile)));

@@ -23,7 +23,7 @@ test('arguments are recorded where a person asks for it, and every tab says so',
     const text = await page.locator('[data-captured=query] pre').textContent();
     assert.match(text, /select 1/);
     assert.doesNotMatch(text, /hunter2|k-123/);
-    await page.locator('tr[data-call]', {hasText: 'everline page'}).first().waitFor();
+    await page.locator('tr[data-call]', {hasText: 'web page'}).first().waitFor();
     await page.getByRole('button', {name: 'stop, and forget them'}).click();
     await other.waitForSelector('[data-banner=recording]', {state: 'detached'});
     assert.equal((await e.api('servers/db/captured', {headers: {Authorization: 'Bearer ' + await e.token()}})).length, 0);

@@ -16,7 +16,8 @@ const failing = (text) => ({command: 'sh', args: ['-c', `echo '${text}' >&2; exi
 
 const lane = (page, name, state) => page.locator(`[data-server="${name}"] rect[data-state="${state}"]`);
 
-test('every view, in two themes and two sizes', {timeout: 900e3}, async () => {
+// shown is an everline with something of everything, and where its views are.
+async function shown() {
   const big = {name: 'big', description: 'Takes everything. ' + hostile, inputSchema: {type: 'object', required: ['name'], properties: {
     name: {type: 'string', description: 'Who'}, size: {type: 'integer'}, kind: {enum: ['a', 'b']}, on: {type: 'boolean'}, when: {type: 'string', format: 'date'},
     list: {type: 'array', items: {type: 'object', properties: {x: {type: 'number'}}}}, either: {anyOf: [{type: 'string'}, {type: 'null'}]}, odd: {not: {type: 'string'}}}}};
@@ -36,8 +37,35 @@ test('every view, in two themes and two sizes', {timeout: 900e3}, async () => {
     const call = (await e.api('calls?server=github')).calls[0].id;
     const views = {overview: '#/', table: '#/?as=table', server: '#/servers/github', 'server-calls': '#/servers/github/calls', 'server-tools': '#/servers/files/tools', 'server-logs': '#/servers/postgres/logs', 'server-config': '#/servers/github/config',
       calls: '#/calls', call: '#/calls/' + call, tools: '#/tools', tool: '#/tools/files__big', pins: '#/pins', events: '#/events', config: '#/config', connect: '#/connect', about: '#/about', none: '#/servers/nobody'};
-    const images = process.env.UI_IMAGES, wrong = [];
-    if (images) mkdirSync(images, {recursive: true});
+    return {e, views};
+  } catch (err) { await e.close(); throw err; }
+}
+
+const loaded = (page) => page.waitForFunction(() => document.querySelector('main > *') && !/loading …/.test(document.querySelector('main').textContent));
+
+const images = process.env.UI_IMAGES;
+test('the pictures of the docs', {skip: !images && 'IMAGES=1 makes them', timeout: 900e3}, async () => {
+  const {e, views} = await shown();
+  try {
+    mkdirSync(images, {recursive: true});
+    for (const colorScheme of ['light', 'dark']) {
+      const page = await watched(browser, {colorScheme});
+      await open(page, e);
+      await lane(page, 'github', 'connected').first().waitFor();
+      for (const name of ['overview', 'server', 'calls', 'tool', 'pins']) {
+        await page.evaluate((h) => { location.hash = h; }, views[name]);
+        await loaded(page);
+        await page.screenshot({path: join(images, `${name}-${colorScheme}.png`)});
+      }
+      page.clean();
+      await page.context().close();
+    }
+  } finally { await e.close(); }
+});
+
+test('every view, in two themes and two sizes', {timeout: 1800e3}, async () => {
+  const {e, views} = await shown(), wrong = [];
+  try {
     for (const colorScheme of ['light', 'dark']) {
       const page = await watched(browser, {colorScheme});
       await open(page, e);
@@ -46,12 +74,11 @@ test('every view, in two themes and two sizes', {timeout: 900e3}, async () => {
         await page.setViewportSize({width, height: 900});
         for (const [name, path] of Object.entries(views)) {
           await page.evaluate((h) => { location.hash = h; }, path);
-          await page.waitForFunction(() => document.querySelector('main > *') && !/loading …/.test(document.querySelector('main').textContent));
+          await loaded(page);
           const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
           if (over !== 0) wrong.push(`${name} at ${width} scrolls sideways by ${over}`);
           const found = await new AxeBuilder({page}).setLegacyMode(true).options({resultTypes: ['violations']}).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
           wrong.push(...found.violations.map((v) => `${name}, ${colorScheme}, ${width}: ${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).join(' | ').slice(0, 400)}`));
-          if (images && width === 1280 && ['overview', 'server', 'calls', 'tool', 'pins'].includes(name)) await page.screenshot({path: join(images, `${name}-${colorScheme}.png`)});
         }
       }
       page.clean();

@@ -14,7 +14,7 @@ import (
 
 const (
 	openPages = 10
-	pageTopic = "/api/v1/stream?topics=servers,events,tick,calls"
+	pageTopic = "/api/v1/stream?topics=servers,events,tick" // what a page asks for that shows all servers
 )
 
 // runPages measures what open pages cost: the calls of clients with and without ten

@@ -48,8 +48,8 @@ export function Tool({name}) {
 function Caller({t}) {
   const schema = isObject(t.definition.inputSchema) ? t.definition.inputSchema : {}, root = schema.type ? schema : {type: 'object', properties: {}, ...schema};
   const [value, put] = useState(() => initial(root, root) ?? {}), [asJSON, setJSON] = useState(false), [result, setResult] = useState(null), [questions, setQuestions] = useState([]);
-  const set = (v) => { touch(true); put(v); };
-  const wrong = hasWrong(value), found = wrong || !touched ? [] : problems(root, root, value), running = useRef(null), [busy, setBusy] = useState(false), [touched, touch] = useState(false);
+  const [touched, touch] = useState(false), set = (v) => { touch(true); put(v); };
+  const wrong = hasWrong(value), found = wrong || !touched ? [] : problems(root, root, value), running = useRef(null), [busy, setBusy] = useState(false);
   useEffect(() => () => running.current?.abort(), []);
   const ask = (q) => new Promise((resolve) => setQuestions((old) => [...old, {...q, resolve: (answer) => { setQuestions((left) => left.filter((o) => o.id !== q.id)); resolve(answer); }}]));
   const run = async () => {

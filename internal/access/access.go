@@ -32,6 +32,7 @@ func (k Kind) String() string {
 type Identity struct {
 	kind     Kind
 	key      string
+	entitled string
 	name     string
 	labels   []string
 	scopes   []string
@@ -40,7 +41,7 @@ type Identity struct {
 }
 
 // Anonymous is everybody who has shown nothing. They are all one.
-var Anonymous = &Identity{key: "anonymous", name: "anonymous", labels: []string{"anonymous"}}
+var Anonymous = made(Identity{key: "anonymous", name: "anonymous", labels: []string{"anonymous"}})
 
 // local is made when it is first asked for: a guard imports this package, and runs
 // nothing of it.
@@ -62,24 +63,24 @@ func User(uid int) *Identity {
 	if uid == os.Geteuid() {
 		labels = append(labels, "uid:self")
 	}
-	return &Identity{kind: KindUser, key: "uid:" + id, name: "uid " + id, labels: labels}
+	return made(Identity{kind: KindUser, key: "uid:" + id, name: "uid " + id, labels: labels})
 }
 
 // Token is the holder of a token that everline has made: its id and the name that
 // it was given. policy is the one that it was made with, "" for none; expires is
 // zero for a token that does not.
 func Token(id, name, policy string, expires time.Time) *Identity {
-	t := &Identity{kind: KindToken, key: "token:" + id, name: name, labels: []string{"token:" + name}, expires: expires}
+	t := Identity{kind: KindToken, key: "token:" + id, name: name, labels: []string{"token:" + name}, expires: expires}
 	if policy != "" {
 		t.policies = []string{policy}
 	}
-	return t
+	return made(t)
 }
 
 // JWT is whom an issuer names as the subject of a token, with the scopes and claims
 // of that token.
 func JWT(issuer, subject string, scopes []string, claims map[string][]string, expires time.Time) *Identity {
-	id := &Identity{
+	id := Identity{
 		kind: KindJWT, key: "oidc:" + issuer + "|" + subject, name: subject, labels: []string{"sub:" + subject}, scopes: scopes, expires: expires,
 	}
 	for _, scope := range scopes {
@@ -91,12 +92,22 @@ func JWT(issuer, subject string, scopes []string, claims map[string][]string, ex
 		}
 	}
 	slices.Sort(id.labels)
-	return id
+	return made(id)
 }
 
 // MTLS is the holder of a certificate, by the name in it that was asked for.
 func MTLS(name string, expires time.Time) *Identity {
-	return &Identity{kind: KindMTLS, key: "mtls:" + name, name: name, labels: []string{"mtls:" + name}, expires: expires}
+	return made(Identity{kind: KindMTLS, key: "mtls:" + name, name: name, labels: []string{"mtls:" + name}, expires: expires})
+}
+
+// made completes an identity.
+func made(id Identity) *Identity {
+	var b []byte
+	for _, part := range slices.Concat([]string{id.key}, id.labels, id.policies) {
+		b = strconv.AppendQuote(b, part) // a subject may hold anything
+	}
+	id.entitled = string(b)
+	return &id
 }
 
 // Kind is how the identity was shown.
@@ -113,6 +124,11 @@ func (id *Identity) Subject() string {
 	}
 	return id.key
 }
+
+// Entitlement is one text for an identity together with all by which a configuration can
+// grant it something: it is another one for a token of the same subject with other
+// scopes or claims. It holds no secret.
+func (id *Identity) Entitlement() string { return id.entitled }
 
 // Name is for people: the name of a token, the subject of a JWT. It comes from
 // outside, and two identities may have the same.

@@ -26,6 +26,26 @@ func TestOneKeyForOneIdentity(t *testing.T) {
 	}
 }
 
+func TestAnEntitlementIsOfWhatIsGrantedFor(t *testing.T) {
+	soon := time.Now().Add(time.Minute)
+	claims := func(value string) map[string][]string { return map[string][]string{"groups": {value}} }
+	all := []*Identity{
+		JWT("https://a", "x", nil, nil, soon), JWT("https://a", "x", []string{"read"}, nil, soon), JWT("https://a", "x", nil, claims("read"), soon),
+		JWT("https://a", "x\" \"scope:read", nil, nil, soon), JWT("https://a", "x", []string{"read\"\"sub:x"}, nil, soon),
+		Token("a", "ci", "", soon), Token("a", "ci", "read", soon), Token("a", "ci\"\"read", "", soon), Local(), Anonymous,
+	}
+	for i, a := range all {
+		for j, b := range all {
+			if (a.Entitlement() == b.Entitlement()) != (i == j) {
+				t.Errorf("%s and %s", a.Entitlement(), b.Entitlement())
+			}
+		}
+	}
+	if JWT("https://a", "x", []string{"read"}, nil, soon.Add(time.Hour)).Entitlement() != all[1].Entitlement() {
+		t.Error("a token that is renewed with the same scopes entitles to something else")
+	}
+}
+
 func TestLabels(t *testing.T) {
 	for _, c := range []struct {
 		id   *Identity

@@ -57,7 +57,7 @@ func unrecorded(method string) bool {
 
 // actor is who sent a message, as far as it shows.
 func (svc *service) actor(x *exchange) audit.Actor {
-	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: x.who.Subject()}
+	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: svc.who.Subject()}
 	if x.sess != nil && !x.Modern {
 		a.ID = x.sess.ID()
 		a.Name, a.Version = x.sess.ClientInfo()
@@ -96,7 +96,7 @@ func (svc *service) sessionChanged(s *session.Session, how string) {
 	if !svc.opts.Audit.Wants(audit.TypeSession) {
 		return
 	}
-	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(s.Key[strings.LastIndexByte(s.Key, ' ')+1:]), Addr: hostOf(s.Addr), Subject: s.Who.Subject()}
+	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(strings.TrimSpace(s.Key)), Addr: hostOf(s.Addr), Subject: svc.who.Subject()}
 	a.Name, a.Version = s.ClientInfo()
 	svc.opts.Audit.Note(&audit.Record{Type: audit.TypeSession, Action: how, Outcome: audit.OK, Actor: a})
 }

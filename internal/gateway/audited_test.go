@@ -212,12 +212,12 @@ func BenchmarkAudited(b *testing.B) {
 }
 
 func benchAudited(b *testing.B, log *audit.Log) {
-	svc := &service{opts: Options{Audit: log}, backend: newHub()}
+	svc := &service{opts: Options{Audit: log}, backend: newHub(), who: access.Local()}
 	m, bad := message.Parse([]byte(call("1", "echo", "")), "")
 	if bad != nil {
 		b.Fatal(bad)
 	}
-	x := svc.exchange(m, access.Local())
+	x := svc.exchange(m)
 	f := events.CallFacts{Server: "srv", Method: "tools/call", Name: "echo", Took: 300 * time.Microsecond, Sends: 1, Gen: 3, FirstGen: 3}
 	b.ReportAllocs()
 	for b.Loop() {

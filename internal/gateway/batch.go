@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 )
@@ -30,7 +29,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 		writeJSON(p.w, bad)
 		return
 	}
-	answers := g.startBatch(context.WithoutCancel(r.Context()), g.whose(r.Context()), s, r.Context().Done(), frames)()
+	answers := g.startBatch(context.WithoutCancel(r.Context()), s, r.Context().Done(), frames)()
 	if len(answers) == 0 {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
@@ -41,10 +40,10 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 // startBatch begins to serve all requests of a batch at the same time; wait
 // returns the answers. Each is registered when it returns, so that a cancel that
 // comes right behind finds it.
-func (svc *service) startBatch(ctx context.Context, who *access.Identity, s *session.Session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
-	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, who: who, sess: s}) }
+func (svc *service) startBatch(ctx context.Context, s *session.Session, gone <-chan struct{}, frames [][]byte) (wait func() []*message.Answer) {
+	notice := func(m *message.Message, _ []byte) { svc.notice(&exchange{Message: m, sess: s}) }
 	return message.StartBatch(frames, notice, func(m *message.Message, _ []byte) func() message.Answer {
-		x := svc.exchange(m, who)
+		x := svc.exchange(m)
 		x.sess, x.gone, x.tracked = s, gone, true
 		ctx, p, err := svc.inflight.begin(ctx, x)
 		if err != nil {

@@ -80,7 +80,7 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, r *http.Request, limit int64) 
 		g.noSession(w) // whatever it says
 		return
 	case limit < g.opts.MaxBody:
-		g.refused(g.whose(r.Context()), r.Method, g.backend.May(), policy.ReasonBody, 0)
+		g.refused(r.Method, g.backend.May(), policy.ReasonBody, 0)
 	}
 	g.opts.Meter.Size.Add(1)
 	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large: at most "+strconv.FormatInt(limit, 10)+" bytes are taken")

@@ -62,7 +62,7 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 func (svc *service) result(parent context.Context, x *exchange) message.Answer {
 	key := ""
 	if id, ok := wire.Text(wire.Get(x.Params, "resultId")); ok {
-		key = x.namedKey(id)
+		key = namedKey(id)
 	} else if x.Fields.RequestID != nil {
 		key = x.sessionKey(x.Fields.RequestID)
 	}

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/everline/everline/event"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 )
@@ -13,12 +12,12 @@ import (
 // each request, and one client is what most everlines have: what the request before
 // said is not read again.
 type callers struct {
-	newest atomic.Pointer[knownCaller]
+	subject string // of all of them
+	newest  atomic.Pointer[knownCaller]
 }
 
 type knownCaller struct {
 	info string // raw
-	who  *access.Identity
 	by   *event.Caller
 }
 
@@ -27,13 +26,13 @@ func (c *callers) of(x *exchange) *event.Caller {
 	if !x.Modern && x.sess != nil {
 		return x.sess.Caller()
 	}
-	if known := c.newest.Load(); known != nil && known.info == string(x.Fields.Meta.ClientInfo) && known.who == x.who {
+	if known := c.newest.Load(); known != nil && known.info == string(x.Fields.Meta.ClientInfo) {
 		return known.by
 	}
-	by := &event.Caller{Subject: x.who.Subject()}
+	by := &event.Caller{Subject: c.subject}
 	if by.Name, by.Version = session.ReadClientInfo(x.Fields.Meta.ClientInfo); x.Modern {
 		by.Protocol = mcp.ModernVersion
 	}
-	c.newest.Store(&knownCaller{string(x.Fields.Meta.ClientInfo), x.who, by})
+	c.newest.Store(&knownCaller{string(x.Fields.Meta.ClientInfo), by})
 	return by
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/wire"
@@ -16,7 +15,6 @@ import (
 // builds it once, and nothing in it changes but asked.
 type exchange struct {
 	*message.Message
-	who     *access.Identity // whose it is; never nil
 	sess    *session.Session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
 	out     session.Outlet   // takes what goes out before the answer; nil: the client takes nothing
 	gone    <-chan struct{}  // closed when the client of this exchange has gone; nil on stdio

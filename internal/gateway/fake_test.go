@@ -211,7 +211,9 @@ type reply struct {
 // do sends a request with header lines "Name: value".
 func (s *site) do(method, path, body string, headers ...string) reply {
 	s.t.Helper()
-	resp := s.open(context.Background(), method, path, body, headers...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // what should be refused may turn out to be a stream
+	defer cancel()
+	resp := s.open(ctx, method, path, body, headers...)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {

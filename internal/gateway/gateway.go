@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everline/everline"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 )
 
@@ -20,7 +21,6 @@ import (
 type Gateway struct {
 	service
 	guard   guard
-	peers   peers
 	replies replyOptions
 	parts   parts
 	shared  *shared
@@ -35,6 +35,7 @@ type Gateway struct {
 // shared is what an endpoint counts together with its parts.
 type shared struct {
 	bodies   budget
+	peers    peers
 	sessions session.Room
 	sse      atomic.Int64 // open streams of HTTP+SSE
 	listens  atomic.Int64 // open streams of subscriptions/listen over HTTP
@@ -43,15 +44,15 @@ type shared struct {
 // New returns a gateway on b. The caller must Close it.
 func New(b Backend, opts Options) *Gateway {
 	opts = opts.filled()
-	return newGateway("", b, opts, &shared{bodies: budget{limit: opts.MaxBodies}}, &usage{}, func() {})
+	return newGateway(access.Local(), "", b, opts, &shared{bodies: budget{limit: opts.MaxBodies}}, &usage{}, func() {})
 }
 
-// newGateway is New for a part, under the name of an endpoint of its own. emptied is
-// called, and does not block, once nothing is granted to its identity any more.
-func newGateway(endpoint string, b Backend, opts Options, sh *shared, use *usage, emptied func()) *Gateway {
+// newGateway is New for the part of an identity, under the name of an endpoint of its
+// own. emptied is called, and does not block, once nothing is granted to it any more.
+func newGateway(who *access.Identity, endpoint string, b Backend, opts Options, sh *shared, use *usage, emptied func()) *Gateway {
 	g := &Gateway{shared: sh}
 	svc := &g.service
-	svc.init(endpoint, b, opts, use, &sh.sessions)
+	svc.init(who, endpoint, b, opts, use, &sh.sessions)
 	g.guard = newGuard(opts.Hosts, opts.Origins)
 	g.guard.meter = opts.Meter
 	g.replies = replyOptions{opts.KeepAlive, opts.WriteTimeout, g.guarded, &opts.Meter.Posts}

@@ -67,7 +67,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer held.release()
-	p := &post{o: &g.replies, w: w, who: g.whose(r.Context()), accept: accept, sess: s}
+	p := &post{o: &g.replies, w: w, accept: accept, sess: s}
 	if wire.IsBatch(body) {
 		g.postBatch(r, body, p)
 		return
@@ -78,7 +78,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, bad)
 		return
 	}
-	x := g.exchange(m, p.who)
+	x := g.exchange(m)
 	x.held, x.gone, x.request = held, r.Context().Done(), r
 	// The loss of the client cancels nothing, but in the modern era, where a request
 	// ends with its response stream (basic/patterns/cancellation).
@@ -114,7 +114,7 @@ func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 		g.ending(p.w, x.Message)
 		return false
 	}
-	x.client = g.peers.clientOf(r, x)
+	x.client = g.shared.peers.clientOf(r, x, g.who)
 	if x.Method == mcp.SubscriptionsListen {
 		g.listenHTTP(r, x, p.w)
 		return false
@@ -179,11 +179,11 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 		return
 	}
 	version := negotiate(m.Params)
-	s := g.sessions.NewOf(p.who, version)
+	s := g.sessions.New(version)
 	s.Addr = x.addr()
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
-		g.noRoom(p.who)
+		g.noRoom()
 		g.crowded(p.w, m, tooManySessions)
 		return
 	}
@@ -215,10 +215,9 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 		g.noSession(w)
 		return nil
 	}
-	who := g.whose(r.Context())
-	s, full := g.sessions.Pin(id, who), false
+	s, full := g.sessions.Pin(id), false
 	if s == nil && !g.closing() {
-		s, full = g.sessions.Restore(id, who)
+		s, full = g.sessions.Restore(id)
 	}
 	if s != nil && s.Admission != nil { // of /sse, where everything goes out on one stream
 		g.sessions.Unpin(s)
@@ -228,7 +227,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 	case s != nil:
 		return s
 	case full:
-		g.noRoom(who)
+		g.noRoom()
 		g.crowded(w, &message.Message{}, tooManySessions)
 	case g.closing(): // it may be known to the next everline
 		g.ending(w, &message.Message{})
@@ -255,7 +254,7 @@ func (g *Gateway) noSession(w http.ResponseWriter) {
 
 func (g *Gateway) serveDelete(w http.ResponseWriter, r *http.Request) {
 	if name := r.Header.Get(mcp.HeaderNamedSession); name != "" {
-		g.endNamed(name, g.whose(r.Context()))
+		g.endNamed(name)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}

@@ -38,11 +38,12 @@ func (g *Gateway) Recheck() {
 	if g.opts.Entrance == nil {
 		return
 	}
-	gone := func(who *access.Identity) bool { return !g.opts.Entrance.Admits(who) }
 	for _, each := range append(g.parts.list(), g) {
-		each.inflight.cancelOf(gone)
-		each.inputs.cancelOf(gone)
-		each.sessions.EndOf(gone)
+		if !g.opts.Entrance.Admits(each.who) {
+			each.inflight.cancelAll(errNoMore)
+			each.inputs.cancelAll(errNoMore)
+			each.sessions.ConcludeAll()
+		}
 	}
 }
 

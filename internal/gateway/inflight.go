@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/pipe"
@@ -123,12 +122,7 @@ func (f *inflight) drain(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	f.mu.Lock()
-	left := len(f.all)
-	for p := range f.all {
-		p.cancel(errClosing)
-	}
-	f.mu.Unlock()
+	left := f.cancelAll(errClosing)
 	if left == 0 {
 		return nil
 	}
@@ -139,15 +133,14 @@ func (f *inflight) drain(ctx context.Context) error {
 	return &fault.Fault{Kind: fault.Deadline, Op: "close", Err: fmt.Errorf("%d requests were still in flight and were canceled", left)}
 }
 
-// cancelOf cancels the requests of identities that gone is true for.
-func (f *inflight) cancelOf(gone func(*access.Identity) bool) {
+// cancelAll cancels what is in flight, for a reason.
+func (f *inflight) cancelAll(why error) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p := range f.all {
-		if gone(p.who) {
-			p.cancel(errNoMore)
-		}
+		p.cancel(why)
 	}
+	return len(f.all)
 }
 
 func (f *inflight) cancelUnattended() {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/rounds"
@@ -425,14 +424,12 @@ func (reg *inputs) forget(client uint64) {
 	}
 }
 
-// cancelOf gives up the calls of identities that gone is true for.
-func (reg *inputs) cancelOf(gone func(*access.Identity) bool) {
+// cancelAll gives up all calls, for a reason.
+func (reg *inputs) cancelAll(why error) {
 	reg.mu.Lock()
 	defer reg.mu.Unlock()
 	for _, p := range reg.all {
-		if gone(p.first.who) {
-			p.cancel(errNoMore)
-		}
+		p.cancel(why)
 	}
 }
 
@@ -441,10 +438,8 @@ func (reg *inputs) cancelOf(gone func(*access.Identity) bool) {
 func (reg *inputs) close() {
 	reg.mu.Lock()
 	reg.closed = true
-	for _, p := range reg.all {
-		p.cancel(errClosing)
-	}
 	reg.mu.Unlock()
+	reg.cancelAll(errClosing)
 	gone := make(chan struct{})
 	go func() { // ends with the last call, all of which are canceled
 		reg.work.Wait()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/rounds"
@@ -52,7 +51,7 @@ func (b *booth) callWith(ctx context.Context, tool, arguments, extra string) str
 	if bad != nil {
 		b.t.Fatal(string(bad.Frame()))
 	}
-	a := b.g.serve(ctx, b.g.exchange(m, access.Local()))
+	a := b.g.serve(ctx, b.g.exchange(m))
 	return string(a.Frame())
 }
 
@@ -319,7 +318,7 @@ func TestInputRequiredReachesLegacyClient(t *testing.T) {
 		s := g.sessions.New(mcp.LatestLegacy)
 		s.Declare([]byte(`{"capabilities":{"roots":{"listChanged":true}}}`))
 		m, _ := message.ParseLegacy([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","n":1.50}}`))
-		x := g.exchange(m, access.Local())
+		x := g.exchange(m)
 		x.sess = s
 		x.out = sends(func(frame []byte) {
 			q, err := parse1(string(frame))

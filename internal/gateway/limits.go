@@ -6,7 +6,6 @@ import (
 
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/policy"
@@ -22,7 +21,7 @@ const nothingGranted = "Forbidden: nothing is granted to this client"
 func (svc *service) admit(x *exchange) (leave func(), bad *message.Answer) {
 	may := svc.backend.May()
 	if may == nil {
-		svc.refused(x.who, x.Method, nil, policy.ReasonNothing, 0)
+		svc.refused(x.Method, nil, policy.ReasonNothing, 0)
 		a := x.Refusal(mcp.CodeForbidden, nothingGranted, nil)
 		a.Status = http.StatusForbidden
 		return nil, a
@@ -56,7 +55,7 @@ func asksServer(method string) bool {
 // tooMany is the answer to a request beyond a limit: when it may come again is in the
 // error, and over HTTP in the header, too.
 func (svc *service) tooMany(x *exchange, may *policy.Scope, reason, text string, wait time.Duration) *message.Answer {
-	svc.refused(x.who, x.Method, may, reason, wait)
+	svc.refused(x.Method, may, reason, wait)
 	f := fault.New(fault.RateLimited, x.Method, text)
 	f.Outcome, f.RetryAfter = fault.NotSent, wait
 	a := x.Refusal(mcp.CodeRateLimited, text+": try again in "+event.Short(wait), message.Outcome(f))
@@ -65,7 +64,7 @@ func (svc *service) tooMany(x *exchange, may *policy.Scope, reason, text string,
 }
 
 // refused counts a refusal, and tells of it unless it has just done so.
-func (svc *service) refused(who *access.Identity, method string, may *policy.Scope, reason string, wait time.Duration) {
+func (svc *service) refused(method string, may *policy.Scope, reason string, wait time.Duration) {
 	d := may.Refused(reason)
 	svc.opts.Meter.Refuse(may.Name(), reason)
 	n := svc.usage.toTell(reason, time.Now())
@@ -73,7 +72,7 @@ func (svc *service) refused(who *access.Identity, method string, may *policy.Sco
 		return
 	}
 	svc.opts.Emit(event.ClientRefused{
-		Head: event.Head{Time: time.Now()}, Client: who.Key(), Policies: d.Policies, Reason: reason, Method: method, RetryAfter: wait, Count: n,
+		Head: event.Head{Time: time.Now()}, Client: svc.who.Key(), Policies: d.Policies, Reason: reason, Method: method, RetryAfter: wait, Count: n,
 	})
 }
 
@@ -89,8 +88,8 @@ func (svc *service) maxSessions() int {
 
 // noRoom counts a session that was not opened, or not gone on with, where its client's
 // policies say how many it may have.
-func (svc *service) noRoom(who *access.Identity) {
+func (svc *service) noRoom() {
 	if may := svc.backend.May(); svc.maxSessions() < svc.opts.MaxSessions {
-		svc.refused(who, mcp.Initialize, may, policy.ReasonSessions, soon)
+		svc.refused(mcp.Initialize, may, policy.ReasonSessions, soon)
 	}
 }

@@ -13,9 +13,12 @@ import (
 
 // parts are the gateways of the parts of an endpoint: what one identity has at it, or
 // at the address of a group. Each is made when it is first asked for. Sessions,
-// outcomes, tasks, questions and streams are a part's own, so what belongs to one
-// identity is to every other one as if it did not exist. What the user that everline
-// runs as has at the endpoint of all servers is the gateway itself.
+// outcomes, tasks, questions and streams are a part's own, and that alone is why what
+// belongs to one identity is to every other one as if it did not exist. Who shows a
+// token with other scopes or claims has another part: what they may do goes by the
+// token, and what waits or listens in a part was begun by what that part may see.
+// What the user that everline runs as has at the endpoint of all servers is the gateway
+// itself.
 type parts struct {
 	mu     sync.RWMutex // guards the rest; nothing waits under it
 	all    map[partKey]*Gateway
@@ -25,6 +28,7 @@ type parts struct {
 	ending sync.WaitGroup // of those that are taken out
 }
 
+// A partKey is a group, "" for all servers, and an access.Identity's Entitlement.
 type partKey struct{ group, who string }
 
 const (
@@ -39,7 +43,7 @@ func (g *Gateway) part(group string, who *access.Identity) *Gateway {
 		g.users.Add(1)
 		return g
 	}
-	s, key := &g.parts, partKey{group, who.Key()}
+	s, key := &g.parts, partKey{group, who.Entitlement()}
 	s.mu.RLock()
 	p := s.all[key]
 	if p != nil {
@@ -77,7 +81,7 @@ func (g *Gateway) newPart(key partKey, who *access.Identity) *Gateway {
 		}
 		opts := g.opts
 		opts.Part = nil
-		p = newGateway(key.endpoint(who), b, opts, g.shared, g.usageOf(who), func() { g.takeOut(key) })
+		p = newGateway(who, key.endpoint(who), b, opts, g.shared, g.usageOf(who), func() { g.takeOut(key) })
 		if s.all == nil {
 			s.all = map[partKey]*Gateway{}
 		}
@@ -144,7 +148,7 @@ func (g *Gateway) unused() bool {
 func (s *parts) outLocked(key partKey, p *Gateway) {
 	delete(s.all, key)
 	if p.usage.parts--; p.usage.parts == 0 {
-		delete(s.usages, key.who)
+		delete(s.usages, p.who.Key())
 	}
 	if !s.closed {
 		s.ending.Go(func() { // ends within the time of a canceled request; close waits for it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +88,80 @@ func TestFaultX25IdentitiesShareNothing(t *testing.T) {
 	standing.end()
 	want(t, s.post(listRequest("1"), session, "Who: a"), 404)
 	want(t, s.post(listRequest("1"), other, "Who: b"), 200)
+}
+
+// asNamed takes the word of a test for which of some identities one is.
+type asNamed map[string]*access.Identity
+
+func (asNamed) Admits(*access.Identity) bool { return true }
+
+func (asNamed) NothingGranted(http.Header, *http.Request, *access.Identity) {}
+
+func (e asNamed) Enter(_ http.ResponseWriter, r *http.Request) *access.Identity {
+	return e[r.Header.Get("Who")]
+}
+
+// ann is one subject who shows tokens with this scope.
+func ann(scope string) *access.Identity {
+	return access.JWT("https://idp.example.com", "ann", []string{scope}, nil, time.Time{})
+}
+
+// The id of a session, and that of an outcome, open nothing for another identity, in
+// the next everline either.
+func TestFaultX25IdentitiesShareNothingOverARestart(t *testing.T) {
+	all := asNamed{
+		"self": access.Local(), "nobody": access.Anonymous, "user": access.User(4711), "token": access.Token("a", "a", "", time.Time{}),
+		"other": access.Token("b", "a", "", time.Time{}), "cert": access.MTLS("a", time.Time{}), "reads": ann("read"), "writes": ann("write"),
+	}
+	l := &lasting{t: t, dir: t.TempDir(), opts: Options{Entrance: all, Keep: func(string) time.Duration { return time.Hour }}}
+	h := newHub()
+	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
+	s := l.start(h)
+	ids, results := map[string]string{}, map[string]string{}
+	for name := range all {
+		ids[name] = "Mcp-Session-Id: " + s.post(hello, "Who: "+name).header.Get("Mcp-Session-Id")
+		results[name] = fmt.Sprintf("%022s", name)
+		want(t, s.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"everline/resultId":"`+results[name]+`"},"name":"echo"}}`, ids[name], "Who: "+name), 200)
+	}
+	look := func(when string) {
+		for mine := range all {
+			for who := range all {
+				r := s.post(listRequest("1"), ids[mine], "Who: "+who)
+				if (r.status == 200) != (who == mine) {
+					t.Errorf("%s: %s with the session of %s: %d", when, who, mine, r.status)
+				}
+				r = s.post(`{"jsonrpc":"2.0","id":9,"method":"everline/result","params":{"resultId":"`+results[mine]+`"}}`, ids[who], "Who: "+who)
+				if strings.Contains(r.body, `"result"`) != (who == mine) {
+					t.Errorf("%s: %s with the outcome of %s: %s", when, who, mine, r.body)
+				}
+			}
+		}
+	}
+	look("at first")
+	l.stop(s)
+	s = l.start(h)
+	look("in the next everline")
+}
+
+// What one subject may do goes by the token that is shown, whatever another token of
+// the same subject has been good for.
+func TestScopesAreThoseOfTheToken(t *testing.T) {
+	wide, narrow := newHub(), newHub()
+	wide.publish(item("wipe", `{"name":"wipe","inputSchema":{"type":"object"}}`))
+	narrow.publish(item("look", `{"name":"look","inputSchema":{"type":"object"}}`))
+	s := serve(t, newHub(), Options{Entrance: asNamed{"writes": ann("write"), "reads": ann("read")}, Part: func(_ string, who *access.Identity) Backend {
+		if slices.Contains(who.Labels(), "scope:write") {
+			return wide
+		}
+		return narrow
+	}})
+	for range 2 {
+		want(t, s.modern("1", "tools/list", "", "", "Who: writes"), 200, `"wipe"`)
+		want(t, s.modern("1", "tools/list", "", "", "Who: reads"), 200, `"look"`)
+	}
+	session := "Mcp-Session-Id: " + s.post(hello, "Who: writes").header.Get("Mcp-Session-Id")
+	want(t, s.post(listRequest("1"), session, "Who: writes"), 200, `"wipe"`)
+	want(t, s.post(listRequest("1"), session, "Who: reads"), 404)
 }
 
 // Whoever has nothing granted opens no session.

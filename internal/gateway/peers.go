@@ -39,8 +39,9 @@ var proxyHeaders = []string{
 	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id", "Cf-Ray",
 }
 
-// clientOf is the client that a request comes from; 0 if that cannot be told.
-func (p *peers) clientOf(r *http.Request, x *exchange) uint64 {
+// clientOf is the client that a request of an identity comes from; 0 if that cannot be
+// told.
+func (p *peers) clientOf(r *http.Request, x *exchange, who *access.Identity) uint64 {
 	conn := connection(r)
 	if conn == nil {
 		return 0
@@ -50,10 +51,10 @@ func (p *peers) clientOf(r *http.Request, x *exchange) uint64 {
 	defer p.mu.Unlock()
 	c := p.all[conn]
 	if c == nil {
-		c = p.addLocked(conn, x.who, string(info))
+		c = p.addLocked(conn, who, string(info))
 	}
 	_, again := c.ids[string(x.ID)]
-	c.shared = c.shared || again || !c.who.Is(x.who) || len(info) == 0 || c.info != string(info) || len(c.ids) >= maxPeerIDs || proxied(r.Header)
+	c.shared = c.shared || again || !c.who.Is(who) || len(info) == 0 || c.info != string(info) || len(c.ids) >= maxPeerIDs || proxied(r.Header)
 	if c.shared {
 		c.ids = nil
 		return 0

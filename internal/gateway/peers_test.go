@@ -233,22 +233,25 @@ func TestFaultW2WhatOneConnectionTells(t *testing.T) {
 		conn     net.Addr
 		id, info string
 		header   string
+		who      *access.Identity
 	}
+	here, token := access.Local(), access.Anonymous
 	for name, c := range map[string]struct {
 		reqs []req
 		same bool
 	}{
-		"one client":            {[]req{{one, "1", "a", ""}, {one, "2", "a", ""}}, true},
-		"ids that are texts":    {[]req{{one, `"x"`, "a", ""}, {one, `"y"`, "a", ""}}, true},
-		"two connections":       {[]req{{one, "1", "a", ""}, {two, "2", "a", ""}}, false},
-		"another client":        {[]req{{one, "1", "a", ""}, {one, "2", "b", ""}}, false},
-		"a third one":           {[]req{{one, "1", "a", ""}, {one, "2", "b", ""}, {one, "3", "a", ""}}, false},
-		"an id that comes back": {[]req{{one, "1", "a", ""}, {one, "1", "a", ""}}, false},
-		"no clientInfo":         {[]req{{one, "1", "", ""}, {one, "2", "", ""}}, false},
-		"a proxy":               {[]req{{one, "1", "a", "X-Forwarded-For"}, {one, "2", "a", "X-Forwarded-For"}}, false},
-		"a proxy, later":        {[]req{{one, "1", "a", ""}, {one, "2", "a", "Via"}}, false},
-		"addresses by value":    {[]req{{pipeAddr{}, "1", "a", ""}, {pipeAddr{}, "2", "a", ""}}, false},
-		"no address":            {[]req{{nil, "1", "a", ""}, {nil, "2", "a", ""}}, false},
+		"one client":            {[]req{{one, "1", "a", "", here}, {one, "2", "a", "", here}}, true},
+		"ids that are texts":    {[]req{{one, `"x"`, "a", "", here}, {one, `"y"`, "a", "", here}}, true},
+		"two connections":       {[]req{{one, "1", "a", "", here}, {two, "2", "a", "", here}}, false},
+		"another client":        {[]req{{one, "1", "a", "", here}, {one, "2", "b", "", here}}, false},
+		"a third one":           {[]req{{one, "1", "a", "", here}, {one, "2", "b", "", here}, {one, "3", "a", "", here}}, false},
+		"an id that comes back": {[]req{{one, "1", "a", "", here}, {one, "1", "a", "", here}}, false},
+		"no clientInfo":         {[]req{{one, "1", "", "", here}, {one, "2", "", "", here}}, false},
+		"another identity":      {[]req{{one, "1", "a", "", here}, {one, "2", "a", "", token}, {one, "3", "a", "", here}}, false},
+		"a proxy":               {[]req{{one, "1", "a", "X-Forwarded-For", here}, {one, "2", "a", "X-Forwarded-For", here}}, false},
+		"a proxy, later":        {[]req{{one, "1", "a", "", here}, {one, "2", "a", "Via", here}}, false},
+		"addresses by value":    {[]req{{pipeAddr{}, "1", "a", "", here}, {pipeAddr{}, "2", "a", "", here}}, false},
+		"no address":            {[]req{{nil, "1", "a", "", here}, {nil, "2", "a", "", here}}, false},
 	} {
 		var p peers
 		var got []uint64
@@ -266,7 +269,7 @@ func TestFaultW2WhatOneConnectionTells(t *testing.T) {
 			if q.header != "" {
 				r.Header.Set(q.header, "x")
 			}
-			got = append(got, p.clientOf(r, &exchange{Message: rq, who: access.Local()}))
+			got = append(got, p.clientOf(r, &exchange{Message: rq}, q.who))
 		}
 		if same := got[0] != 0 && got[0] == got[len(got)-1]; same != c.same {
 			t.Errorf("%s: %v", name, got)

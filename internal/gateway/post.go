@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
@@ -27,7 +26,6 @@ type replyOptions struct {
 type post struct {
 	o      *replyOptions
 	w      http.ResponseWriter
-	who    *access.Identity // whose request it is
 	accept accepted
 	sess   *session.Session // whose client may come back for the stream; nil for one that cannot
 	method string           // of the one request; "" of a batch

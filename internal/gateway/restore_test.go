@@ -165,7 +165,7 @@ func BenchmarkRestore(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for _, id := range ids {
-		if s, _ := g.sessions.Restore(id, access.Local()); s != nil {
+		if s, _ := g.sessions.Restore(id); s != nil {
 			g.sessions.Unpin(s)
 		}
 	}

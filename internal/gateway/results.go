@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/rounds"
@@ -60,19 +59,13 @@ func (x *exchange) resultKey() (key string, bad *message.Answer) {
 			return "", x.Refusal(mcp.CodeInvalidParams, "Invalid params: "+mcp.MetaResultID+" must be an unguessable string of "+
 				strconv.Itoa(leastResultID)+" to "+strconv.Itoa(mostResultID)+" characters", nil)
 		}
-		return x.namedKey(id), nil
+		return namedKey(id), nil
 	}
 	return x.sessionKey(x.ID), nil
 }
 
-// namedKey is the key of an id that a client made up. Another identity may make up
-// the same one. The user's own has none before it, as it was before there were others.
-func (x *exchange) namedKey(id string) string {
-	if x.who.Is(access.Local()) {
-		return "id " + id
-	}
-	return x.who.Key() + " id " + id
-}
+// namedKey is the key of an id that a client made up.
+func namedKey(id string) string { return "id " + id }
 
 // sessionKey is the key of what a legacy session itself has asked for.
 func (x *exchange) sessionKey(rawID []byte) string {

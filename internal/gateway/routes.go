@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
 	"github.com/everline/everline/internal/policy"
@@ -87,7 +86,7 @@ func (g *Gateway) ofPart(serve func(*Gateway, http.ResponseWriter, *http.Request
 		}
 		defer p.leave()
 		if p.backend.May() == nil {
-			p.forbid(w, r, who)
+			p.forbid(w, r)
 			return
 		}
 		serve(p, w, r)
@@ -95,10 +94,10 @@ func (g *Gateway) ofPart(serve func(*Gateway, http.ResponseWriter, *http.Request
 }
 
 // forbid refuses who is granted nothing.
-func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request, who *access.Identity) {
-	g.refused(who, r.Method, nil, policy.ReasonNothing, 0)
+func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request) {
+	g.refused(r.Method, nil, policy.ReasonNothing, 0)
 	if g.opts.Entrance != nil {
-		g.opts.Entrance.NothingGranted(w.Header(), r, who)
+		g.opts.Entrance.NothingGranted(w.Header(), r, g.who)
 	}
 	g.reject(w, http.StatusForbidden, mcp.CodeForbidden, nothingGranted)
 }

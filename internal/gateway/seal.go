@@ -55,7 +55,7 @@ const (
 // A binding is the digest of what a requestState is good for.
 type binding [sha256.Size]byte
 
-// bind binds to one identity, method, name and arguments, to the session that the request
+// bind binds to one method, name and arguments, to the session that the request
 // names, and where requests come on a connection, to that one.
 func (x *exchange) bind() binding {
 	name, _ := x.ItemName()
@@ -64,7 +64,7 @@ func (x *exchange) bind() binding {
 	if x.sess != nil {
 		client = x.sess.ID()
 	}
-	b := fmt.Appendf(nil, "%q %q %q %q %q %d ", x.who.Key(), x.Method, name, x.Fields.Ref, session, client)
+	b := fmt.Appendf(nil, "%q %q %q %q %d ", x.Method, name, x.Fields.Ref, session, client)
 	return sha256.Sum256(append(b, ordered(x.Fields.Arguments)...))
 }
 

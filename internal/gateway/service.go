@@ -17,13 +17,15 @@ import (
 	"github.com/everline/everline/internal/message"
 )
 
-// A service answers requests, by whatever transport they came. It has what
-// outlives a request: sessions, calls in flight, outcomes, tasks. It knows
+// A service answers requests of one identity, by whatever transport they came. It has
+// what outlives a request: sessions, calls in flight, outcomes, tasks. None of them is
+// looked for anywhere else, so for every other identity they do not exist. It knows
 // neither HTTP nor pipes.
 type service struct {
 	backend  Backend
 	opts     Options
-	endpoint string // the group's name; "" for all
+	who      *access.Identity
+	endpoint string // under what sessions and outcomes are kept; see partKey
 	info     []byte // serverInfo, encoded
 	envs     [len(listMembers)]listEnvelope
 	lists    *stream.ListVersions
@@ -33,7 +35,7 @@ type service struct {
 	results  results
 	tasks    task.Table
 	offered  atomic.Pointer[offered]
-	usage    *usage // of the identity whose part of the endpoint this is
+	usage    *usage // of who, here and elsewhere
 
 	definitions definitions
 	callers     callers
@@ -43,14 +45,14 @@ type service struct {
 	refusing atomic.Bool   // set by Close: requests are refused
 }
 
-func (svc *service) init(endpoint string, b Backend, opts Options, use *usage, all *session.Room) {
-	svc.usage = use
+func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts Options, use *usage, all *session.Room) {
+	svc.who, svc.usage, svc.callers.subject = who, use, who.Subject()
 	svc.backend, svc.opts, svc.stop, svc.began = b, opts, make(chan struct{}), time.Now()
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
 	svc.sessions = session.NewStore(session.Options{
-		Endpoint: endpoint, Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
+		Endpoint: endpoint, Subject: who.Subject(), Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
 		Changed: svc.sessionChanged,
 	})
@@ -139,8 +141,8 @@ func (svc *service) panicked(what string, p any) {
 
 // exchange returns the exchange of a message, for its transport to complete. It
 // is here that a tool is looked up, once.
-func (svc *service) exchange(m *message.Message, who *access.Identity) *exchange {
-	x := &exchange{Message: m, who: who, began: time.Now(), name: m.Fields.Meta.Session}
+func (svc *service) exchange(m *message.Message) *exchange {
+	x := &exchange{Message: m, began: time.Now(), name: m.Fields.Meta.Session}
 	if m.Method != mcp.ToolsCall {
 		return x
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 )
@@ -53,9 +52,9 @@ func (svc *service) named(x *exchange) (*session.Session, error) {
 		f.Outcome = fault.NotSent
 		return nil, f
 	}
-	s := svc.sessions.Named(name, x.who)
+	s := svc.sessions.Named(name)
 	if s == nil {
-		svc.noRoom(x.who)
+		svc.noRoom()
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome, f.RetryAfter = fault.NotSent, soon
 		return nil, f
@@ -69,7 +68,7 @@ func (svc *service) pinNamed(x *exchange) *session.Session {
 	if !ok {
 		return nil
 	}
-	return svc.sessions.PinNamed(name, x.who)
+	return svc.sessions.PinNamed(name)
 }
 
 // noticeNamed takes a notification of a named session. Only a cancel says
@@ -86,8 +85,8 @@ func (svc *service) noticeNamed(x *exchange) {
 }
 
 // endNamed ends a named session: its client has said that it is gone.
-func (svc *service) endNamed(name string, who *access.Identity) {
-	s := svc.sessions.PinNamed(name, who)
+func (svc *service) endNamed(name string) {
+	s := svc.sessions.PinNamed(name)
 	if s == nil {
 		return
 	}

@@ -35,12 +35,12 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		g.busy(w, "Too many sessions of HTTP+SSE are open")
 		return
 	}
-	s := g.sessions.NewOf(g.whose(r.Context()), mcp.FirstVersion)
+	s := g.sessions.New(mcp.FirstVersion)
 	s.Addr = r.RemoteAddr
 	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
 	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {
-		g.noRoom(s.Who)
+		g.noRoom()
 		g.busy(w, tooManySessions)
 		return
 	}
@@ -83,12 +83,11 @@ const (
 // is not refused: its connection breaks, which tells the client that it may send
 // the message again, and by then it knows the id.
 func (g *Gateway) standingSession(ctx context.Context, id string) *session.Session {
-	who := g.whose(ctx)
-	s := g.sessions.Pin(id, who)
+	s := g.sessions.Pin(id)
 	if s != nil || g.closing() {
 		return s
 	}
-	if !g.sessions.IsKept(id, who) {
+	if !g.sessions.IsKept(id) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
@@ -98,7 +97,7 @@ func (g *Gateway) standingSession(ctx context.Context, id string) *session.Sessi
 	for s == nil && ctx.Err() == nil && !g.leaving() {
 		select {
 		case <-tick.C:
-			s = g.sessions.Pin(id, who)
+			s = g.sessions.Pin(id)
 		case <-ctx.Done():
 		}
 	}
@@ -152,7 +151,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 // takeMessage takes a message of an HTTP+SSE session, or returns the answer that
 // refuses it. A call does not end with the POST, whose answer is not its own.
 func (g *Gateway) takeMessage(r *http.Request, m *message.Message, held *claim, s *session.Session) *message.Answer {
-	x := g.exchange(m, g.whose(r.Context()))
+	x := g.exchange(m)
 	x.sess, x.gone, x.held, x.request = s, s.Gone, held, r
 	if m.IsRequest() {
 		return g.serveOn(context.WithoutCancel(r.Context()), x, s.Admission, s.Out())

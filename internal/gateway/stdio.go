@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
@@ -72,7 +71,7 @@ func (p *stdioClient) take(ctx context.Context, line []byte) {
 }
 
 func (p *stdioClient) takeMessage(ctx context.Context, m *message.Message) *message.Answer {
-	x := p.svc.exchange(m, access.Local())
+	x := p.svc.exchange(m)
 	x.sess = p.sess
 	switch {
 	case !m.IsRequest():
@@ -148,7 +147,7 @@ func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
 	if !p.admission.Admit() {
 		return
 	}
-	wait := p.svc.startBatch(ctx, access.Local(), p.sess, nil, frames)
+	wait := p.svc.startBatch(ctx, p.sess, nil, frames)
 	go func() { // ends with its requests; the admission's drain waits for it
 		defer p.admission.Work.Done()
 		if answers := wait(); len(answers) > 0 {

@@ -46,7 +46,7 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, an
 	if !ok {
 		return result
 	}
-	t := &task.Task{Who: c.who, ServerID: theirs, Holder: *answer, Tool: c.target, Session: use.isolated}
+	t := &task.Task{ServerID: theirs, Holder: *answer, Tool: c.target, Session: use.isolated}
 	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
@@ -109,7 +109,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := svc.findTask(x, id, svc.clientOf(x))
+	t := svc.findTask(id, svc.clientOf(x))
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
@@ -133,8 +133,8 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 
 // findTask is a task of a client, nil if there is none: so is that of a tool which its
 // client may not see any more.
-func (svc *service) findTask(x *exchange, id string, client uint64) *task.Task {
-	if t := svc.tasks.Find(id, x.who, client); t != nil && svc.sees(t) {
+func (svc *service) findTask(id string, client uint64) *task.Task {
+	if t := svc.tasks.Find(id, client); t != nil && svc.sees(t) {
 		return t
 	}
 	return nil
@@ -238,7 +238,7 @@ func (svc *service) taskStates(ctx context.Context, c *caller, page []*task.Task
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case svc.tasks.Find(t.ID, c.who, c.id) != nil:
+		case svc.tasks.Find(t.ID, c.id) != nil:
 			return svc.tasks.State(t)
 		default:
 			return nil
@@ -281,7 +281,7 @@ func (svc *service) listenedTasks(x *exchange, ids []byte) []*task.Task {
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := svc.findTask(x, id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
+		if t := svc.findTask(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}

@@ -544,7 +544,8 @@ NAME stands for the server that was asked about. Of a server that a client has i
 no revision of MCP defines are not served either: nobody knows what they do.
 
 Sessions, streams, kept outcomes, tasks and questions that wait for input belong to the identity that began them: every other one
-is told what it would be told of an id that nobody has. Changed lists, log messages and updates of resources are told only of what
+is told what it would be told of an id that nobody has. A token of the same subject with other scopes or claims counts as another
+one here: what may be done goes by the token that is shown, and by none that was shown before. Changed lists, log messages and updates of resources are told only of what
 is granted, and a reload that changes what is granted counts for sessions and streams that are open.
 
 ## When a client is refused

@@ -91,6 +91,24 @@ func TestWhatIsNoToken(t *testing.T) {
 	}
 }
 
+// Who came in with one policy does not stay in with it when the token has another.
+func TestAnotherPolicyIsAnotherHolder(t *testing.T) {
+	dir := state(t)
+	token, _ := create(t, dir, "ci", "all", time.Time{})
+	v := refreshed(t, NewVerifier(dir))
+	was := v.Verify(token, time.Now())
+	if !v.Knows(was, time.Now()) {
+		t.Fatal("unknown")
+	}
+	if err := change(dir, func(all []Token) ([]Token, error) { all[0].Policy = "read"; return all, nil }); err != nil {
+		t.Fatal(err)
+	}
+	refreshed(t, v)
+	if v.Knows(was, time.Now()) || !v.Knows(v.Verify(token, time.Now()), time.Now()) {
+		t.Error("the policy of before counts")
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	dir := state(t)
 	create(t, dir, "ci", "", time.Time{})

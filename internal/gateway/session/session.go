@@ -15,7 +15,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/event"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
@@ -28,8 +27,7 @@ import (
 // DELETE, its idle expiry, or the end of its connection. It has no goroutine.
 // Everything that belongs to the client is freed with it.
 type Session struct {
-	Key string           // its id over HTTP: unguessable, visible ASCII; set by Store.Add; "" on stdio
-	Who *access.Identity // whose it is: for everybody else it does not exist
+	Key string // its id over HTTP: unguessable, visible ASCII; set by Store.Add; "" on stdio
 
 	Standing  stream.Standing    // its standing streams
 	Responses *stream.Responses  // those to POSTs that its client can come back for
@@ -266,14 +264,10 @@ func (s *Session) Unsubscribe(uri string) {
 	}
 }
 
-// New returns a session of the user that everline runs as, which is not in the
-// store.
-func (st *Store) New(version string) *Session { return st.NewOf(access.Local(), version) }
-
-// NewOf is New for an identity.
-func (st *Store) NewOf(who *access.Identity, version string) *Session {
+// New returns a session that is not in the store.
+func (st *Store) New(version string) *Session {
 	s := &Session{
-		Who: who, store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
+		store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
 	}
 	s.Isolated.Client, s.Isolated.Capabilities, s.Isolated.Older = s, s.declaration, s.older
 	return s
@@ -351,7 +345,7 @@ func (s *Session) Caller() *event.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.caller == nil {
-		s.caller = &event.Caller{Name: s.info[0], Version: s.info[1], Protocol: s.version, Subject: s.Who.Subject()}
+		s.caller = &event.Caller{Name: s.info[0], Version: s.info[1], Protocol: s.version, Subject: s.store.o.Subject}
 	}
 	return s.caller
 }

@@ -12,10 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
-	"github.com/everline/everline/internal/sessions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +50,7 @@ func TestSessionsExpireOneByOne(t *testing.T) {
 		if alive(first) || !alive(second) || !alive(used) {
 			t.Errorf("after an hour: %v %v %v", alive(first), alive(second), alive(used))
 		}
-		if s := st.Pin(used.Key, access.Local()); s != used {
+		if s := st.Pin(used.Key); s != used {
 			t.Fatal("not there")
 		}
 		st.Unpin(used)
@@ -85,35 +83,6 @@ func TestALevelDoesNotOutliveItsSession(t *testing.T) {
 		if len(st.levels.want) != 0 || st.levels.now != 0 {
 			t.Fatalf("%d ended sessions want log messages, from %q on", len(st.levels.want), mcp.Levels[st.levels.now])
 		}
-	}
-}
-
-// TestAnIDIsOfOneIdentity opens nothing for another one, in the next everline either.
-func TestAnIDIsOfOneIdentity(t *testing.T) {
-	kept, err := sessions.OpenStore(t.TempDir()+"/state", func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	all := []*access.Identity{access.Local(), access.Anonymous, access.User(4711), access.Token("a", "ci", "", time.Time{}), access.MTLS("a", time.Time{})}
-	for _, who := range all {
-		st := newTestStore()
-		st.o.Kept = kept
-		s := st.NewOf(who, mcp.LatestLegacy)
-		if !st.Add(s) {
-			t.Fatal("full")
-		}
-		for _, other := range all {
-			next := newTestStore()
-			next.o.Kept = kept
-			here := st.Pin(s.Key, other)
-			there, _ := next.Restore(s.Key, other)
-			if mine := other == who; mine != (here != nil) || mine != (there != nil) {
-				t.Errorf("%s has the session of %s: %v, and in the next everline %v", other.Key(), who.Key(), here != nil, there != nil)
-			}
-			next.Close()
-		}
-		st.Close()
 	}
 }
 

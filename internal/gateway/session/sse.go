@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 )
 
@@ -15,7 +14,7 @@ import (
 // client's: then goOn is due.
 func (st *Store) AddStanding(s *Session, lastID string) (ok, adopted bool) {
 	again, adopted := s.adopt(lastID)
-	if kept, note, ok := st.keptAs(again, s.Who); ok {
+	if kept, note, ok := st.keptAs(again); ok {
 		s.kept, s.outlives = kept, true
 		s.keepSubscriptions(note.Subscriptions)
 		there := st.addAs(s, again)
@@ -36,10 +35,9 @@ func (st *Store) GoOn(s *Session) {
 	st.resubscribe(s)
 }
 
-// IsKept tells whether an id is that of a session of an identity that outlived its
-// everline.
-func (st *Store) IsKept(id string, who *access.Identity) bool {
-	_, _, ok := st.keptAs(id, who)
+// IsKept tells whether an id is that of a session that outlived its everline.
+func (st *Store) IsKept(id string) bool {
+	_, _, ok := st.keptAs(id)
 	return ok
 }
 

@@ -2,18 +2,19 @@ package session
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
 )
 
-// A Store owns all sessions of an endpoint: those that came over HTTP, the
+// A Store owns all sessions that one identity has at an endpoint: those that came over HTTP, the
 // least recently used last, and those of other transports as far as they share
 // something. Sessions without an open exchange or stream end when they have been idle
 // for long, and sooner when there are too many. Those that are kept outlive everline.
@@ -32,7 +33,8 @@ type Store struct {
 
 // Options say what sessions need of the endpoint that they are of.
 type Options struct {
-	Endpoint  string          // the group's name; "" for all
+	Endpoint  string          // for which ids are sealed: no store of another one opens them
+	Subject   string          // whose sessions they are; "" for nobody who was proven
 	Kept      *sessions.Store // of those that outlive everline; nil for none
 	Lists     *stream.ListVersions
 	Own, All  *Room      // what it fills: with the other stores of its identity, and of its endpoint; nil: it is alone
@@ -124,30 +126,24 @@ func (st *Store) InUse() int {
 	return n
 }
 
-// Pin returns the session that an identity has under this id for one exchange or
-// stream, nil if there is none. The caller must unpin it.
-func (st *Store) Pin(id string, who *access.Identity) *Session {
+// Pin returns the session of this id for one exchange or stream, nil if there is none.
+// The caller must unpin it.
+func (st *Store) Pin(id string) *Session {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s := st.byID[id]
-	if s == nil || !s.Who.Is(who) {
-		return nil
+	if s != nil {
+		s.pins++
 	}
-	s.pins++
 	return s
 }
 
-// EndOf ends the sessions of identities that gone is true for.
-func (st *Store) EndOf(gone func(*access.Identity) bool) {
+// ConcludeAll concludes all sessions that came over HTTP.
+func (st *Store) ConcludeAll() {
 	st.mu.Lock()
-	var hit []*Session
-	for _, s := range st.byID {
-		if gone(s.Who) {
-			hit = append(hit, s)
-		}
-	}
+	all := slices.Collect(maps.Values(st.byID))
 	st.mu.Unlock()
-	for _, s := range hit {
+	for _, s := range all {
 		st.Conclude(s)
 	}
 }
@@ -175,21 +171,16 @@ func (st *Store) Conclude(s *Session) {
 const namedPrefix = " "
 
 // Named returns the pinned session of a name that a modern client has chosen, a new
-// one where the identity has none; nil if there are too many.
-func (st *Store) Named(name string, who *access.Identity) *Session {
-	if s := st.PinNamed(name, who); s != nil {
+// one where there is none; nil if there are too many.
+func (st *Store) Named(name string) *Session {
+	if s := st.PinNamed(name); s != nil {
 		return s
 	}
-	return st.addAs(st.NewOf(who, mcp.ModernVersion), namedFor(name, who))
+	return st.addAs(st.New(mcp.ModernVersion), namedPrefix+name)
 }
 
-// PinNamed is named for a session that need not be there; nil if it is not.
-func (st *Store) PinNamed(name string, who *access.Identity) *Session {
-	return st.Pin(namedFor(name, who), who)
-}
-
-// namedFor lets two identities choose the same name.
-func namedFor(name string, who *access.Identity) string { return namedPrefix + who.Key() + " " + name }
+// PinNamed is Named for a session that need not be there; nil if it is not.
+func (st *Store) PinNamed(name string) *Session { return st.Pin(namedPrefix + name) }
 
 // Remove takes a session out and ends it; false if it was not there.
 func (st *Store) Remove(s *Session) bool {

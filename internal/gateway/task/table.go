@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/everline/everline"
-	"github.com/everline/everline/internal/access"
 )
 
 // Bounds of what is remembered of tasks.
 const (
-	mostTasks    = 16_384 // over all clients
+	mostTasks    = 16_384 // of a table
 	mostOfClient = 1024   // of one client; of all clients without a session together, the first bound alone
 	grace        = time.Minute
 	unlimited    = 24 * time.Hour      // for a task that its server keeps for ever, from its last use
@@ -22,7 +21,7 @@ const (
 	sweepEvery   = time.Minute
 )
 
-// A Table has the tasks of all clients, each under an id of our own: two
+// A Table has the tasks of all clients of one identity, each under an id of our own: two
 // servers, or two generations of one, may use the same one. An id of ours cannot
 // be guessed, and where the client has a session it is good there alone. The
 // zero value is ready.
@@ -41,9 +40,8 @@ type Task struct {
 	ID       string            // ours; Add makes it
 	ServerID string            // the server's
 	Holder   everline.Answer   // who has it; without the result
-	Who      *access.Identity  // whose it is: for everybody else it does not exist
 	Tool     everline.Target   // whose call began it; the zero value if that is not known
-	Owner    uint64            // the client with a session that it is for; 0: whoever of Who's knows the id
+	Owner    uint64            // the client with a session that it is for; 0: whoever knows the id
 	Session  *everline.Session // whose generation of the server has it; nil: the shared one
 
 	serial uint64 // in the order of Add
@@ -103,12 +101,12 @@ func (s *Table) OnDrop(t *Task, fn func()) {
 	}
 }
 
-// Find returns a task that this client of an identity has; nil if there is none.
-func (s *Table) Find(id string, who *access.Identity, client uint64) *Task {
+// Find returns a task that this client has; nil if there is none.
+func (s *Table) Find(id string, client uint64) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byID[id]
-	if t == nil || !t.Who.Is(who) || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
+	if t == nil || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
 		return nil
 	}
 	return t

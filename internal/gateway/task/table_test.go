@@ -5,8 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/everline/everline/internal/access"
 )
 
 func TestTasksAreForgottenInTime(t *testing.T) {
@@ -15,13 +13,13 @@ func TestTasksAreForgottenInTime(t *testing.T) {
 		defer s.Close()
 		var ended atomic.Int32
 		add := func(owner uint64, ttl time.Duration) *Task {
-			task := &Task{Who: access.Local(), Owner: owner}
+			task := &Task{Owner: owner}
 			s.Add(task, ttl, func() { ended.Add(1) })
 			return task
 		}
 		short, long := add(1, time.Minute), add(1, time.Hour)
 		time.Sleep(90 * time.Second)
-		if s.Find(short.ID, access.Local(), 1) != nil || s.Find(long.ID, access.Local(), 1) != long || s.Find(long.ID, access.Local(), 2) != nil {
+		if s.Find(short.ID, 1) != nil || s.Find(long.ID, 1) != long || s.Find(long.ID, 2) != nil {
 			t.Error("what is found is not the task that is left, by its own client")
 		}
 		time.Sleep(time.Minute)
@@ -33,7 +31,7 @@ func TestTasksAreForgottenInTime(t *testing.T) {
 		}
 		first := s.byOwner[2][0]
 		add(2, time.Hour)
-		if s.Find(first.ID, access.Local(), 2) != nil || len(s.byOwner[2]) != mostOfClient || s.Find(long.ID, access.Local(), 1) == nil {
+		if s.Find(first.ID, 2) != nil || len(s.byOwner[2]) != mostOfClient || s.Find(long.ID, 1) == nil {
 			t.Error("one client's tasks are not bounded, or cost another client one")
 		}
 		s.Forget(2)
@@ -44,7 +42,7 @@ func TestTasksAreForgottenInTime(t *testing.T) {
 			add(0, 2*time.Hour)
 		}
 		add(0, 2*time.Hour)
-		if len(s.byID) != mostTasks || s.Find(long.ID, access.Local(), 1) != nil {
+		if len(s.byID) != mostTasks || s.Find(long.ID, 1) != nil {
 			t.Error("all tasks are not bounded, or it is not the one with the least time that goes")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/mcptest"
 )
 
 // A listener hears what is told to one identity.
@@ -134,7 +135,7 @@ func (f *forest) modern(who string) *listener {
 // What servers tell reaches those that are granted them, and nobody else; a reload
 // counts for streams that are open.
 func TestAccessNews(t *testing.T) {
-	f := plant(t)
+	f := plant(t, mcptest.Legacy)
 	var all []*listener
 	for _, g := range grantees {
 		all = append(all, f.legacy(g.name), f.modern(g.name))

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/bridge"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/wire"
 )
@@ -61,6 +63,7 @@ type question struct {
 	granted      func(g *grantee, server string) bool
 	shows        func(server string) string // what the answer has where it is granted
 	asks         bool                       // the server answers, where it is granted
+	meta         func(server string) string // what is in _meta besides; nil for nothing
 }
 
 func named(suffix string) func(string) string {
@@ -77,6 +80,8 @@ func from(server string) string { return "from-" + server }
 
 func visible(g *grantee, server string) bool { return g.has(server) }
 
+func everybody(*grantee, string) bool { return true }
+
 func withTool(tool string) func(*grantee, string) bool {
 	return func(g *grantee, server string) bool { return g.has(server) && slices.Contains(g.tools, tool) }
 }
@@ -90,49 +95,73 @@ func uriOf(suffix string) func(string) string {
 }
 
 var questions = []question{
-	{"initialize", "instructions", "legacy", fixed(`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"m","version":"1"}`), nil, visible, func(s string) string { return "about-" + s }, false},
-	{"server/discover", "instructions", "modern", fixed(``), nil, visible, func(s string) string { return "about-" + s }, false},
-	{"tools/list", "a tool that reads", "", fixed(``), nil, withTool("read"), named("read"), false},
-	{"tools/list", "a tool that writes", "", fixed(``), nil, withTool("write"), named("write"), false},
-	{"prompts/list", "a prompt", "", fixed(``), nil, visible, named("ask"), false},
-	{"resources/list", "a resource", "", fixed(``), nil, visible, uri("/a"), false},
-	{"resources/templates/list", "a template", "", fixed(``), nil, visible, uri("/x/"), false},
-	{"tools/call", "a tool that reads", "", nameOf("read"), named("read"), withTool("read"), from, true},
-	{"tools/call", "a tool that writes", "", nameOf("write"), named("write"), withTool("write"), from, true},
-	{"prompts/get", "a prompt", "", nameOf("ask"), named("ask"), visible, from, true},
-	{"resources/read", "a resource", "", uriOf("/a"), uri("/a"), visible, from, true},
-	{"resources/read", "of a template", "", uriOf("/x/7"), uri("/x/7"), visible, from, true},
+	{"initialize", "instructions", "legacy", fixed(`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"m","version":"1"}`), nil, visible, func(s string) string { return "about-" + s }, false, nil},
+	{"ping", "", "legacy", fixed(``), nil, everybody, fixed(`"result":{}`), false, nil},
+	{"server/discover", "instructions", "modern", fixed(``), nil, visible, func(s string) string { return "about-" + s }, false, nil},
+	{"tools/list", "a tool that reads", "", fixed(``), nil, withTool("read"), named("read"), false, nil},
+	{"tools/list", "a tool that writes", "", fixed(``), nil, withTool("write"), named("write"), false, nil},
+	{"prompts/list", "a prompt", "", fixed(``), nil, visible, named("ask"), false, nil},
+	{"resources/list", "a resource", "", fixed(``), nil, visible, uri("/a"), false, nil},
+	{"resources/templates/list", "a template", "", fixed(``), nil, visible, uri("/x/"), false, nil},
+	{"tools/call", "a tool that reads", "", nameOf("read"), named("read"), withTool("read"), from, true, nil},
+	{"tools/call", "a tool that writes", "", nameOf("write"), named("write"), withTool("write"), from, true, nil},
+	{"prompts/get", "a prompt", "", nameOf("ask"), named("ask"), visible, from, true, nil},
+	{"resources/read", "a resource", "", uriOf("/a"), uri("/a"), visible, from, true, nil},
+	{"resources/read", "of a template", "", uriOf("/x/7"), uri("/x/7"), visible, from, true, nil},
 	{"completion/complete", "of a prompt", "", func(s string) string {
 		return `"ref":{"type":"ref/prompt","name":"` + s + `__ask"},"argument":{"name":"x","value":""}`
-	}, nil, visible, from, true},
+	}, nil, visible, from, true, nil},
 	{"completion/complete", "of a template", "", func(s string) string {
 		return `"ref":{"type":"ref/resource","uri":"mem://` + s + `/x/{n}"},"argument":{"name":"n","value":""}`
-	}, nil, visible, from, true},
-	{"resources/subscribe", "a resource", "legacy", uriOf("/a"), nil, visible, fixed(`"result":{}`), true},
-	{"resources/unsubscribe", "a resource", "legacy", uriOf("/a"), nil, func(*grantee, string) bool { return true }, fixed(`"result":{}`), false},
-	{"logging/setLevel", "", "legacy", fixed(`"level":"emergency"`), nil, func(*grantee, string) bool { return true }, fixed(`"result":{}`), false},
-	{"probe/do", "a method of the server's own", "", func(s string) string { return `"everline":"` + s + `"` }, nil, (*grantee).whole, from, true},
+	}, nil, visible, from, true, nil},
+	{"resources/subscribe", "a resource", "legacy", uriOf("/a"), nil, visible, fixed(`"result":{}`), true, nil},
+	{"resources/unsubscribe", "a resource", "legacy", uriOf("/a"), nil, everybody, fixed(`"result":{}`), false, nil},
+	{"subscriptions/listen", "a resource", "modern", func(s string) string {
+		return `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem://` + s + `/a"]}`
+	}, nil, visible, uri("/a"), true, nil},
+	{"logging/setLevel", "", "legacy", fixed(`"level":"emergency"`), nil, everybody, fixed(`"result":{}`), false, nil},
+	{"probe/do", "a method of the server's own", "", fixed(``), nil, (*grantee).whole, from, true, func(s string) string { return `"everline/server":"` + s + `"` }},
 }
 
 // tree is one server of the matrix: everything that comes of it says so.
-func tree(name string) *mcptest.Server {
+func tree(name string, era mcptest.Era) *mcptest.Server {
+	tasks := `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
+	if era == mcptest.Modern {
+		tasks = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
+	}
 	s := mcptest.New(mcptest.Config{
-		Name: name, Instructions: "about-" + name,
-		Capabilities: `{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}`,
+		Era: era, Name: name, Instructions: "about-" + name,
+		Capabilities: `{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{},` + tasks + `}`,
 		Tools:        []string{`{"name":"read","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`, `{"name":"write","inputSchema":{"type":"object"}}`},
 		Prompts:      []string{`{"name":"ask"}`},
 		Resources:    []string{`{"uri":"mem://` + name + `/a","name":"a"}`},
 		Templates:    []string{`{"uriTemplate":"mem://` + name + `/x/{n}","name":"x"}`},
 	})
+	foreign := func(r *mcptest.Request) *mcptest.Reply {
+		if strings.Contains(string(r.Params), "mem://") && !strings.Contains(string(r.Params), "mem://"+name) {
+			return &mcptest.Reply{Error: `{"code":-32002,"message":"Resource not found"}`}
+		}
+		return nil
+	}
 	answer := func(result string) func(*mcptest.Request) *mcptest.Reply {
 		return func(r *mcptest.Request) *mcptest.Reply {
-			if strings.Contains(string(r.Params), "mem://") && !strings.Contains(string(r.Params), "mem://"+name) {
-				return &mcptest.Reply{Error: `{"code":-32002,"message":"Resource not found"}`}
+			if bad := foreign(r); bad != nil {
+				return bad
 			}
 			return &mcptest.Reply{Result: strings.ReplaceAll(result, "FROM", from(name))}
 		}
 	}
-	s.On("tools/call", answer(`{"content":[{"type":"text","text":"FROM"}]}`))
+	s.On("subscriptions/listen", foreign)
+	s.On("tools/call", func(r *mcptest.Request) *mcptest.Reply {
+		if wire.Get(r.Params, "arguments", "task") != nil {
+			return answer(taskBegun(era))(r)
+		}
+		return answer(`{"content":[{"type":"text","text":"FROM"}]}`)(r)
+	})
+	s.On("tasks/get", answer(taskState))
+	s.On("tasks/cancel", answer(taskState))
+	s.On("tasks/update", answer(`{"resultType":"complete","said":"FROM"}`))
+	s.On("tasks/result", answer(`{"content":[{"type":"text","text":"FROM"}]}`))
 	s.On("prompts/get", answer(`{"messages":[{"role":"user","content":{"type":"text","text":"FROM"}}]}`))
 	s.On("resources/read", answer(`{"contents":[{"uri":"mem://x","text":"FROM"}]}`))
 	s.On("completion/complete", answer(`{"completion":{"values":["FROM"]}}`))
@@ -156,6 +185,8 @@ func (byWho) NothingGranted(http.Header, *http.Request, *access.Identity) {}
 // A forest is the six servers, and the endpoint that four identities reach.
 type forest struct {
 	t     *testing.T
+	era   mcptest.Era
+	kept  int // outcomes
 	trees map[string]*mcptest.Server
 	cfg   *config.Config
 	hub   *everline.Hub
@@ -163,10 +194,10 @@ type forest struct {
 	web   *http.Client
 }
 
-func plant(t *testing.T) *forest {
-	f := &forest{t: t, trees: map[string]*mcptest.Server{}, cfg: config.New()}
+func plant(t *testing.T, era mcptest.Era) *forest {
+	f := &forest{t: t, era: era, trees: map[string]*mcptest.Server{}, cfg: config.New()}
 	for _, name := range trees {
-		f.trees[name] = tree(name)
+		f.trees[name] = tree(name, era)
 		f.cfg.Servers = append(f.cfg.Servers, webServer(name, mcptest.Web(t, f.trees[name]).URL))
 	}
 	for i := range grantees {
@@ -209,7 +240,7 @@ func plant(t *testing.T) *forest {
 
 func webServer(name, url string) config.Server {
 	s := config.NewServer(name)
-	s.Transport, s.URL = config.TransportHTTP, url+"/mcp"
+	s.Transport, s.URL, s.KeepResults = config.TransportHTTP, url+"/mcp", time.Hour
 	return s
 }
 
@@ -225,7 +256,7 @@ func (w whoSends) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.base.RoundTrip(r)
 }
 
-const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"m","version":"1"}`
+const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}},"io.modelcontextprotocol/clientInfo":{"name":"m","version":"1"}`
 
 // frame is a request of the matrix.
 func (q *question) frame(id int, server string, modern bool) string {
@@ -233,9 +264,8 @@ func (q *question) frame(id int, server string, modern bool) string {
 	if modern {
 		meta = modernMeta
 	}
-	if ext, ok := strings.CutPrefix(params, `"everline":`); ok {
-		params = ""
-		meta = strings.TrimPrefix(meta+`,"everline/server":`+ext, ",")
+	if q.meta != nil {
+		meta = strings.TrimPrefix(meta+","+q.meta(server), ",")
 	}
 	if meta != "" {
 		params = strings.TrimSuffix(`"_meta":{`+meta+`},`+params, ",")
@@ -250,7 +280,7 @@ type speaker func(q *question, server string) string
 func (f *forest) overHTTP(who string, modern bool) speaker {
 	web := &http.Client{Transport: whoSends{who, f.web.Transport}}
 	id, session := 0, ""
-	send := func(body string, header map[string]string) (*http.Response, string) {
+	send := func(method, body string, header map[string]string) (*http.Response, string) {
 		r, _ := http.NewRequestWithContext(within(f.t), http.MethodPost, f.url+"/mcp", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
@@ -262,6 +292,9 @@ func (f *forest) overHTTP(who string, modern bool) speaker {
 			f.t.Fatal(err)
 		}
 		defer resp.Body.Close()
+		if method == mcp.SubscriptionsListen {
+			return resp, firstData(f.t, resp.Body)
+		}
 		text, err := io.ReadAll(resp.Body)
 		if err != nil {
 			f.t.Fatal(err)
@@ -269,7 +302,7 @@ func (f *forest) overHTTP(who string, modern bool) speaker {
 		return resp, strconv.Itoa(resp.StatusCode) + " " + string(text)
 	}
 	if !modern {
-		resp, _ := send(questions[0].frame(0, "", false), nil)
+		resp, _ := send(mcp.Initialize, questions[0].frame(0, "", false), nil)
 		session = resp.Header.Get("Mcp-Session-Id")
 	}
 	return func(q *question, server string) string {
@@ -281,9 +314,20 @@ func (f *forest) overHTTP(who string, modern bool) speaker {
 				header["Mcp-Name"] = q.item(server)
 			}
 		}
-		_, text := send(q.frame(id, server, modern), header)
+		_, text := send(q.method, q.frame(id, server, modern), header)
 		return text
 	}
+}
+
+// firstData is what a stream says first; the stream is left then.
+func firstData(t *testing.T, r io.Reader) string {
+	for sc := bufio.NewScanner(r); sc.Scan(); {
+		if data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: ")); ok && len(data) > 0 {
+			return string(data)
+		}
+	}
+	t.Fatal("a stream that says nothing")
+	return ""
 }
 
 // overStdio speaks to the bridge that clients without HTTP start.
@@ -311,7 +355,11 @@ func (f *forest) overStdio(who string, modern bool) speaker {
 	speak := func(q *question, server string) string {
 		id++
 		_, _ = io.WriteString(toBridge, q.frame(id, server, modern)+"\n")
-		return f.answer(lines, id)
+		answer := f.answer(lines, id)
+		if q.method == mcp.SubscriptionsListen {
+			_, _ = fmt.Fprintf(toBridge, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{%s},"requestId":%d}}`+"\n", modernMeta, id)
+		}
+		return answer
 	}
 	if !modern {
 		speak(&questions[0], "")
@@ -328,7 +376,11 @@ func (f *forest) answer(lines <-chan []byte, id int) string {
 			if !ok {
 				f.t.Fatal("the stream ended")
 			}
-			if got := wire.Member(line, "id"); string(got) == strconv.Itoa(id) && wire.Member(line, "method") == nil {
+			got := wire.Member(line, "id")
+			if bytes.Contains(line, []byte(mcp.NotifyAcknowledged)) {
+				got = wire.Get(line, "params", "_meta", mcp.MetaSubscription)
+			}
+			if string(got) == strconv.Itoa(id) {
 				return string(line)
 			}
 		case <-late:
@@ -378,47 +430,72 @@ func (f *forest) overSSE(who string, _ bool) speaker {
 // asked is how often a server was asked something of the matrix.
 func (f *forest) asked(server, method string) int { return f.trees[server].Count(method) }
 
-// TestAccessMatrix puts every method of both eras, of each of four identities over
-// each transport, to each of six servers. What is not granted is answered as what
-// nobody has, to the byte, its server hears nothing, and no answer says a word of a
-// server that the identity has not.
-func TestAccessMatrix(t *testing.T) {
-	f := plant(t)
-	refused := map[string]string{}
-	cells := 0
-	for _, g := range grantees {
-		for _, way := range []struct {
-			name   string
-			speak  func(who string, modern bool) speaker
-			modern bool
-		}{
-			{"HTTP, legacy", f.overHTTP, false},
-			{"HTTP, modern", f.overHTTP, true},
-			{"HTTP+SSE", f.overSSE, false},
-			{"stdio, legacy", f.overStdio, false},
-			{"stdio, modern", f.overStdio, true},
-		} {
-			speak := way.speak(g.name, way.modern)
-			for i := range questions {
-				q := &questions[i]
-				if q.only == "legacy" && way.modern || q.only == "modern" && !way.modern {
-					continue
-				}
-				for _, server := range trees {
-					cells++
-					cell := fmt.Sprintf("%s over %s: %s %s of %s", g.name, way.name, q.method, q.what, server)
-					f.check(cell, &g, q, server, speak, refused, way.modern)
-				}
-			}
-		}
-	}
-	if cells < 1500 {
-		t.Errorf("only %d cells", cells)
-	}
-	f.page(cells, refused)
+// A way is one in which clients come.
+type way struct {
+	name   string
+	speak  func(who string, modern bool) speaker
+	modern bool
 }
 
-func (f *forest) check(cell string, g *grantee, q *question, server string, speak speaker, refused map[string]string, modern bool) {
+func (f *forest) ways() []way {
+	return []way{
+		{"HTTP, legacy", f.overHTTP, false},
+		{"HTTP, modern", f.overHTTP, true},
+		{"HTTP+SSE", f.overSSE, false},
+		{"stdio, legacy", f.overStdio, false},
+		{"stdio, modern", f.overStdio, true},
+	}
+}
+
+// A finding is what the matrix has found: how often it looked, and what who is not
+// granted something was told, by question and era.
+type finding struct {
+	cells   int
+	refused map[string]string
+}
+
+// TestAccessMatrix puts every method of both eras, of each of four identities over
+// each transport, to each of six servers of each era. What is not granted is answered
+// as what nobody has, to the byte, its server hears nothing, and no answer says a word
+// of a server that the identity has not. What one identity has begun is to the others
+// as if it did not exist.
+func TestAccessMatrix(t *testing.T) {
+	found := &finding{refused: map[string]string{}}
+	for name, era := range map[string]mcptest.Era{"legacy": mcptest.Legacy, "modern": mcptest.Modern} {
+		t.Run(name, func(t *testing.T) {
+			f := plant(t, era)
+			for _, way := range f.ways() {
+				speakers := map[string]speaker{}
+				for _, g := range grantees {
+					speakers[g.name] = way.speak(g.name, way.modern)
+					f.granted(&g, way, speakers[g.name], found)
+				}
+				f.bound(way, speakers, found)
+			}
+		})
+	}
+	if found.cells < 5000 {
+		t.Errorf("only %d cells", found.cells)
+	}
+	page(t, found)
+}
+
+// granted puts all questions of one identity.
+func (f *forest) granted(g *grantee, w way, speak speaker, found *finding) {
+	for i := range questions {
+		q := &questions[i]
+		if q.only == "legacy" && w.modern || q.only == "modern" && !w.modern {
+			continue
+		}
+		for _, server := range trees {
+			found.cells++
+			cell := fmt.Sprintf("%s over %s: %s %s of %s", g.name, w.name, q.method, q.what, server)
+			f.check(cell, g, q, server, speak, found, w.modern)
+		}
+	}
+}
+
+func (f *forest) check(cell string, g *grantee, q *question, server string, speak speaker, found *finding, modern bool) {
 	f.t.Helper()
 	before := f.asked(server, q.method)
 	got := speak(q, server)
@@ -430,7 +507,7 @@ func (f *forest) check(cell string, g *grantee, q *question, server string, spea
 		}
 	}
 	switch {
-	case granted && (!strings.Contains(got, q.shows(server)) || q.asks && !heard && q.method != "resources/subscribe"):
+	case granted && (!strings.Contains(got, q.shows(server)) || q.asks && !heard && !subscribes(q.method)):
 		f.t.Errorf("%s is granted: %s", cell, got)
 	case granted:
 	case heard:
@@ -444,29 +521,60 @@ func (f *forest) check(cell string, g *grantee, q *question, server string, spea
 		if plain(got, server) != plain(none, nobody) {
 			f.t.Errorf("%s:\n%s\nand of what nobody has:\n%s", cell, got, none)
 		}
-		if modern {
-			refused[q.method+" "+q.what+" modern"] = plain(got, server)
-		} else {
-			refused[q.method+" "+q.what+" legacy"] = plain(got, server)
-		}
+		found.note(f.t, q.method+" "+q.what, modern, plain(got, server))
 	case strings.Contains(got, q.shows(server)):
 		f.t.Errorf("%s is shown: %s", cell, got)
 	}
 }
 
+// subscribes tells whether several clients share what a method asks a server for.
+func subscribes(method string) bool {
+	return method == mcp.ResourcesSubscribe || method == mcp.SubscriptionsListen
+}
+
+// note keeps what somebody was told who is not granted something: it is the same each
+// time.
+func (found *finding) note(t *testing.T, what string, modern bool, told string) {
+	t.Helper()
+	if what += " legacy"; modern {
+		what = strings.TrimSuffix(what, "legacy") + "modern"
+	}
+	if was, ok := found.refused[what]; ok && was != told {
+		t.Errorf("%s: %s, and before %s", what, told, was)
+	}
+	found.refused[what] = told
+}
+
+var subscriptionID = regexp.MustCompile(`"` + mcp.MetaSubscription + `":\d+`)
+
 // plain is an answer without its id and status, and with NAME for the server.
 func plain(text, server string) string {
 	_, text, _ = strings.Cut(strings.ReplaceAll(text, server, "NAME"), `{"jsonrpc"`)
-	raw := []byte(`{"jsonrpc"` + text)
-	if e := wire.Member(raw, "error"); e != nil {
-		return string(e)
+	raw := []byte(`{"jsonrpc"` + subscriptionID.ReplaceAllString(text, `"`+mcp.MetaSubscription+`":0`))
+	for _, member := range []string{"error", "result", "params"} {
+		if val := wire.Member(raw, member); val != nil {
+			return string(val)
+		}
 	}
-	return string(wire.Member(raw, "result"))
+	return text
 }
 
 // page compares docs/reference/access.md with what the matrix has found.
-func (f *forest) page(cells int, refused map[string]string) {
-	f.t.Helper()
+// told is how the page says what somebody is told who is not granted something.
+func (found *finding) told(what string) string {
+	legacy, modern := found.refused[what+" legacy"], found.refused[what+" modern"]
+	switch {
+	case legacy == "" || legacy == modern:
+		return "`" + modern + "`"
+	case modern == "":
+		return "`" + legacy + "`"
+	default:
+		return "`" + legacy + "`; modern: `" + modern + "`"
+	}
+}
+
+func page(t *testing.T, found *finding) {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString(accessHead)
 	b.WriteString("\n| identity | its policy |")
@@ -492,7 +600,7 @@ func (f *forest) page(cells int, refused map[string]string) {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "\nEach method was asked by each identity of each server, over each transport: %d cells, 0 crossings.\n", cells)
+	fmt.Fprintf(&b, "\nEach method was asked by each identity of each server, over each transport, with servers of each era.\nWith what belongs to one identity, below: %d cells, 0 crossings.\n", found.cells)
 	b.WriteString("\n| method | of | eras | what is not granted is |\n|---|---|---|---|\n")
 	for _, q := range questions {
 		eras := q.only
@@ -503,29 +611,40 @@ func (f *forest) page(cells int, refused map[string]string) {
 		switch {
 		case q.what == "instructions":
 			answer = "not told"
-		case q.method == "resources/unsubscribe" || q.method == "logging/setLevel":
+		case q.granted(&grantee{}, ""):
 			answer = "not touched: the answer is the same for everybody"
+		case q.method == mcp.SubscriptionsListen:
+			answer = "not in the acknowledgement"
 		case q.asks:
-			answer = "`" + refused[q.method+" "+q.what+" legacy"] + "`"
-			if q.only == "" && refused[q.method+" "+q.what+" modern"] != refused[q.method+" "+q.what+" legacy"] {
-				answer += "; modern: `" + refused[q.method+" "+q.what+" modern"] + "`"
-			}
+			answer = found.told(q.method + " " + q.what)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", q.method, q.what, eras, answer)
+	}
+	b.WriteString(accessBound)
+	for _, row := range boundRows {
+		answer := "not listed"
+		switch row.method {
+		case mcp.SubscriptionsListen:
+			answer = "not in the acknowledgement"
+		case mcp.TasksList:
+		default:
+			answer = found.told(row.method + " of another")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", row.method, row.what, row.eras(), answer)
 	}
 	b.WriteString(accessTail)
 	const path = "../../docs/reference/access.md"
 	if *rewriteAccess {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			f.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	was, err := os.ReadFile(path)
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if string(was) != b.String() {
-		f.t.Errorf("%s is not what the matrix has found; run go test ./internal/systest -run TestAccessMatrix -access.rewrite", path)
+		t.Errorf("%s is not what the matrix has found; run go test ./internal/systest -run TestAccessMatrix -access.rewrite", path)
 	}
 }
 
@@ -533,20 +652,31 @@ const accessHead = `# Who sees what
 
 What a policy does not grant does not exist for a client: it is not listed, and an answer about it is the answer about a name
 that nobody has, byte for byte. The server hears nothing of it. This page is made by ` + "`TestAccessMatrix`" + ` (internal/systest), which
-asks for everything as four identities, of six servers, over Streamable HTTP in both eras, HTTP+SSE, and the stdio bridge in both
-eras. [How to give clients different tools](../how-to/give-clients-different-tools.md) says how policies are written.
+asks for everything as four identities, of six servers of each era, over Streamable HTTP in both eras, HTTP+SSE, and the stdio
+bridge in both eras. [How to give clients different tools](../how-to/give-clients-different-tools.md) says how policies are written.
 
 ## What was granted
 `
 
-const accessTail = `
+const accessBound = `
 NAME stands for the server that was asked about. Of a server that a client has in part, by ` + "`tools` or `readOnly`" + `, methods that
 no revision of MCP defines are not served either: nobody knows what they do.
 
+## What belongs to one identity
+
+Each identity had each server that it may use begin a task and keep an outcome, over each transport; then all four asked for it.
+Tasks are those of the server's own era.
+
+| method | of | eras | for everybody else |
+|---|---|---|---|
+`
+
+const accessTail = `
 Sessions, streams, kept outcomes, tasks and questions that wait for input belong to the identity that began them: every other one
 is told what it would be told of an id that nobody has. A token of the same subject with other scopes or claims counts as another
-one here: what may be done goes by the token that is shown, and by none that was shown before. Changed lists, log messages and updates of resources are told only of what
-is granted, and a reload that changes what is granted counts for sessions and streams that are open.
+one here: what may be done goes by the token that is shown, and by none that was shown before. Changed lists, log messages and
+updates of resources are told only of what is granted, and a reload that changes what is granted counts for sessions and streams
+that are open.
 
 ## When a client is refused
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,29 +178,30 @@ func TestRevoked(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		calls, done := 0, make(chan struct{})
+		var calls atomic.Int32
+		done := make(chan struct{})
 		go func() { // ends with ctx
 			defer close(done)
-			e.Run(ctx, func() { calls++ })
+			e.Run(ctx, func() { calls.Add(1) })
 		}()
 		synctest.Wait()
 		who := e.Enter(httptest.NewRecorder(), request(nil, "/mcp", "Authorization", "Bearer "+token))
 		if who == nil || !e.Admits(who) {
 			t.Fatal("refused")
 		}
-		before := calls
+		before := calls.Load()
 		if _, err := tokens.Revoke(dir, "ci"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if e.Admits(who) || calls != before+1 || e.Enter(httptest.NewRecorder(), request(nil, "/mcp", "Authorization", "Bearer "+token)) != nil {
-			t.Errorf("a second later the holder is in; %d calls", calls-before)
+		if e.Admits(who) || calls.Load() != before+1 || e.Enter(httptest.NewRecorder(), request(nil, "/mcp", "Authorization", "Bearer "+token)) != nil {
+			t.Errorf("a second later the holder is in; %d calls", calls.Load()-before)
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if calls != before+2 {
-			t.Errorf("%d calls when a token has expired", calls-before)
+		if calls.Load() != before+2 {
+			t.Errorf("%d calls when a token has expired", calls.Load()-before)
 		}
 		cancel()
 		<-done

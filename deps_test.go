@@ -134,7 +134,7 @@ var mayImport = map[string][]string{
 	"internal/door": {"internal/meter", "internal/policy", "internal/tracing"},
 
 	// What a client may do. It matches names as the rules of a server's tools do.
-	"internal/policy": {"config", "internal/catalog"},
+	"internal/policy": {"config", "internal/catalog", "internal/typed"},
 
 	// What a slot waits for between attempts, seen from outside the server.
 	"internal/watch": {"fault"},

@@ -93,6 +93,22 @@ func (v *view) now() *made {
 	return m
 }
 
+// Warnings are those of the configuration that is applied, and of what only the
+// lists of the servers show of it: globs of policies that match no tool.
+func (h *Hub) Warnings() []config.Warning {
+	cfg := h.Config()
+	return slices.Concat(cfg.Warnings, policy.Unmatched(cfg, func(server string) (names []string, known bool) {
+		s := h.fleet.Slot(server)
+		if s == nil || s.View().Catalog == nil {
+			return nil, false
+		}
+		for _, item := range s.View().Catalog.Items[Tools] {
+			names = append(names, item.Name)
+		}
+		return names, true
+	}))
+}
+
 // views makes what views show, once for all of the same group and policies.
 type views struct {
 	mu    sync.Mutex // guards the rest; makes one at a time; nothing waits under it

@@ -285,9 +285,28 @@ func (c *Config) policyWarnings(servers []string) {
 			parts := PolicyTool(glob)
 			if !slices.ContainsFunc(parts, func(part [2]string) bool { return matchesOne(part[0], servers) }) {
 				warn(p, "server", parts[0][0], servers)
+				continue
+			}
+			if own := c.serversOf(p); own != nil && !slices.ContainsFunc(parts, func(part [2]string) bool { return matchesOne(part[0], own) }) {
+				c.Warnings = append(c.Warnings, Warning{
+					Origin: p.Origin, Text: "the policy " + p.Name + " grants the tools " + strconv.Quote(glob) + ", which are of none of the servers that it names",
+				})
 			}
 		}
 	}
+}
+
+// serversOf are the servers that a policy names, by groups, too; nil if it names none.
+func (c *Config) serversOf(p Policy) []string {
+	if p.Servers == nil && p.Groups == nil {
+		return nil
+	}
+	names := append([]string{}, p.Servers...)
+	for _, name := range p.Groups {
+		g, _ := c.Group(name)
+		names = append(names, g.Servers...)
+	}
+	return names
 }
 
 func matchesOne(glob string, names []string) bool {

@@ -43,8 +43,10 @@ type fakeHub struct {
 	call     everline.Call
 }
 
-func (h *fakeHub) Config() *config.Config    { return h.cfg }
-func (h *fakeHub) Status() []everline.Status { return h.states }
+func (h *fakeHub) Config() *config.Config { return h.cfg }
+
+func (h *fakeHub) Warnings() []config.Warning { return h.cfg.Warnings }
+func (h *fakeHub) Status() []everline.Status  { return h.states }
 func (h *fakeHub) Orphans() []everline.Orphan {
 	return []everline.Orphan{{Server: "a", PID: 7, Ended: true}}
 }

@@ -26,6 +26,7 @@ import (
 // Hub is what the API needs; *everline.Hub is one.
 type Hub interface {
 	Config() *config.Config
+	Warnings() []config.Warning
 	Status() []everline.Status
 	Server(name string) (everline.Status, bool)
 	Logs(server string) ([]everline.LogLine, error)
@@ -208,7 +209,7 @@ func (a *API) Status() Status {
 	hide := a.hide()
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, Run: a.opts.Journal.Run(), Ready: a.Ready(), StateDir: a.opts.StateDir,
-		Config: a.opts.Config, Warnings: make([]string, 0, len(cfg.Warnings)), Servers: []Server{},
+		Config: a.opts.Config, Warnings: []string{}, Servers: []Server{},
 		Problems: []Problem{}, Orphans: []Orphan{},
 	}
 	if r := a.broken.Load(); r != nil {
@@ -222,7 +223,7 @@ func (a *API) Status() Status {
 	for _, l := range a.opts.Hub.Orphans() {
 		st.Orphans = append(st.Orphans, Orphan(l))
 	}
-	for _, warning := range cfg.Warnings {
+	for _, warning := range a.opts.Hub.Warnings() {
 		st.Warnings = append(st.Warnings, warning.String())
 	}
 	st.Warnings = append(st.Warnings, a.NeedsRestart(cfg)...)

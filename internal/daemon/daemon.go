@@ -80,6 +80,7 @@ type daemon struct {
 
 	load      func() (*config.Config, error) // reads the files again
 	reloading chan struct{}                  // holds one token while the files are read and applied
+	warnable  chan struct{}                  // one slot: there may be warnings that were not logged
 
 	// ballast is never read or written, so it is no memory but a number for the
 	// collector, which would otherwise run again for each few megabytes: an idle
@@ -96,7 +97,7 @@ type daemon struct {
 const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
-	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), clients: meter.NewEndpoint(), history: history.New(), reloading: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
+	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), clients: meter.NewEndpoint(), history: history.New(), reloading: make(chan struct{}, 1), warnable: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	if err := d.openAudit(); err != nil {
 		return nil, err
 	}
@@ -144,7 +145,8 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.hide.Store(&hide)
 	d.audit.Note(systemRecord(audit.Start))
 	d.base, d.end = context.WithCancel(context.Background())
-	d.running.Go(d.logEvents) // ends with d.base; close waits for it
+	d.running.Go(d.logEvents)       // ends with d.base; close waits for it
+	d.running.Go(d.logLateWarnings) // likewise
 	if p.socket != nil {
 		d.adminServer = d.serve(p.socket, d.api.Handler())
 	}

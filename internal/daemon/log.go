@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"log/slog"
-
-	"github.com/everline/everline/config"
 )
 
 // eventLevels are the levels of events that are not plain information.
@@ -40,11 +38,5 @@ func (d *daemon) logEvents() {
 		case <-d.base.Done():
 			return
 		}
-	}
-}
-
-func logWarnings(log *slog.Logger, cfg *config.Config) {
-	for _, w := range cfg.Warnings {
-		log.Warn(w.Text, "server", w.Server, "at", w.Origin.String())
 	}
 }

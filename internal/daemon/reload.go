@@ -47,7 +47,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	if dryRun {
 		return done, nil
 	}
-	logWarnings(d.parts.Log, cfg)
+	logWarnings(d.parts.Log, cfg.Warnings)
 	for _, text := range restart {
 		d.parts.Log.Warn(text)
 	}
@@ -67,6 +67,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	d.reloads.taken(plan)
 	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })
 	done.Applied = true
+	d.lookAtWarnings()
 	d.api.ConfigError(nil)
 	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,
 		"restarted", done.Restarted, "adjusted", done.Adjusted, "kept", done.Kept)

@@ -97,7 +97,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		d.watchFiles()
 	}
 	e.Serving(base + "/mcp")
-	logWarnings(o.Log, found.Config)
+	logWarnings(o.Log, found.Config.Warnings)
 	notifySystemd("READY=1\n" + d.statusLine())
 	d.running.Go(d.tellSystemd) // ends with d.base
 	return d.untilStopped(ctx, stop, reload)
@@ -216,7 +216,7 @@ func ServeStdio(ctx context.Context, found Loaded, o Options, s Stdio) error {
 	if err != nil {
 		return err
 	}
-	logWarnings(o.Log, found.Config)
+	logWarnings(o.Log, found.Config.Warnings)
 	d.watchFiles()
 	served := serveGroup(ctx, d.gateway, s)
 	force, now := signal.NotifyContext(context.Background(), os.Interrupt)

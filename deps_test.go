@@ -88,7 +88,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned", "internal/history", "internal/web", "internal/visible", "internal/audit", "internal/access/tokens", "internal/tlsfiles"}, // the last two: how the user's own programs come in
+	"internal/daemon": {"internal/policy", ".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned", "internal/history", "internal/web", "internal/visible", "internal/audit", "internal/access/tokens", "internal/tlsfiles"}, // the last two: how the user's own programs come in
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},

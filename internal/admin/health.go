@@ -105,6 +105,18 @@ func (a *API) Readyz(w http.ResponseWriter, r *http.Request) {
 	answer(w, code, h)
 }
 
+// ReadyzBriefly is Readyz without a word of any server.
+func (a *API) ReadyzBriefly(w http.ResponseWriter, _ *http.Request) {
+	switch {
+	case a.stopping():
+		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
+	case !a.Ready():
+		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready"})
+	default:
+		answer(w, http.StatusOK, Health{Status: "ok"})
+	}
+}
+
 // Ready tells whether everline serves, and every required server can take calls.
 func (a *API) Ready() bool {
 	return !a.stopping() && !slices.ContainsFunc(a.readiness(""), func(s Readiness) bool { return !s.Ready })

@@ -13,9 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/observe"
+	"github.com/everline/everline/internal/policy"
 )
 
 // reloads count what became of the reloads of the configuration.
@@ -54,22 +56,36 @@ func loopback(a net.Addr) bool {
 }
 
 // serveMetrics serves them at the endpoint: to those who have the token or, where
-// none is configured, to this machine.
+// none is configured, to whoever may come in and see all servers.
 func (d *daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	switch cfg := d.hub.Config(); {
 	case !cfg.Metrics:
 		http.Error(w, "everline serves no metrics here: metrics is false", http.StatusNotFound)
 	case cfg.MetricsTokenFile != "":
 		d.serveToBearer(w, r, cfg.MetricsTokenFile)
-	case cfg.Access.Demanded:
-		if d.parts.entrance.Enter(w, r) != nil {
-			d.scraped.ServeHTTP(w, r)
-		}
-	case !d.parts.local:
+	case !cfg.Access.Demanded && !d.parts.local:
 		http.Error(w, "everline serves metrics only to its own machine; metricsTokenFile or metricsListen lets others in", http.StatusForbidden)
 	default:
-		d.scraped.ServeHTTP(w, r)
+		switch who := d.parts.entrance.Enter(w, r); {
+		case who == nil:
+		case d.seesAll(who):
+			d.scraped.ServeHTTP(w, r)
+		default:
+			http.Error(w, "the metrics tell of all servers, and this client may not see all; metricsTokenFile or metricsListen lets it in", http.StatusForbidden)
+		}
 	}
+}
+
+// seesAll tells whether an identity may know of every server.
+func (d *daemon) seesAll(who *access.Identity) bool { return policy.New(d.hub.Config()).For(who).All() }
+
+// readyz names servers to whoever may know of all.
+func (d *daemon) readyz(w http.ResponseWriter, r *http.Request) {
+	if d.seesAll(access.From(r.Context())) {
+		d.api.Readyz(w, r)
+		return
+	}
+	d.api.ReadyzBriefly(w, r)
 }
 
 func (d *daemon) serveToBearer(w http.ResponseWriter, r *http.Request, path string) {

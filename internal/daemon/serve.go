@@ -159,7 +159,7 @@ func (d *daemon) endpoint() http.Handler {
 	routes := []gateway.Route{
 		{Pattern: "GET /healthz", Serve: d.api.Healthz, Open: true},
 		{Pattern: "GET /startupz", Serve: d.api.Startupz, Open: true},
-		{Pattern: "GET /readyz", Serve: d.api.Readyz},
+		{Pattern: "GET /readyz", Serve: d.readyz},
 		{Pattern: "GET /metrics", Serve: d.serveMetrics, Open: true},                  // which asks for a token of its own
 		{Pattern: callbackPath, Serve: d.hub.LoginCallback().ServeHTTP, Public: true}, // an issuer's page leads here
 		{Pattern: "GET " + entrance.Metadata, Serve: d.parts.entrance.ServeMetadata, Public: true},

@@ -154,6 +154,11 @@ func (s *Scope) Whole(server string) bool {
 	})
 }
 
+// All tells whether nothing of any server is withheld.
+func (s *Scope) All() bool {
+	return s.any(func(p *compiled) bool { return p.servers == nil && p.tools == nil && !p.readOnly })
+}
+
 // Server tells whether a server is there, for the client.
 func (s *Scope) Server(server string) bool {
 	return s.any(func(p *compiled) bool { return p.server(server) })

@@ -94,16 +94,12 @@ func (g *Gateway) maxBody() int64 {
 	return g.opts.MaxBody
 }
 
-// retryAfter is after how many seconds a client that was turned away may come again.
-const retryAfter = 1
-
 // busy turns a request away for now.
 func (g *Gateway) busy(w http.ResponseWriter, text string) { g.crowded(w, &message.Message{}, text) }
 
 // crowded is busy for a request whose id is known.
 func (g *Gateway) crowded(w http.ResponseWriter, m *message.Message, text string) {
-	a := m.Refusal(mcp.CodeOverloaded, text, nil)
+	a := m.Overloaded(text, soon)
 	a.Status = http.StatusServiceUnavailable
-	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
 	writeJSON(w, a)
 }

@@ -5,8 +5,10 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/policy"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -54,7 +56,20 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 		svc.recordFailure(ctx, err)
 		return failed(ctx, x.Message, err)
 	}
-	return x.Success(result)
+	return x.Success(svc.confined(x, result))
+}
+
+// confined is a result as it may go to its client. What a server lets everybody cache
+// stays with a client that has shown who it is, or does not see everything: a cache on
+// the way does not know who else may see it (2026-07-28 server/utilities/caching).
+func (svc *service) confined(x *exchange, result []byte) []byte {
+	if x.Method != mcp.ResourcesRead || svc.who.Kind() <= access.KindUser && svc.backend.May() == policy.Everything {
+		return result
+	}
+	if scope, _ := wire.Text(wire.Member(result, "cacheScope")); scope == "public" {
+		return wire.Set(result, []byte(`"private"`), "cacheScope")
+	}
+	return result
 }
 
 // result answers everline/result: the outcome of an earlier call, once it is

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -241,9 +240,9 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 // may be sent to the next one.
 func (g *Gateway) ending(w http.ResponseWriter, m *message.Message) {
 	f := *errClosing
-	f.Outcome = fault.NotSent
+	f.Outcome, f.RetryAfter = fault.NotSent, soon
 	a := m.Refusal(mcp.CodeShuttingDown, "everline is shutting down", message.Outcome(&f))
-	w.Header()["Retry-After"] = []string{strconv.Itoa(retryAfter)}
+	a.RetryAfter = soon
 	w.Header()["Connection"] = closes // the next one may listen at the same address
 	writeJSON(w, a)
 }

@@ -143,6 +143,36 @@ func TestFaultX25IdentitiesShareNothingOverARestart(t *testing.T) {
 	look("in the next everline")
 }
 
+// A question that waits for one identity is answered by that one. The state of it that
+// another one brings is to it as one that was made up: it begins a call of its own.
+func TestFaultX25QuestionsAreOfOneIdentity(t *testing.T) {
+	h := newHub()
+	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
+	calls := 0
+	h.onCall = func(ctx context.Context, c *everline.Call) ([]byte, error) {
+		if calls++; calls == 1 {
+			return asksOnce(ctx, c)
+		}
+		return []byte(`{"content":[],"anew":true}`), nil
+	}
+	s := serve(t, h, Options{Entrance: byHeader{}})
+	ask := func(who, extra string) string {
+		body := strings.Replace(modernBody("1", "tools/call", `,"name":"echo","arguments":{}`+extra), `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{}}`, 1)
+		return s.post(body, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo", "Who: "+who).body
+	}
+	state := (&booth{t: t}).state(ask("a", ""))
+	madeUp := []byte(state)
+	for i := len(statePrefix) + 1; i < len(madeUp)-1; i++ {
+		madeUp[i] = 'A'
+	}
+	if got, none := ask("b", yes+state), ask("b", yes+string(madeUp)); got != none || !strings.Contains(got, `"anew":true`) {
+		t.Errorf("b is told %s of a's question, and %s of none", got, none)
+	}
+	if got := ask("a", yes+state); !strings.Contains(got, `"got":{"action":"accept"`) {
+		t.Errorf("a has answered, and is told %s", got)
+	}
+}
+
 // What one subject may do goes by the token that is shown, whatever another token of
 // the same subject has been good for.
 func TestScopesAreThoseOfTheToken(t *testing.T) {
@@ -227,6 +257,50 @@ func TestLimitsOfAnIdentity(t *testing.T) {
 	}
 }
 
+// What a server lets everybody cache is not for everybody where a client has shown who
+// it is, or does not see everything.
+func TestWhatIsPublicStaysWithItsClient(t *testing.T) {
+	h := newHub()
+	h.onCall = func(context.Context, *everline.Call) ([]byte, error) {
+		return []byte(`{"contents":[],"ttlMs":5,"cacheScope":"public"}`), nil
+	}
+	some := policy.Everything
+	h.may = func() *policy.Scope { return some }
+	s := serve(t, h, Options{Entrance: asNamed{"self": access.Local(), "nobody": access.Anonymous, "token": access.Token("a", "a", "", time.Time{})}})
+	read := func(who string) reply {
+		return s.modern("1", "resources/read", "mem://a", `,"uri":"mem://a"`, "Who: "+who)
+	}
+	for who, want := range map[string]string{"self": "public", "nobody": "public", "token": "private"} {
+		if r := read(who); !strings.Contains(r.body, `"ttlMs":5,"cacheScope":"`+want+`"`) {
+			t.Errorf("%s: %s", who, r.body)
+		}
+	}
+	some = granting(config.Policy{})
+	for _, who := range []string{"self", "nobody", "token"} {
+		if r := read(who); !strings.Contains(r.body, `"cacheScope":"private"`) {
+			t.Errorf("%s with a policy: %s", who, r.body)
+		}
+	}
+}
+
+// The size of a message is bounded by who sends it on every path.
+func TestSizesOfAnIdentityOnEveryPath(t *testing.T) {
+	h := newHub()
+	some := granting(config.Policy{MaxBody: 2048})
+	h.may = func() *policy.Scope { return some }
+	s := serve(t, h, Options{Entrance: byHeader{}, Part: func(string, *access.Identity) Backend { return h }})
+	large := call("1", "echo", `"`+strings.Repeat("x", 2048)+`"`)
+	for _, prefix := range []string{"", "/groups/g"} {
+		messages := prefix + "/" + s.tap("GET", prefix+"/sse", "", "Who: a").next()
+		session := "Mcp-Session-Id: " + s.do("POST", prefix+"/mcp", hello, "Who: a").header.Get("Mcp-Session-Id")
+		want(t, s.do("POST", messages, large, "Who: a"), 413, "2048 bytes")
+		want(t, s.do("POST", prefix+"/mcp", large, session, "Who: a"), 413, "2048 bytes")
+		want(t, s.do("POST", prefix+"/mcp", "["+large+"]", session, "Who: a"), 413, "2048 bytes")
+		want(t, s.do("POST", prefix+"/mcp", large, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo", "Who: a"), 413, "2048 bytes")
+		want(t, s.do("POST", messages, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Who: a"), 202)
+	}
+}
+
 func TestConcurrentCallsOfAnIdentity(t *testing.T) {
 	h := newHub()
 	h.publish(item("echo", `{"name":"echo","inputSchema":{"type":"object"}}`))
@@ -274,7 +348,7 @@ func TestSessionsOfAnIdentity(t *testing.T) {
 	want(t, s.post(listRequest("1"), first, "Who: a"), 404)
 	s.tap("GET", "/mcp", "", third, "Who: a")
 	r := s.post(hello, "Who: a")
-	want(t, r, 503, `"code":-31003`)
+	want(t, r, 503, `"code":-31003`, `"outcome":"not_sent"`, `"retryAfterMs":1000`)
 	if r.header.Get("Retry-After") == "" || count.Read().Policies[meter.ByPolicy{Policy: "some", Reason: "sessions"}] != 1 {
 		t.Errorf("Retry-After %q, counted %v", r.header.Get("Retry-After"), count.Read().Policies)
 	}

@@ -2,6 +2,7 @@ package message
 
 import (
 	"sync"
+	"time"
 
 	"github.com/everline/everline/internal/mcp"
 )
@@ -30,7 +31,7 @@ func (ad *Admission) Enter(m *Message) *Answer {
 		return m.Refusal(mcp.CodeShuttingDown, "everline is shutting down", nil)
 	}
 	if len(ad.ids) >= ad.Limit {
-		return m.Refusal(mcp.CodeOverloaded, "Too many requests are in flight on this connection", nil)
+		return m.Overloaded("Too many requests are in flight on this connection", time.Second)
 	}
 	if ad.ids == nil {
 		ad.ids = map[string]struct{}{}

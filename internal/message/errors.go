@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
@@ -215,6 +216,16 @@ func Outcome(f *fault.Fault) []byte {
 		b = wire.AppendInt(append(b, `,"retryAfterMs":`...), f.RetryAfter.Milliseconds())
 	}
 	return append(b, '}')
+}
+
+// Overloaded refuses a request that nobody has looked at, because there is too much of
+// something for now: when it may come again is in the data.
+func (m *Message) Overloaded(text string, wait time.Duration) *Answer {
+	f := fault.New(fault.Overloaded, m.Method, text)
+	f.Outcome, f.RetryAfter = fault.NotSent, wait
+	a := m.Refusal(mcp.CodeOverloaded, text, Outcome(f))
+	a.RetryAfter = wait
+	return a
 }
 
 // NoMethod answers a request for what nobody serves.

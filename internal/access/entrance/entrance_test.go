@@ -338,8 +338,8 @@ func TestAnIssuerThatCannotBeAsked(t *testing.T) {
 	const claims = `{"iss":"https://idp.example.com","sub":"ann","aud":"https://gw.example.com/mcp","exp":9999999999}`
 	w := httptest.NewRecorder()
 	who := e.Enter(w, request(nil, "/mcp", "Authorization", "Bearer "+forge(claims)))
-	if after := w.Header().Get("Retry-After"); who != nil || w.Code != 503 || after == "" || w.Header().Get("WWW-Authenticate") != "" {
-		t.Errorf("%v %d %q", who, w.Code, after)
+	if after := w.Header().Get("Retry-After"); who != nil || w.Code != 503 || after == "" || w.Header().Get("WWW-Authenticate") != "" || !strings.Contains(w.Body.String(), `"retryAfterMs":`) {
+		t.Errorf("%v %d %q: %s", who, w.Code, after, w.Body)
 	}
 }
 

@@ -13,26 +13,31 @@ import (
 
 // refuse answers with a JSON-RPC error with id null.
 func refuse(w http.ResponseWriter, status int, code int64, text string) {
-	body := wire.AppendError(nil, nil, code, text, nil)
+	answer(w, status, code, text, nil)
+}
+
+func answer(w http.ResponseWriter, status int, code int64, text string, data []byte) {
+	body := wire.AppendError(nil, nil, code, text, data)
 	w.Header().Set("Content-Type", mcp.TypeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that is gone hears nothing
 }
 
-func retryIn(w http.ResponseWriter, after time.Duration) {
+// later is refuse for who may come again after a time.
+func later(w http.ResponseWriter, status int, text string, after time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(after.Seconds())))))
+	data := wire.AppendInt([]byte(`{"outcome":"not_sent","retryAfterMs":`), max(1, after.Milliseconds()))
+	answer(w, status, mcp.CodeOverloaded, text, append(data, '}'))
 }
 
 func tooMany(w http.ResponseWriter, after time.Duration) {
-	retryIn(w, after)
-	refuse(w, http.StatusTooManyRequests, mcp.CodeOverloaded, "Too many tokens from this address were refused")
+	later(w, http.StatusTooManyRequests, "Too many tokens from this address were refused", after)
 }
 
 // unavailable is no 401, for which clients would throw a good token away.
 func unavailable(w http.ResponseWriter, after time.Duration) {
-	retryIn(w, after)
-	refuse(w, http.StatusServiceUnavailable, mcp.CodeOverloaded, "The issuer of the token cannot be asked now whether it is good")
+	later(w, http.StatusServiceUnavailable, "The issuer of the token cannot be asked now whether it is good", after)
 }
 
 // challenge asks for a token (RFC 6750 section 3; 2025-11-25 basic/authorization).

@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/bench/internal/drive"
 	"github.com/everline/everline/bench/internal/echo"
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/gateway"
 )
 
@@ -39,10 +40,20 @@ func TestMain(m *testing.M) {
 type path struct {
 	handler http.Handler
 	session string
+	token   string // that requests show; "" for none
 }
 
 // newPath makes one with a server of so many tools, reached over stdio or HTTP.
 func newPath(tb testing.TB, kind string, tools int) *path {
+	tb.Helper()
+	p := newPathWith(tb, kind, tools, func(*config.Config) {}, nil)
+	p.session = p.open(tb)
+	return p
+}
+
+// newPathWith is newPath without a session, with something changed in the
+// configuration, and an entrance, nil for none.
+func newPathWith(tb testing.TB, kind string, tools int, change func(*config.Config), who gateway.Entrance) *path {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
 	defer cancel()
@@ -67,11 +78,12 @@ func newPath(tb testing.TB, kind string, tools int) *path {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	change(cfg)
 	hub, err := everline.Open(ctx, cfg, everline.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := gateway.New(gateway.ViewOf(hub, ""), gateway.Options{MaxSessions: 20_000})
+	g := gateway.ForHub(hub, gateway.Options{MaxSessions: 20_000, Entrance: who})
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -85,9 +97,7 @@ func newPath(tb testing.TB, kind string, tools int) *path {
 	if st, err := hub.Await(ctx, "s", 0); err != nil {
 		tb.Fatalf("the server is %s: %v", st.State, err)
 	}
-	p := &path{handler: g.Handler()}
-	p.session = p.open(tb)
-	return p
+	return &path{handler: g.Handler()}
 }
 
 // open opens a session in the handler and returns its id.
@@ -104,12 +114,16 @@ func (p *path) open(tb testing.TB) string {
 
 func (p *path) request(method, params string) *http.Request {
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
-	r, err := http.NewRequest(http.MethodPost, "http://localhost/mcp", bytes.NewReader([]byte(body)))
+	ctx := access.With(context.Background(), access.Local()) // as of a connection of this user
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/mcp", bytes.NewReader([]byte(body)))
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
 	r.Header["Content-Type"] = []string{"application/json"}
 	r.Header["Accept"] = []string{"application/json, text/event-stream"}
+	if p.token != "" {
+		r.Header["Authorization"] = []string{"Bearer " + p.token}
+	}
 	if p.session != "" {
 		r.Header["Mcp-Session-Id"] = []string{p.session}
 	}

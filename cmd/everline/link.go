@@ -14,7 +14,6 @@ import (
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/conf/clients"
-	"github.com/everline/everline/internal/conf/tree"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fileedit"
 	"github.com/everline/everline/internal/trust"
@@ -23,40 +22,17 @@ import (
 
 func newLink(a *app) *cobra.Command {
 	var f linkFlags
-	var endpoint, group string
+	var o linkOptions
 	cmd := &cobra.Command{
-		Use:       "link client",
-		Short:     "Write our endpoint into a client's own configuration",
-		Long:      linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, a server of yours with that name included, and a copy of the file is kept in the state folder."),
+		Use:   "link client",
+		Short: "Write our endpoint into a client's own configuration",
+		Long: linkLong("Write the endpoint of everline into a client's own configuration file, as the server \"everline\". What else is\nin the file stays, a server of yours with that name included, and a copy of the file is kept in the state folder.\n" +
+			"Where the endpoint asks who comes, the client gets a token of its own, or logs in by itself if there is an issuer."),
 		Args:      oneClient,
 		ValidArgs: clients.Formats()[1:],
-		RunE: runE(func(cmd *cobra.Command, args []string) error {
-			return a.link(args[0], f, func(format string) (tree.Entry, string, error) {
-				url, err := a.endpointFor(cmd, endpoint)
-				if err != nil {
-					return nil, "", err
-				}
-				url = fileedit.GroupURL(url, group)
-				done := clients.Title(format) + " reaches everline at " + url + "; restart it to see it"
-				if format != clients.ClaudeDesktop {
-					if a.runningFiles(cmd.Context()) == nil {
-						done += ", while this runs: everline serve"
-					}
-					return clients.LinkEntry(format, url, ""), done, nil
-				}
-				program, bridge, err := a.bridge(cmd)
-				if err != nil {
-					return nil, "", err
-				}
-				if group != "" {
-					bridge = append(bridge, "--group", group)
-				}
-				return clients.LinkEntry(format, url, program, bridge...), done, nil
-			})
-		}),
+		RunE:      runE(func(cmd *cobra.Command, args []string) error { return a.link(cmd, args[0], f, o) }),
 	}
-	cmd.Flags().StringVar(&endpoint, "endpoint", "", "the URL to write (default: that of the everline that runs, else of the configuration)")
-	cmd.Flags().StringVar(&group, "group", "", "the endpoint of this group, in place of that of all servers")
+	o.addTo(cmd)
 	f.addTo(cmd)
 	return cmd
 }
@@ -166,47 +142,32 @@ func (a *app) clientLink(format string, f linkFlags) (*fileedit.Link, error) {
 	return fileedit.NewLink(a.stateDir, format, path, f.name)
 }
 
-func (a *app) link(format string, f linkFlags, make func(format string) (_ tree.Entry, done string, _ error)) error {
+func (a *app) link(cmd *cobra.Command, format string, f linkFlags, o linkOptions) error {
 	l, err := a.clientLink(format, f)
 	if err != nil {
 		return err
 	}
-	entry, done, err := make(format)
+	to, err := a.linkTarget(cmd, format, o)
 	if err != nil {
 		return err
 	}
-	for i := range entry {
-		if entry[i].Key == "name" {
-			entry[i].Value = f.name
+	before, undo := l.Token, func() {}
+	if l.Token = ""; to.auth == authToken {
+		if undo, err = a.giveToken(l, before, &to, f, o); err != nil {
+			return err
 		}
 	}
-	_, err = a.finishEdit(l.Put(entry, f.dryRun), func(fileedit.Result) string { return done }, func() string { return "" })
-	return err
-}
-
-// endpointFor is the URL for clients: of the everline that runs, else of the
-// configuration that serve would read, else the default.
-func (a *app) endpointFor(cmd *cobra.Command, named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	if st, err := a.client().Status(cmd.Context()); err == nil && st.Endpoint != "" {
-		return st.Endpoint, nil
-	}
-	listen := config.New().Listen
-	if files, err := trust.Files(nil); err == nil {
-		texts := trust.Texts{}
-		cfg, err := config.Options{ReadFile: texts.Read}.Load(files...)
-		if err == nil && !fileedit.IsLoopback(hostOf(cfg.Listen)) { // clients are sent to other machines by the user alone
-			err = trust.Check(a.stateDir, nil, files, texts.Read, cfg)
+	for i := range to.entry {
+		if to.entry[i].Key == "name" {
+			to.entry[i].Value = f.name
 		}
-		if err != nil {
-			return "", err
-		}
-		listen = cfg.Listen
 	}
-	if hostOf(listen) == "" {
-		return "", errors.New("the configuration's listen address has no host; name the URL with --endpoint")
+	if _, err = a.finishEdit(l.Put(to.entry, f.dryRun), func(fileedit.Result) string { return to.done }, func() string { return "" }); err != nil {
+		undo()
+		return err
 	}
-	return "http://" + listen + "/mcp", nil
+	if before != l.Token && !f.dryRun {
+		return a.takeTokenBack(before)
+	}
+	return nil
 }

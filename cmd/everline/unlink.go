@@ -12,7 +12,7 @@ func newUnlink(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "unlink client",
 		Short:     "Take our endpoint out of a client's configuration",
-		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it\nstays, and so does an entry that link did not write. A file that link made is removed if nothing else is in it."),
+		Long:      linkLong("Take the server \"everline\" out of a client's own configuration file. What else is in it\nstays, and so does an entry that link did not write. A file that link made is removed if nothing else is in it,\nand a token that link made for the client is revoked."),
 		Args:      oneClient,
 		ValidArgs: clients.Formats()[1:],
 		RunE: runE(func(_ *cobra.Command, args []string) error {
@@ -37,5 +37,8 @@ func (a *app) unlink(format string, f linkFlags) error {
 	if err != nil || f.dryRun {
 		return err
 	}
-	return l.Forget(made)
+	if err := l.Forget(made); err != nil {
+		return err
+	}
+	return a.takeTokenBack(l.Token)
 }

@@ -71,6 +71,8 @@ type Edit struct {
 	// other everline writes it. If it fails, nothing is changed.
 	Before func(old, text []byte) error
 	Held   string // a folder that this process has locked already; "" for none
+	// Private keeps the file from everybody but its owner: the new text has a secret.
+	Private bool
 }
 
 // A Result is what became of an edit.
@@ -124,6 +126,9 @@ func (e Edit) write(old, text []byte) (backup string, err error) {
 	mode := fs.FileMode(0o600) // entries may have secrets in them
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
+	}
+	if e.Private {
+		mode &= 0o700
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", Fault("write", path, err)

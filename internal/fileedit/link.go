@@ -29,6 +29,8 @@ type written struct {
 	// made for it, the outermost first.
 	Created bool     `json:"created,omitempty"`
 	Folders []string `json:"folders,omitempty"`
+	// Token is the id of the token that was made for the client; "" for none.
+	Token string `json:"token,omitempty"`
 }
 
 // links are the entries of all files.
@@ -110,6 +112,12 @@ func (w written) isIn(members map[string]string) (found, exactly bool) {
 	return true, len(members) == len(w.Members)
 }
 
+// unchanged reports whether an entry is the one that was written, and nothing else.
+func (w written) unchanged(members map[string]string) bool {
+	_, exactly := w.isIn(members)
+	return exactly
+}
+
 // A Link is the entry for everline in one client's file.
 type Link struct {
 	stateDir           string
@@ -117,6 +125,12 @@ type Link struct {
 	key                string // of the file in known
 	known              links
 	missing            []string // folders that are still to be made for the file
+
+	// Token is the id of the token that was made for the client, and that its entry
+	// shows; "" for none. Put records it.
+	Token string
+	// Secret says that the entry has a secret in it.
+	Secret bool
 }
 
 // NewLink reads what is recorded of the entry with this name in a client's file.
@@ -126,7 +140,21 @@ func NewLink(stateDir, format, path, name string) (*Link, error) {
 		return nil, err
 	}
 	known, err := readLinks(stateDir)
-	return &Link{stateDir, format, path, name, key, known, missingFolders(filepath.Dir(key))}, err
+	w, _ := known.find(key, name)
+	return &Link{
+		stateDir: stateDir, format: format, path: path, name: name, key: key, known: known,
+		missing: missingFolders(filepath.Dir(key)), Token: w.Token,
+	}, err
+}
+
+// Shown is the token that the entry in the file shows, if it is as link wrote it;
+// else "".
+func (l *Link) Shown() string {
+	text, err := Read(l.path)
+	if w, ok := l.known.find(l.key, l.name); err != nil || !ok || !w.unchanged(l.members(text)) {
+		return ""
+	}
+	return edit.Token(l.format, l.path, text, l.name)
 }
 
 // linkKey is the path under which a file is recorded, wherever a link leads.
@@ -145,7 +173,7 @@ func linkKey(path string) (string, error) {
 // an earlier Put wrote.
 func (l *Link) Put(entry tree.Entry, dryRun bool) Edit {
 	return Edit{
-		Path: l.path, DryRun: dryRun, Backup: l.backup, Before: l.record,
+		Path: l.path, DryRun: dryRun, Private: l.Secret, Backup: l.backup, Before: l.record,
 		Change: func(old []byte) ([]byte, error) { return l.put(old, entry) },
 	}
 }
@@ -174,7 +202,7 @@ func (l *Link) put(old []byte, entry tree.Entry) ([]byte, error) {
 		return text, err
 	}
 	if w, ok := l.known.find(l.key, l.name); ok {
-		if _, exactly := w.isIn(l.members(old)); exactly {
+		if w.unchanged(l.members(old)) {
 			return text, nil
 		}
 	}
@@ -184,7 +212,7 @@ func (l *Link) put(old []byte, entry tree.Entry) ([]byte, error) {
 // record notes what put writes, before it is written.
 func (l *Link) record(old, text []byte) error {
 	w, again := l.known.find(l.key, l.name)
-	w.Members = l.members(text)
+	w.Members, w.Token = l.members(text), l.Token
 	if old == nil {
 		w.Created, w.Folders = true, l.missing
 	} else if !again {

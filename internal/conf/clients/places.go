@@ -3,6 +3,7 @@ package clients
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/everline/everline/internal/conf/tree"
 )
@@ -92,6 +93,30 @@ func LinkEntry(format, endpoint, program string, args ...string) tree.Entry {
 	default: // Cursor, Zed, Codex
 		return tree.Pairs("url", endpoint)
 	}
+}
+
+// WithToken is an entry of LinkEntry whose client shows a token to the endpoint.
+func WithToken(format string, e tree.Entry, token string) tree.Entry {
+	return append(e, tree.Member{Key: headersKey(format), Value: tree.Pairs("Authorization", bearer+token)})
+}
+
+// TokenIn is the token that an entry in a client's file shows; "" for none.
+func TokenIn(format string, server *tree.Node) string {
+	if h := server.Get(headersKey(format)); h != nil {
+		if value := h.Get("Authorization"); value != nil && strings.HasPrefix(value.Text, bearer) {
+			return strings.TrimPrefix(value.Text, bearer)
+		}
+	}
+	return ""
+}
+
+const bearer = "Bearer "
+
+func headersKey(format string) string {
+	if format == Codex {
+		return "http_headers"
+	}
+	return "headers"
 }
 
 // ServersPath is where a format keeps its servers.

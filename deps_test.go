@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/fleet":     {"internal/tlsfiles", "internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing", "internal/sandbox"},
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
 	"internal/gateway":   {"event", "internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing", "internal/audit"},
-	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth", "internal/audit", "internal/orphan"},
+	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth", "internal/audit", "internal/orphan", "internal/usage"},
 	"internal/doctor":    {"internal/tlsfiles", "internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
@@ -42,7 +42,9 @@ var mayImport = map[string][]string{
 	"internal/prompt":    {"internal/show", "config"},
 	"internal/toolargs":  {"internal/typed", "fault"},
 	"internal/top":       {"internal/admin", "internal/show", "event", "fault"},
-	"internal/observe":   {".", "internal/meter", "event", "config", "fault"},
+	"internal/observe":   {".", "internal/meter", "internal/usage", "event", "config", "fault"},
+	// What processes hold and use, as the system tells.
+	"internal/usage": {},
 
 	// Credentials toward servers. The texts of an issuer are shown as visible
 	// shows them, and files and locks are judged as everywhere else.
@@ -88,7 +90,7 @@ var mayImport = map[string][]string{
 
 	// What the binary is made of beside the library: its commands only read
 	// flags and write.
-	"internal/daemon": {"internal/policy", ".", "internal/door", "internal/meter", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned", "internal/history", "internal/web", "internal/visible", "internal/audit", "internal/access/tokens", "internal/tlsfiles"}, // the last two: how the user's own programs come in
+	"internal/daemon": {"internal/policy", ".", "internal/door", "internal/meter", "internal/usage", "internal/gateway", "internal/admin", "internal/trust", "internal/conf/tree", "internal/observe", "event", "config", "fault", "internal/sessions", "internal/mcp", "internal/activation", "internal/conf/settings", "internal/conf/redact", "internal/peeruid", "internal/telemetry", "internal/access", "internal/access/entrance", "internal/owned", "internal/history", "internal/web", "internal/visible", "internal/audit", "internal/access/tokens", "internal/tlsfiles"}, // the last two: how the user's own programs come in
 	// The record of what is trusted is a file that is edited as others are.
 	"internal/trust":         {"internal/owned", "internal/conf/tree", "config", "fault", "internal/fileedit", "internal/conf/redact", "internal/conf/settings"},
 	"internal/fileedit":      {"internal/typed", "internal/owned", "internal/conf/tree", "internal/conf/edit", "internal/conf/clients", "config", "fault", "internal/conf/settings", "internal/conf/redact"},

@@ -145,7 +145,7 @@ func (h *Hub) Call(ctx context.Context, c *Call) ([]byte, error) {
 // Do is Call that also says which server has answered.
 func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := h.check(c); f != nil {
-		return Answer{}, h.refused(c, f)
+		return Answer{}, h.refused(c, slot.Waited{}, f)
 	}
 	if c.Target != nil {
 		return h.send(ctx, *c.Target, c)
@@ -183,22 +183,34 @@ func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, 
 		return answer, err
 	}
 	t, f := h.target(source, c)
+	var before slot.Waited
 	if f != nil {
-		if f = h.learn(ctx, f); f == nil {
+		if before, f = h.learn(ctx, f); f == nil {
 			t, f = h.target(source, c)
 		}
 	}
 	if f != nil {
-		return Answer{}, h.refused(c, f)
+		return Answer{}, h.refused(c, before, f)
 	}
-	return h.send(ctx, t, c)
+	return h.sendAfter(ctx, t, c, before)
 }
 
-// refused counts a call that went to no server, and returns why.
-func (h *Hub) refused(c *Call, f *fault.Fault) error {
+// refused counts a call that was sent to no server, and returns why.
+func (h *Hub) refused(c *Call, before slot.Waited, f *fault.Fault) error {
 	kept := *f
 	kept.Outcome = fault.NotSent
-	h.settle(c, event.CallFacts{Method: c.Method, Name: c.Name, Result: event.ResultOf(&kept), Kind: f.Kind, Began: time.Now(), ParamBytes: len(c.Params)})
+	facts := event.CallFacts{
+		Method: c.Method, Name: c.Name, Result: event.ResultOf(&kept), Kind: f.Kind, Began: before.Began, Waited: before.For(), ParamBytes: len(c.Params),
+	}
+	if facts.Began.IsZero() {
+		facts.Began = time.Now()
+	} else {
+		facts.Took = time.Since(facts.Began)
+	}
+	if h.fleet.Slot(f.Server) != nil {
+		facts.Server = f.Server
+	}
+	h.settle(c, facts)
 	return f
 }
 
@@ -210,23 +222,28 @@ func exposedOf(c *Call) string {
 	return ""
 }
 
-// counts are what was counted until now; see door.Counts.
-func (h *Hub) counts() map[string]meter.Counts {
-	all := h.fleet.Counts()
-	all[""] = h.nowhere.Read()
-	return all
-}
-
-// settle counts a call that no server's slot has seen.
+// settle counts a call that no server's slot has seen, for the server that it was
+// meant for.
 func (h *Hub) settle(c *Call, f event.CallFacts) {
 	f.By, f.Client = c.By, clientOf(c)
-	h.nowhere.Call(&f)
+	m := h.nowhere
+	if f.Server != "" {
+		m = cmp.Or(h.fleet.Meter(f.Server), m)
+	}
+	m.Call(&f)
 	if h.observe != nil {
 		h.observe(f)
 	}
 	if c.Observe != nil {
 		c.Observe(f)
 	}
+}
+
+// counts are what was counted until now; see door.Counts.
+func (h *Hub) counts() map[string]meter.Counts {
+	all := h.fleet.Counts()
+	all[""] = h.nowhere.Read()
+	return all
 }
 
 // closed is the fault of whatever is asked of a hub that has been closed; nil
@@ -242,9 +259,14 @@ func (h *Hub) closed(op string) *fault.Fault {
 
 // send sends a call to where it goes.
 func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, error) {
+	return h.sendAfter(ctx, t, c, slot.Waited{})
+}
+
+// sendAfter is send of a call that has waited already.
+func (h *Hub) sendAfter(ctx context.Context, t catalog.Target, c *Call, before slot.Waited) (Answer, error) {
 	s, release, err := h.fleet.At(ctx, t.Server, c.Session)
 	if err != nil {
-		return Answer{}, h.refused(c, fault.From(c.Method, err))
+		return Answer{}, h.refused(c, before, fault.From(c.Method, err))
 	}
 	if release != nil {
 		defer release()
@@ -253,7 +275,7 @@ func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, erro
 	if c.Observe != nil {
 		facts = new(event.CallFacts)
 	}
-	got, err := s.CallGen(ctx, c.Generation, callAs(t, c), t.Replay, facts)
+	got, err := s.CallGen(ctx, c.Generation, callAs(t, c), t.Replay, before, facts)
 	if c.Observe != nil {
 		c.Observe(*facts)
 	}
@@ -342,21 +364,20 @@ func (h *Hub) unknown(source catalogSource, c *Call) *fault.Fault {
 // learn waits for what a name that is not found may still become: its server
 // is starting for the first time, or everline itself has just been started. It
 // is nil if looking again can help.
-func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) *fault.Fault {
+func (h *Hub) learn(ctx context.Context, unknown *fault.Fault) (before slot.Waited, f *fault.Fault) {
 	s := h.fleet.Slot(unknown.Server)
 	switch {
 	case unknown.Kind == fault.Unavailable && s != nil:
-		lease, err := s.Acquire(ctx) // waits as a call would
-		if err != nil {
-			return fault.From(unknown.Op, err)
+		var err error
+		if before, err = s.Wait(ctx); err != nil {
+			return before, fault.From(unknown.Op, err)
 		}
-		lease.Release(unknown) // no request was sent: that says nothing of the link
 	case unknown.Kind == fault.NotFound && s == nil && h.fleet.Pending():
 		h.fleet.WaitFirst(ctx)
 	default:
-		return unknown
+		return before, unknown
 	}
-	return fault.From(unknown.Op, h.fleet.Flush(ctx))
+	return before, fault.From(unknown.Op, h.fleet.Flush(ctx))
 }
 
 func lookUp(table *Catalog, c *Call, name string) (catalog.Target, bool) {

@@ -17,6 +17,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/policy"
+	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/upstream"
 )
@@ -194,7 +195,7 @@ func build(s *scope, from *Catalog, cfg *config.Config, old *made) *made {
 // Do is Hub.Do for what the view has.
 func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := v.hub.check(c); f != nil {
-		return Answer{}, v.hub.refused(c, f)
+		return Answer{}, v.hub.refused(c, slot.Waited{}, f)
 	}
 	m := v.now()
 	if c.Method == mcp.ToolsCall && m.scope.search && c.Server == "" {
@@ -212,10 +213,10 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 		return v.hub.send(ctx, *c.Target, c)
 	}
 	if c.Server != "" && !m.scope.Server(c.Server) {
-		return Answer{}, v.hub.refused(c, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server))
+		return Answer{}, v.hub.refused(c, slot.Waited{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server))
 	}
 	if c.Server != "" && c.Name == "" && !m.scope.Whole(c.Server) {
-		return Answer{}, v.hub.refused(c, fault.New(fault.Unsupported, c.Method, "nobody serves "+c.Method+" for this client")) // who knows what it does
+		return Answer{}, v.hub.refused(c, slot.Waited{}, fault.New(fault.Unsupported, c.Method, "nobody serves "+c.Method+" for this client")) // who knows what it does
 	}
 	return v.hub.find(ctx, v, c)
 }
@@ -245,7 +246,9 @@ func (m *made) search(params []byte) []byte {
 func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 	name, params, err := catalog.ReadCall(c.Params)
 	if err != nil {
-		return Answer{Result: catalog.Text(err.Error(), true)}, nil
+		text := catalog.Text(err.Error(), true)
+		v.hub.settle(c, event.CallFacts{Method: c.Method, Name: c.Name, Result: event.CallToolError, Began: time.Now(), ParamBytes: len(c.Params), Bytes: len(text)})
+		return Answer{Result: text}, nil
 	}
 	inner := *c
 	inner.Name, inner.Params, inner.Target = name, params, nil

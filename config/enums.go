@@ -17,6 +17,15 @@ const (
 	ClientsTokens   Clients = "tokens"    // none of them without showing more: whom Access lets in
 )
 
+// PerServer says whether each server has histograms of its own among the metrics.
+type PerServer string
+
+const (
+	PerServerAuto PerServer = "auto" // where there are at most 200 servers: most of what is scraped are histograms
+	PerServerOn   PerServer = "on"
+	PerServerOff  PerServer = "off"
+)
+
 // TLSTerminatedBy says who encrypts the way between clients and a machine whose
 // endpoint does not.
 type TLSTerminatedBy string

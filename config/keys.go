@@ -30,6 +30,8 @@ func settings(c *Config) []key {
 		{"metrics", boolean(&c.Metrics)},
 		{"metricsListen", hostPort(&c.MetricsListen)},
 		{"metricsTokenFile", path(&c.MetricsTokenFile)},
+		{"metricsPerTool", boolean(&c.MetricsPerTool)},
+		{"metricsPerServerHistograms", word(&c.MetricsPerServer, PerServerAuto, PerServerOn, PerServerOff)},
 		{"page", word(&c.Page, PageOpen, PageToken, PageOff)},
 		{"groups", groups(&c.Groups)},
 		{"auth", endpointAuthAt(c)},

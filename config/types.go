@@ -42,6 +42,8 @@ type Config struct {
 	Expose           Expose        // what /mcp lists of the tools: "all", or "search" for two tools that find and call the others
 	Metrics          bool          // whether the endpoint serves /metrics; true
 	MetricsListen    string        // an address of its own for them; "": none
+	MetricsPerTool   bool          // whether calls are counted by tool as well
+	MetricsPerServer PerServer     // the histograms of single servers: "auto", "on" or "off"
 	MetricsTokenFile string        // holds what who scrapes must send as bearer token; "": only this machine reaches them at the endpoint
 
 	Page Page // who may look at the web page: "open", "token" or "off"
@@ -167,21 +169,22 @@ type Server struct {
 // New returns a Config without servers and with every default.
 func New() *Config {
 	return &Config{
-		Listen:          "127.0.0.1:7433",
-		FirstListWait:   500 * time.Millisecond,
-		Naming:          NamingAuto,
-		Clients:         ClientsSameUser,
-		Page:            PageOpen,
-		TLSTerminatedBy: TLSByNobody,
-		Separator:       "__",
-		MaxName:         64,
-		DrainTimeout:    10 * time.Second,
-		MaxStarting:     8,
-		Outage:          OutageKeep,
-		HideAfter:       5 * time.Minute,
-		Pins:            PinsOff,
-		Expose:          ExposeAll,
-		Metrics:         true,
+		Listen:           "127.0.0.1:7433",
+		FirstListWait:    500 * time.Millisecond,
+		Naming:           NamingAuto,
+		Clients:          ClientsSameUser,
+		Page:             PageOpen,
+		TLSTerminatedBy:  TLSByNobody,
+		Separator:        "__",
+		MaxName:          64,
+		DrainTimeout:     10 * time.Second,
+		MaxStarting:      8,
+		Outage:           OutageKeep,
+		HideAfter:        5 * time.Minute,
+		Pins:             PinsOff,
+		Expose:           ExposeAll,
+		Metrics:          true,
+		MetricsPerServer: PerServerAuto,
 		Audit: Audit{
 			Level: AuditAdmin, Chain: true, Arguments: AuditNames, MaxFile: 64 << 20, MaxTotal: 1 << 30, KeepFor: 30 * 24 * time.Hour,
 		},

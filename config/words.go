@@ -15,6 +15,7 @@ import (
 // a server with an Err costs only itself. The fault is of kind Invalid.
 func (c *Config) Check() *fault.Fault {
 	problems := []string{
+		wrongWord("MetricsPerServer", c.MetricsPerServer, PerServerAuto, PerServerOn, PerServerOff),
 		wrongWord("Clients", c.Clients, ClientsSameUser, ClientsAnyLocal, ClientsTokens),
 		wrongWord("TLSTerminatedBy", c.TLSTerminatedBy, TLSByNobody, TLSByProxy),
 		wrongWord("Access.MTLS", c.Access.MTLS, CertURI, CertCN),

@@ -21,6 +21,7 @@ import (
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/typed"
+	"github.com/everline/everline/internal/usage"
 )
 
 // Hub is what the API needs; *everline.Hub is one.
@@ -83,7 +84,7 @@ type API struct {
 	auditAt   string // audit.path, likewise
 	hider     atomic.Pointer[hider]
 	broken    atomic.Pointer[refusal] // why the configuration is not reloaded; nil if it is
-	memory    memory
+	usage     usage.Recent
 	well      wellness
 	questions questions
 	begun     logins
@@ -328,7 +329,7 @@ func (a *API) shape(st everline.Status, cfg *config.Config, hide func(string) st
 		}
 	}
 	if s.PID != nil {
-		s.Memory = known(a.memory.resident(*s.PID))
+		s.Memory = known(a.usage.Trees().Of(*s.PID).Resident)
 	}
 	return s
 }

@@ -150,6 +150,3 @@ func (a *API) readiness(only string) []Readiness {
 	}
 	return all
 }
-
-// Memory is what a process and all below it hold; 0 if that is not known.
-func (a *API) Memory(pid int) int64 { return a.memory.resident(pid) }

@@ -99,6 +99,7 @@ func (d *daemon) closeAudit() error {
 
 // turnedAway has recorded that another user of the machine wanted to connect.
 func (d *daemon) turnedAway(uid int) {
+	d.clients.Auth.Add(1)
 	d.audit.Refuse(&audit.Record{
 		Type: audit.TypeRefusal, Action: "connect", Outcome: audit.Refused, Kind: fault.Forbidden.String(), Actor: audit.Actor{Kind: audit.Client, UID: &uid},
 	})

@@ -128,7 +128,6 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.gateway = gateway.ForHub(hub, p.gateway)
 	d.reloads.last.Store(time.Now().UnixMilli())
 	registry := d.metrics()
-	d.registry.Store(registry)
 	d.scraped = observe.Handler(registry)
 	o := admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
@@ -141,6 +140,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	if p.endpoint != "" {
 		d.site = d.page()
 	}
+	d.registry.Store(registry) // what it asks is there from now on
 	hide := d.api.Hide
 	d.hide.Store(&hide)
 	d.audit.Note(systemRecord(audit.Start))

@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/observe"
 	"github.com/everline/everline/internal/policy"
+	"github.com/everline/everline/internal/usage"
 )
 
 // reloads count what became of the reloads of the configuration.
@@ -64,10 +65,12 @@ func (d *daemon) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	case cfg.MetricsTokenFile != "":
 		d.serveToBearer(w, r, cfg.MetricsTokenFile)
 	case !cfg.Access.Demanded && !d.parts.local:
+		d.clients.Auth.Add(1)
 		http.Error(w, "everline serves metrics only to its own machine; metricsTokenFile or metricsListen lets others in", http.StatusForbidden)
 	default:
 		switch who := d.parts.entrance.Enter(w, r); {
 		case who == nil:
+			d.clients.Auth.Add(1)
 		case d.seesAll(who):
 			d.scraped.ServeHTTP(w, r)
 		default:
@@ -98,6 +101,7 @@ func (d *daemon) serveToBearer(w http.ResponseWriter, r *http.Request, path stri
 	}
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(got), []byte(want)) != 1 {
+		d.clients.Auth.Add(1)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 		return
@@ -145,7 +149,8 @@ func (d *daemon) metrics() *prometheus.Registry {
 			_, err := d.audit.Problem()
 			return d.audit.Lost(), err != nil
 		},
-		Memory: func(pid int) int64 { return d.api.Memory(pid) },
-		Lost:   d.telemetry.Lost,
+		Viewers: func() int { return d.site.Viewers() },
+		Lost:    d.telemetry.Lost,
+		Trees:   usage.Read,
 	})
 }

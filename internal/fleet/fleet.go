@@ -127,9 +127,21 @@ func (f *Fleet) Counts() map[string]meter.Counts {
 	r := f.roster.Load()
 	all := make(map[string]meter.Counts, len(r.order)+1)
 	for _, m := range r.order {
+		m.slot.CountLinks()
+		for _, o := range f.sessions.live(m.name) {
+			o.slot.CountLinks()
+		}
 		all[m.name] = m.meter.Read()
 	}
 	return all
+}
+
+// Meter counts for a server; nil if none is called so.
+func (f *Fleet) Meter(server string) *meter.Server {
+	if m := f.roster.Load().byName[server]; m != nil {
+		return m.meter
+	}
+	return nil
 }
 
 // Stuck names the servers whose loops do not answer until ctx ends.

@@ -26,6 +26,7 @@ func (r *roster) pending() bool {
 }
 
 func (r *roster) add(m *member) {
+	m.meter.CountTools(r.cfg.MetricsPerTool)
 	r.place[m.name] = len(r.order)
 	r.order = append(r.order, m)
 	r.byName[m.name] = m

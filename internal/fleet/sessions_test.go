@@ -373,7 +373,7 @@ func TestACallForALifeThatIsOver(t *testing.T) {
 		f := start(t, configOf("srv"), m.options())
 		defer stop(t, f)
 		ask := func(gen uint64) error {
-			_, err := f.Slot("srv").CallGen(t.Context(), gen, &upstream.Call{Method: "tasks/get", Name: "x", Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe, nil)
+			_, err := f.Slot("srv").CallGen(t.Context(), gen, &upstream.Call{Method: "tasks/get", Name: "x", Params: []byte(`{"taskId":"x"}`)}, config.ReplaySafe, slot.Waited{}, nil)
 			return err
 		}
 		if err := ask(1); fault.KindOf(err) != fault.RPC {

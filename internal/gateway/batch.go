@@ -26,7 +26,7 @@ func (g *Gateway) postBatch(r *http.Request, body []byte, p *post) {
 	p.sess = nil // whose client cannot come back for the answers
 	frames, bad := message.SplitBatch(body, s.Protocol(), g.opts.MaxInFlight)
 	if bad != nil {
-		writeJSON(p.w, bad)
+		writeJSON(p.w, g.malformed(bad))
 		return
 	}
 	answers := g.startBatch(context.WithoutCancel(r.Context()), s, r.Context().Done(), frames)()

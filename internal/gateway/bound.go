@@ -107,6 +107,8 @@ type boundConn struct {
 	born     time.Time
 	meter    *meter.Endpoint
 	cut      atomic.Bool  // the client did not read
+	awaiting atomic.Bool  // reads have a deadline that is not over
+	quiet    atomic.Bool  // the client has sent nothing until such a deadline
 	until    atomic.Int64 // the write deadline, since born; named for one that a writer has set itself
 }
 
@@ -129,7 +131,17 @@ func (c *boundConn) Write(b []byte) (int, error) {
 func (c *boundConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.meter.Received.Add(uint64(n))
+	if err != nil && c.awaiting.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.quiet.Store(true)
+	}
 	return n, err
+}
+
+// SetReadDeadline sets one, as net/http does for a request that is to come. One that
+// is over already, by which it takes a read back, says nothing of the client.
+func (c *boundConn) SetReadDeadline(t time.Time) error {
+	c.awaiting.Store(t.After(c.born))
+	return c.Conn.SetReadDeadline(t)
 }
 
 // NetConn is what is bounded.
@@ -148,6 +160,9 @@ func (c *boundConn) SetWriteDeadline(t time.Time) error {
 
 func (c *boundConn) Close() error {
 	c.leave()
+	if c.quiet.Swap(false) {
+		c.meter.Quiet.Add(1)
+	}
 	return c.Conn.Close()
 }
 

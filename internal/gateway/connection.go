@@ -15,6 +15,7 @@ func (svc *service) serveOn(ctx context.Context, x *exchange, ad *message.Admiss
 		x.sess.Heard(x.Method, true)
 	}
 	if bad := ad.Enter(x.Message); bad != nil {
+		svc.opts.Meter.Own(x.Method, true)
 		return bad
 	}
 	x.out, x.tracked = out, true

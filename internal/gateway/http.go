@@ -73,8 +73,7 @@ func (g *Gateway) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 	m, bad := message.Parse(body, version)
 	if bad != nil {
-		g.opts.Meter.Parse.Add(1)
-		writeJSON(w, bad)
+		writeJSON(w, g.malformed(bad))
 		return
 	}
 	x := g.exchange(m)
@@ -106,7 +105,7 @@ func (g *Gateway) readyModern(r *http.Request, x *exchange, p *post) bool {
 		return false
 	}
 	if bad := x.CheckRequest(r.Header, x.target.Headers); bad != nil {
-		writeJSON(p.w, bad)
+		writeJSON(p.w, g.malformed(bad))
 		return false
 	}
 	if g.closing() {
@@ -204,9 +203,8 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Session {
 	version := r.Header.Get(mcp.HeaderVersion)
 	if version != "" && !slices.Contains(mcp.Versions, version) {
-		g.opts.Meter.Version.Add(1)
 		m := &message.Message{}
-		writeJSON(w, m.Unsupported(version))
+		writeJSON(w, g.malformed(m.Unsupported(version)))
 		return nil
 	}
 	id := r.Header.Get(mcp.HeaderSession)

@@ -16,6 +16,7 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch who := g.opts.Entrance.Enter(w, r); who {
 		case nil:
+			g.opts.Meter.Auth.Add(1)
 		case access.From(r.Context()): // of its connection
 			next.ServeHTTP(w, r)
 		default:

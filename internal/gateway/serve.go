@@ -76,6 +76,20 @@ func (svc *service) count(x *exchange, a *message.Answer) {
 	}
 }
 
+// malformed counts a message that was refused before it could be meant for a server,
+// and returns why it was; nil was not.
+func (svc *service) malformed(bad *message.Answer) *message.Answer {
+	if bad == nil {
+		return nil
+	}
+	if code, _ := bad.Error(); code == mcp.CodeUnsupportedVersion {
+		svc.opts.Meter.Version.Add(1)
+	} else {
+		svc.opts.Meter.Parse.Add(1)
+	}
+	return bad
+}
+
 // took notes what everline itself took of a call that was answered.
 func (svc *service) took(x *exchange, answer *everline.Answer) {
 	over := &svc.opts.Meter.OverHTTP

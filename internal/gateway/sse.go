@@ -133,7 +133,7 @@ func (g *Gateway) serveMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	defer held.release()
 	m, bad := message.ParseLegacy(body)
-	if bad == nil {
+	if g.malformed(bad) == nil {
 		bad = g.takeMessage(r, m, held, s)
 	}
 	// Who waits for an answer waits for it on the stream; what names no request

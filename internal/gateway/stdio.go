@@ -62,7 +62,7 @@ func (p *stdioClient) take(ctx context.Context, line []byte) {
 		return
 	}
 	m, bad := message.Parse(line, "")
-	if bad == nil {
+	if p.svc.malformed(bad) == nil {
 		bad = p.takeMessage(ctx, m)
 	}
 	if bad != nil {
@@ -78,13 +78,13 @@ func (p *stdioClient) takeMessage(ctx context.Context, m *message.Message) *mess
 		p.svc.notice(x)
 		return nil
 	case !m.Modern && m.Method == mcp.ServerDiscover:
-		return m.CheckModern() // a modern probe without _meta: its sender is told what it lacks
+		return p.svc.malformed(m.CheckModern()) // a modern probe without _meta: its sender is told what it lacks
 	case !m.Modern && m.Method == mcp.Initialize:
 		return p.initialize(ctx, x)
 	case !m.Modern:
 		return p.svc.serveOn(ctx, x, p.admission, p.outbox)
 	}
-	if bad := m.CheckModern(); bad != nil {
+	if bad := p.svc.malformed(m.CheckModern()); bad != nil {
 		return bad
 	}
 	if m.Method == mcp.SubscriptionsListen {
@@ -140,7 +140,7 @@ func (p *stdioClient) startListen(x *exchange) *message.Answer {
 // takeBatch serves a batch, which revisions up to 2025-03-26 have.
 func (p *stdioClient) takeBatch(ctx context.Context, line []byte) {
 	frames, bad := message.SplitBatch(line, p.sess.Protocol(), p.svc.opts.MaxInFlight)
-	if bad != nil {
+	if p.svc.malformed(bad) != nil {
 		p.outbox.Send(bad.Frame())
 		return
 	}

@@ -15,7 +15,7 @@ type Endpoint struct {
 	Opened, Expired, Ended    atomic.Uint64
 	Gets, Listens, SSE, Posts atomic.Int64  // streams that are open
 	Received, Sent            atomic.Uint64 // bytes on connections
-	Slow                      atomic.Uint64 // connections that were cut because the client did not read
+	Slow, Quiet               atomic.Uint64 // connections that were cut because the client did not read, or sent nothing for long
 	Host, Origin, Auth, Size  atomic.Uint64 // requests that were refused before any server was meant, and why
 	Crowded, Parse, Version   atomic.Uint64
 
@@ -67,7 +67,7 @@ type EndpointCounts struct {
 	Ends     map[string]uint64 // opened, refused, expired, ended
 	Streams  map[string]int64  // by kind
 	Bytes    map[string]uint64 // received from clients, and sent to them
-	Slow     uint64
+	Cut      map[string]uint64 // connections, by reason
 	Refused  map[string]uint64 // by reason
 	Policies map[ByPolicy]uint64
 	Own      [len(Methods)][event.CallResults]uint64
@@ -83,7 +83,7 @@ func (e *Endpoint) Read() EndpointCounts {
 		Streams:  map[string]int64{"get": e.Gets.Load(), "listen": e.Listens.Load(), "sse": e.SSE.Load(), "post": e.Posts.Load()},
 		Policies: e.byPolicy(),
 		Bytes:    map[string]uint64{"received": e.Received.Load(), "sent": e.Sent.Load()},
-		Slow:     e.Slow.Load(),
+		Cut:      map[string]uint64{"slow": e.Slow.Load(), "idle": e.Quiet.Load()},
 		Refused: map[string]uint64{
 			"host": e.Host.Load(), "origin": e.Origin.Load(), "auth": e.Auth.Load(), "size": e.Size.Load(),
 			"sessions": e.Crowded.Load(), "parse": e.Parse.Load(), "version": e.Version.Load(),

@@ -44,19 +44,56 @@ func Make(bounds []time.Duration) Histogram {
 
 // Observe counts one duration.
 func (h *Histogram) Observe(d time.Duration) {
+	h.counts[h.bucket(d)].Add(1)
+	h.sum.Add(int64(d))
+}
+
+// bucket is which one a duration is in.
+func (h *Histogram) bucket(d time.Duration) int {
 	i := 0
 	for i < len(h.bounds) && d > h.bounds[i] {
 		i++
 	}
-	h.counts[i].Add(1)
-	h.sum.Add(int64(d))
+	return i
 }
 
 // A Distribution is a histogram as it was at one moment.
 type Distribution struct {
-	Bounds []time.Duration
-	Counts []uint64 // by bucket, not added up; one more than Bounds
-	Sum    time.Duration
+	Bounds    []time.Duration
+	Counts    []uint64 // by bucket, not added up; one more than Bounds
+	Sum       time.Duration
+	Exemplars []*Exemplar // by bucket; nil for one without, and nil for none
+}
+
+// An Exemplar is one call whose trace is recorded.
+type Exemplar struct {
+	Trace [16]byte
+	Took  time.Duration
+	At    time.Time
+}
+
+// An exemplary histogram keeps, for each bucket, the newest call whose trace is
+// recorded.
+type exemplary struct {
+	Histogram
+	newest []atomic.Pointer[Exemplar]
+}
+
+func makeExemplary(bounds []time.Duration) exemplary {
+	return exemplary{Make(bounds), make([]atomic.Pointer[Exemplar], len(bounds)+1)}
+}
+
+// show keeps a call that was observed.
+func (h *exemplary) show(e *Exemplar) { h.newest[h.bucket(e.Took)].Store(e) }
+
+// Read is what was counted until now.
+func (h *exemplary) Read() Distribution {
+	d := h.Histogram.Read()
+	d.Exemplars = make([]*Exemplar, len(h.newest))
+	for i := range h.newest {
+		d.Exemplars[i] = h.newest[i].Load()
+	}
+	return d
 }
 
 // Count is how many durations there were.

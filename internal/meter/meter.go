@@ -80,6 +80,9 @@ type Server struct {
 	limited  atomic.Uint64
 	pings    [2]atomic.Uint64 // that were missed, and that were answered
 	paused   atomic.Int64
+	link     struct{ late, noise, ignored, stderr, cpu atomic.Int64 }
+	drills   drills
+	tools    tools
 
 	starts        counters
 	losses        counters
@@ -88,14 +91,15 @@ type Server struct {
 	changes       atomic.Uint64
 	outage        atomic.Int64 // those that are over
 
-	took, upstream, park, started, recovered Histogram
+	took                               exemplary
+	upstream, park, started, recovered Histogram
 }
 
 type counters [causes]atomic.Uint64
 
 // New returns the meter of a server.
 func New() *Server {
-	return &Server{took: Make(Calls), upstream: Make(Calls), park: Make(Recovery), started: Make(Recovery), recovered: Make(Recovery)}
+	return &Server{took: makeExemplary(Calls), upstream: Make(Calls), park: Make(Recovery), started: Make(Recovery), recovered: Make(Recovery)}
 }
 
 // Call counts a call that has ended.
@@ -118,6 +122,11 @@ func (m *Server) Call(f *event.CallFacts) {
 	}
 }
 
+// Sampled notes that the trace of a call which was counted is recorded.
+func (m *Server) Sampled(trace [16]byte, f *event.CallFacts) {
+	m.took.show(&Exemplar{trace, f.Took, f.Began.Add(f.Took)})
+}
+
 // Sent counts a send that was answered, or failed, after d.
 func (m *Server) Sent(d time.Duration) { m.upstream.Observe(d) }
 
@@ -135,6 +144,29 @@ func (m *Server) Parked(end int, d time.Duration) {
 func (m *Server) Limited(d time.Duration) {
 	m.limited.Add(1)
 	m.paused.Add(int64(d))
+}
+
+// A Link is what is counted on one connection, from its begin.
+type Link struct {
+	Late    uint64        // answers that no call waited for
+	Noise   uint64        // lines or events that were no messages
+	Ignored uint64        // messages that meant nothing
+	Stderr  uint64        // bytes
+	CPU     time.Duration // of the process and what it had started, once all of it has ended
+}
+
+// Linked counts what has happened on a connection between two moments.
+func (m *Server) Linked(was, now Link) {
+	m.link.late.Add(int64(now.Late - was.Late))
+	m.link.noise.Add(int64(now.Noise - was.Noise))
+	m.link.ignored.Add(int64(now.Ignored - was.Ignored))
+	m.link.stderr.Add(int64(now.Stderr - was.Stderr))
+	m.link.cpu.Add(int64(now.CPU - was.CPU))
+}
+
+func (m *Server) links() Link {
+	l := &m.link
+	return Link{uint64(l.late.Load()), uint64(l.noise.Load()), uint64(l.ignored.Load()), uint64(l.stderr.Load()), time.Duration(l.cpu.Load())}
 }
 
 // Pinged counts a ping of a server that was silent.
@@ -192,6 +224,9 @@ type Counts struct {
 	ListFailures  [causes]uint64
 	Changes       uint64
 	Outage        time.Duration // of outages that are over
+	Links         Link
+	Drills        map[string]uint64                    // by the word for the fault
+	Tools         map[string][event.CallResults]uint64 // calls by tool, others by OtherTools; nil while they are not counted
 
 	Took, Upstream, Park, StartTimes, Recovered Distribution
 }
@@ -203,7 +238,7 @@ func (m *Server) Read() Counts {
 		StartFailures: m.startFailures.read(), ListFailures: m.listFailures.read(),
 		Missed: m.pings[0].Load(), Heard: m.pings[1].Load(),
 		Sent: m.sent.Load(), Received: m.received.Load(), Limited: m.limited.Load(), Paused: time.Duration(m.paused.Load()),
-		Changes: m.changes.Load(), Outage: time.Duration(m.outage.Load()),
+		Changes: m.changes.Load(), Outage: time.Duration(m.outage.Load()), Links: m.links(), Drills: m.drills.read(), Tools: m.tools.read(),
 		Took: m.took.Read(), Upstream: m.upstream.Read(), Park: m.park.Read(), StartTimes: m.started.Read(), Recovered: m.recovered.Read(),
 	}
 	for i := range m.calls {

@@ -4,10 +4,12 @@ package observe
 
 import (
 	"cmp"
+	"encoding/hex"
 	"net/http"
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +21,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/usage"
 )
 
 // A Source is where the facts come from. Its funcs are called for each scrape, by
@@ -36,8 +39,10 @@ type Source struct {
 	Events  func() map[string]uint64 // by kind
 	Clients func() meter.EndpointCounts
 	Audit   func() (lost uint64, failing bool)
-	Memory  func(pid int) int64 // of a process and all below it; 0 if that is not known
-	Lost    func() uint64       // spans that could not be exported
+	Viewers func() int    // pages that are open
+	Lost    func() uint64 // spans that could not be exported
+
+	Trees func() usage.Trees // as they are now
 }
 
 // Reloads are what became of the reloads of the configuration.
@@ -50,7 +55,7 @@ type Reloads struct {
 // Registry has the metrics of everline and of its own process.
 func Registry(s Source) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&collector{from: s, used: map[string]time.Duration{}}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
@@ -67,7 +72,12 @@ const maxScrapes = 4
 const manyServers = 200
 
 // A collector makes the metrics of one scrape from what is counted then.
-type collector struct{ from Source }
+type collector struct {
+	from Source
+
+	mu   sync.Mutex               // guards used; nothing waits under it
+	used map[string]time.Duration // the most CPU time that was said of each server
+}
 
 // Describe tells which metrics there may be.
 func (*collector) Describe(ch chan<- *prometheus.Desc) {
@@ -79,33 +89,46 @@ func (*collector) Describe(ch chan<- *prometheus.Desc) {
 // A scrape is one answer in the making.
 type scrape chan<- prometheus.Metric
 
-func (s scrape) put(f *Family, v float64, labels ...string) {
+func (s scrape) put(f *family, v float64, labels ...string) {
 	kind := prometheus.GaugeValue
-	if f.Type == "counter" {
+	if f.kind == "counter" {
 		kind = prometheus.CounterValue
 	}
 	s <- prometheus.MustNewConstMetric(f.desc, kind, v, labels...)
 }
 
 // known is put for what may be unknown.
-func (s scrape) known(f *Family, t time.Time, labels ...string) {
+func (s scrape) known(f *family, t time.Time, labels ...string) {
 	if !t.IsZero() {
 		s.put(f, float64(t.UnixMilli())/1000, labels...)
 	}
 }
 
-func (s scrape) spread(f *Family, d meter.Distribution, labels ...string) {
+func (s scrape) spread(f *family, d meter.Distribution, labels ...string) {
 	buckets := make(map[float64]uint64, len(d.Bounds))
 	n := uint64(0)
 	for i, bound := range d.Bounds {
 		n += d.Counts[i]
 		buckets[bound.Seconds()] = n
 	}
-	s <- prometheus.MustNewConstHistogram(f.desc, d.Count(), d.Sum.Seconds(), buckets, labels...)
+	m := prometheus.MustNewConstHistogram(f.desc, d.Count(), d.Sum.Seconds(), buckets, labels...)
+	if shown := exemplars(d); len(shown) > 0 {
+		m = prometheus.MustNewMetricWithExemplars(m, shown...)
+	}
+	s <- m
+}
+
+func exemplars(d meter.Distribution) (all []prometheus.Exemplar) {
+	for _, e := range d.Exemplars {
+		if e != nil {
+			all = append(all, prometheus.Exemplar{Value: e.Took.Seconds(), Labels: prometheus.Labels{"trace_id": hex.EncodeToString(e.Trace[:])}, Timestamp: e.At})
+		}
+	}
+	return all
 }
 
 // byCause puts those causes that have happened.
-func (s scrape) byCause(f *Family, counts []uint64, server string) {
+func (s scrape) byCause(f *family, counts []uint64, server string) {
 	for cause, n := range counts {
 		if n > 0 {
 			s.put(f, float64(n), server, meter.Cause(cause).String())
@@ -122,6 +145,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, x := range c.from.Catalog().Conflicts() {
 		conflicts[x.Server]++
 	}
+	perServer := cfg.MetricsPerServer == config.PerServerOn || cfg.MetricsPerServer != config.PerServerOff && len(all) <= manyServers
+	used, trees := map[string]time.Duration{}, c.from.Trees() // behind what is counted of processes that have ended: none is in both
 	var park meter.Distribution
 	starts, sends := map[string]*meter.Distribution{}, map[string]*meter.Distribution{}
 	for _, st := range all {
@@ -134,13 +159,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.catalog(st, conflicts[st.Name])
 		s.put(unapproved, float64(pins[st.Name].all), st.Name)
 		s.put(withheld, float64(pins[st.Name].withheld), st.Name)
-		if st.PID != 0 {
-			if held := c.from.Memory(st.PID); held > 0 {
-				s.put(memoryBytes, float64(held), st.Name)
-			}
-		}
-		s.lifecycle(st, n, len(all) <= manyServers)
-		s.calls(st.Name, n, len(all) <= manyServers)
+		used[st.Name] = s.processes(st, trees) + n.Links.CPU
+		s.lifecycle(st, n, perServer)
+		s.calls(st.Name, n, perServer)
+		s.links(st.Name, n)
 		park.Add(n.Park)
 		add(starts, string(st.Transport), n.StartTimes)
 		add(sends, string(st.Transport), n.Upstream)
@@ -152,6 +174,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	s.outcomes("", none)
+	c.cpu(s, used)
 	if len(all) == 0 {
 		return
 	}
@@ -160,6 +183,35 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.spread(startDuration, *d, transport)
 		s.spread(upstreamTime, *sends[transport], transport)
 	}
+}
+
+// processes tells of a server's processes, those that sessions have of it included,
+// and returns the CPU time of those that are there.
+func (s scrape) processes(st everline.Status, trees usage.Trees) time.Duration {
+	pids := []int{st.PID}
+	for _, own := range st.Sessions {
+		pids = append(pids, own.PID)
+	}
+	all := trees.Of(pids...)
+	if all.Processes > 0 {
+		s.put(processes, float64(all.Processes), st.Name)
+		s.put(memoryBytes, float64(all.Resident), st.Name)
+	}
+	return all.CPU
+}
+
+// cpu tells what the processes of servers have used. What one has used that has just
+// ended is known a moment later: the counter stands still until then.
+func (c *collector) cpu(s scrape, used map[string]time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, d := range used {
+		used[name] = max(d, c.used[name])
+		if used[name] > 0 {
+			s.put(cpuTime, used[name].Seconds(), name)
+		}
+	}
+	c.used = used
 }
 
 func add(to map[string]*meter.Distribution, key string, d meter.Distribution) {
@@ -191,7 +243,10 @@ func (c *collector) itself(s scrape) {
 		s.put(sessionsTotal, float64(k), result)
 	}
 	s.spread(sessionDuration, n.Lasted)
-	s.put(streamsCut, float64(n.Slow), "slow")
+	for reason, k := range n.Cut {
+		s.put(streamsCut, float64(k), reason)
+	}
+	s.put(viewers, float64(c.from.Viewers()))
 	for transport, d := range n.Overhead {
 		s.spread(overhead, d, transport)
 	}
@@ -240,14 +295,14 @@ func (s scrape) server(st everline.Status, spec config.Server) {
 	s.known(nextAttempt, st.Next, name)
 	if st.Auth != nil {
 		s.known(tokenExpiry, st.Auth.ExpiresAt, name)
+		s.put(refreshes, float64(st.Auth.Refreshes), name, "ok")
+		s.put(refreshes, float64(st.Auth.Failures), name, "failed")
 	}
 	for _, p := range st.Handshake {
 		s.put(startPhase, p.Took.Seconds(), name, p.Name)
 	}
 	s.put(inFlight, float64(st.Out), name)
 	s.put(waiting, float64(st.Waiting), name)
-	s.put(noise, float64(st.Noise), name)
-	s.put(stderrRate, st.StderrRate, name)
 }
 
 func (s scrape) catalog(st everline.Status, conflicts int) {
@@ -291,6 +346,25 @@ func (s scrape) calls(name string, n meter.Counts, spread bool) {
 	s.put(limitPause, n.Paused.Seconds(), name)
 	s.put(bytes, float64(n.Sent), name, "sent")
 	s.put(bytes, float64(n.Received), name, "received")
+}
+
+// links is what came over the server's connections beside answers, and what is done
+// to it on purpose.
+func (s scrape) links(name string, n meter.Counts) {
+	s.put(lateAnswers, float64(n.Links.Late), name)
+	s.put(noise, float64(n.Links.Noise), name)
+	s.put(ignored, float64(n.Links.Ignored), name)
+	s.put(stderrBytes, float64(n.Links.Stderr), name)
+	for fault, k := range n.Drills {
+		s.put(drills, float64(k), name, fault)
+	}
+	for tool, results := range n.Tools {
+		for result, k := range results {
+			if k > 0 {
+				s.put(toolCalls, float64(k), name, tool, event.CallResult(result).String())
+			}
+		}
+	}
 }
 
 // outcomes has all outcomes of tools/call, so that the first one of each is an

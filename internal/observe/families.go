@@ -1,40 +1,36 @@
 package observe
 
 import (
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Family is one metric: its name, its type, its labels, and what it means.
-type Family struct {
-	Name, Type, Help string
-	Labels           []string
+// A family is one metric: its name, its type, its labels, and what it means.
+type family struct {
+	name, kind, help string
+	labels           []string
 	desc             *prometheus.Desc
 }
 
-var families []*Family
+// families are all metrics of everline itself, in the order of the reference page.
+var families []*family
 
-// Families are all metrics of everline itself, in the order of the reference page.
-func Families() []*Family { return slices.Clone(families) }
-
-func family(name, kind, help string, labels ...string) *Family {
-	f := &Family{Name: "everline_" + name, Type: kind, Help: help, Labels: labels}
-	f.desc = prometheus.NewDesc(f.Name, help, labels, nil)
+func newFamily(name, kind, help string, labels ...string) *family {
+	f := &family{name: "everline_" + name, kind: kind, help: help, labels: labels}
+	f.desc = prometheus.NewDesc(f.name, help, labels, nil)
 	families = append(families, f)
 	return f
 }
 
-func counter(name, help string, labels ...string) *Family {
-	return family(name, "counter", help, labels...)
+func counter(name, help string, labels ...string) *family {
+	return newFamily(name, "counter", help, labels...)
 }
 
-func gauge(name, help string, labels ...string) *Family {
-	return family(name, "gauge", help, labels...)
+func gauge(name, help string, labels ...string) *family {
+	return newFamily(name, "gauge", help, labels...)
 }
 
-func histogram(name, help string, labels ...string) *Family {
-	return family(name, "histogram", help, labels...)
+func histogram(name, help string, labels ...string) *family {
+	return newFamily(name, "histogram", help, labels...)
 }
 
 var (
@@ -92,10 +88,18 @@ var (
 	auditLost       = counter("audit_lost_total", "Records of the audit log that could not be kept.")
 	auditFailing    = gauge("audit_failing", "1 while the audit log cannot be written.")
 	streamsCut      = counter("streams_cut_total", "Connections of clients that were cut.", "reason")
+	lateAnswers     = counter("late_answers_total", "Answers of the server that no request waited for any more.", "server")
 	pings           = counter("pings_total", "Pings of a server that was silent while a request waited.", "server", "result")
 	tokenExpiry     = gauge("auth_token_expiry_timestamp_seconds", "When the token that the server is shown expires; absent where there is none, or none that says so.", "server")
+	refreshes       = counter("auth_refreshes_total", "Refreshes of the token that the server is shown, by how they ended.", "server", "result")
 	memoryBytes     = gauge("server_process_resident_bytes", "Resident memory of the server's process and all below it.", "server")
+	cpuTime         = counter("server_process_cpu_seconds_total", "CPU time of the server's processes, those of ended generations included.", "server")
+	processes       = gauge("server_processes", "Processes of the server: its own and all below it.", "server")
 	telemetryLost   = counter("telemetry_lost_total", "What was recorded for OpenTelemetry and could not be exported.", "signal")
-	noise           = gauge("server_noise", "Lines of the generation that serves, else of the newest, that were no messages where only those belong.", "server")
-	stderrRate      = gauge("server_stderr_bytes_per_second", "What the server writes to stderr, of late.", "server")
+	noise           = counter("server_noise_total", "Lines or events that were no messages where only those belong.", "server")
+	ignored         = counter("server_ignored_total", "Messages of the server that meant nothing: notifications that nobody knows, progress of what is over, requests that its era forbids.", "server")
+	stderrBytes     = counter("server_stderr_bytes_total", "What the server has written to stderr.", "server")
+	drills          = counter("drills_total", "Drills that have begun, by the fault.", "server", "fault")
+	viewers         = gauge("stream_viewers", "Web pages that are open.")
+	toolCalls       = counter("tool_calls_total", "With metricsPerTool: calls of tools by how they ended. _other are those of tools that the server does not list, and of all beyond 200.", "server", "tool", "outcome")
 )

@@ -23,6 +23,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/usage"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
@@ -39,19 +40,21 @@ func scripted() Source {
 	github := everline.Status{
 		Name: "github", State: event.StateConnected, Generation: 4, Transport: config.TransportStdio, PID: 7, Era: everline.EraModern, Version: "2026-07-28",
 		Offered: [4]int{41, 1, 0, 2}, Tokens: 9000, CatalogAt: instant, Since: instant, Outage: 1500 * time.Millisecond, Out: 3, Waiting: 1,
-		Handshake: []everline.HandshakePhase{{Name: "spawn", Took: 2 * time.Millisecond}, {Name: "list", Took: 30 * time.Millisecond}}, Noise: 2, StderrRate: 12.5,
+		Handshake: []everline.HandshakePhase{{Name: "spawn", Took: 2 * time.Millisecond}, {Name: "list", Took: 30 * time.Millisecond}},
 	}
 	notes := everline.Status{
 		Name: "notes", State: event.StateDisconnected, Generation: 2, Attempt: 2, Transport: config.TransportHTTP, Since: instant,
 		AwaySince: instant.Add(-time.Minute), Next: instant.Add(time.Second), Outage: time.Minute,
-		Auth: &everline.Credential{ExpiresAt: instant.Add(time.Hour)},
+		Auth: &everline.Credential{ExpiresAt: instant.Add(time.Hour), Refreshes: 5, Failures: 1},
 	}
 	g, n := meter.New(), meter.New()
 	for i := range 9 {
 		g.Call(&event.CallFacts{Method: "tools/call", Took: time.Duration(i) * 3 * time.Millisecond, Sends: 1, ParamBytes: 100, Bytes: 1000})
 		g.Sent(time.Duration(i) * 2 * time.Millisecond)
 	}
-	g.Call(&event.CallFacts{Method: "tools/call", Took: time.Second, Sends: 2, Saved: event.ByReplay})
+	saved := event.CallFacts{Method: "tools/call", Began: instant, Took: time.Second, Sends: 2, Saved: event.ByReplay}
+	g.Call(&saved)
+	g.Sampled([16]byte{1, 2, 15: 255}, &saved)
 	g.Call(&event.CallFacts{Method: "prompts/get", Took: time.Second, Result: event.CallUnknown, Kind: fault.Broken, Sends: 1})
 	g.Repeated(fault.Exited)
 	g.Started(meter.First)
@@ -61,6 +64,11 @@ func scripted() Source {
 	g.Event(event.Lost{Cause: fault.New(fault.Exited, "", "")})
 	g.Event(event.ListFailed{Cause: fault.New(fault.Broken, "", "")})
 	g.Event(event.CatalogChanged{})
+	g.Linked(meter.Link{}, meter.Link{Late: 1, Noise: 2, Ignored: 3, Stderr: 400, CPU: 1500 * time.Millisecond})
+	g.Drilled("kill")
+	g.CountTools(true)
+	g.Tool("search", event.CallAnswered, func() bool { return true })
+	g.Tool("made up", event.CallRPCError, func() bool { return false })
 	n.Parked(meter.Failed, 4*time.Second)
 	n.Event(event.StartFailed{Cause: fault.New(fault.Dial, "", "")})
 	nowhere := meter.New()
@@ -88,7 +96,8 @@ func scripted() Source {
 		Reloads: func() Reloads { return Reloads{Applied: 2, Refused: 1, OK: true, Last: instant} },
 		Events:  func() map[string]uint64 { return map[string]uint64{"connected": 5, "lost": 4} },
 		Clients: clients.Read,
-		Memory:  func(int) int64 { return 12 << 20 },
+		Viewers: func() int { return 2 },
+		Trees:   func() usage.Trees { return usage.Trees{7: {Processes: 2, Resident: 12 << 20, CPU: 3 * time.Second}} },
 		Lost:    func() uint64 { return 4 },
 	}
 }
@@ -145,8 +154,8 @@ func TestScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if parsed[f.Name] == nil {
-			t.Errorf("%s is not in the scripted scrape", f.Name)
+		if parsed[f.name] == nil {
+			t.Errorf("%s is not in the scripted scrape", f.name)
 		}
 	}
 	for _, name := range []string{"process_start_time_seconds", "go_goroutines", "go_memstats_heap_alloc_bytes"} {
@@ -160,6 +169,17 @@ func TestScrape(t *testing.T) {
 func TestOpenMetrics(t *testing.T) {
 	text := scrapeOf(t, scripted(), "application/openmetrics-text; version=1.0.0")
 	if !strings.HasSuffix(text, "# EOF\n") || !strings.Contains(text, "# TYPE everline_calls counter\n") {
+		t.Errorf("%s", text)
+	}
+}
+
+// The newest recorded trace of a bucket stands there, and nowhere in the older format.
+func TestExemplars(t *testing.T) {
+	const accept, want = "application/openmetrics-text; version=1.0.0", `_bucket{server="github",le="1.0"} 11 # {trace_id="010200000000000000000000000000ff"} 1.0 `
+	if text := scrapeOf(t, scripted(), accept); strings.Count(text, "trace_id") != 1 || !strings.Contains(text, want) {
+		t.Errorf("%s", text)
+	}
+	if text := scrapeOf(t, scripted(), ""); strings.Contains(text, "trace_id") {
 		t.Errorf("%s", text)
 	}
 }
@@ -201,11 +221,11 @@ func TestMetricsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| name | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, f := range families {
-		labels := strings.Join(f.Labels, ", ")
+		labels := strings.Join(f.labels, ", ")
 		if labels == "" {
 			labels = "–"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, labels, f.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, labels, f.help)
 	}
 	const path = "../../docs/reference/metrics.md"
 	page, err := os.ReadFile(path)
@@ -221,10 +241,10 @@ func TestMetricsPage(t *testing.T) {
 func TestNamesAreKnown(t *testing.T) {
 	known := map[string]bool{}
 	for _, f := range families {
-		known[f.Name] = true
-		if f.Type == "histogram" {
+		known[f.name] = true
+		if f.kind == "histogram" {
 			for _, part := range []string{"_bucket", "_sum", "_count"} {
-				known[f.Name+part] = true
+				known[f.name+part] = true
 			}
 		}
 	}

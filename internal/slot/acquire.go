@@ -26,6 +26,29 @@ type waitSum struct {
 	trace  *tracing.Trace
 }
 
+// A Waited is how a call has waited for a generation before it was known what it is
+// to be sent as.
+type Waited struct {
+	Began time.Time // when the call came
+	sum   waitSum
+}
+
+// For is how long it has waited.
+func (w *Waited) For() time.Duration { return w.sum.waited }
+
+// Wait waits for a generation as a call does; the errors are those of Acquire.
+func (s *Slot) Wait(ctx context.Context) (Waited, error) {
+	w := Waited{Began: time.Now()}
+	if s.opts.Recorder != nil {
+		w.sum.trace = tracing.From(ctx).Trace()
+	}
+	lease, err := s.acquire(ctx, 0, &w.sum)
+	if err == nil {
+		lease.free() // no request was sent: that says nothing of the link
+	}
+	return w, err
+}
+
 // acquire is Acquire for a generation newer than after.
 func (s *Slot) acquire(ctx context.Context, after uint64, total *waitSum) (Lease, error) {
 	if s.pause.none() && s.gate.limit.Load() == 0 {

@@ -3,11 +3,13 @@ package slot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/evidence"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/tracing"
@@ -33,13 +35,17 @@ type Answer struct {
 // rules. Its errors are faults whose Outcome covers all sends. It returns no
 // later than ctx or the server's callTimeout ends.
 func (s *Slot) Call(ctx context.Context, c *upstream.Call, replay config.Replay) (Answer, error) {
-	return s.CallGen(ctx, 0, c, replay, nil)
+	return s.CallGen(ctx, 0, c, replay, Waited{}, nil)
 }
 
 // CallGen is Call for one generation alone: another is not asked, and the fault
-// is NotFound. 0: any. facts takes what is known of the call in the end; may be nil.
-func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay, facts *event.CallFacts) (Answer, error) {
-	t := attempts{method: c.Method, name: c.Name, replay: replay, began: time.Now()}
+// is NotFound. 0: any. before is how the call has waited already, the zero value if it
+// has not; facts takes what is known of the call in the end; may be nil.
+func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay config.Replay, before Waited, facts *event.CallFacts) (Answer, error) {
+	t := attempts{method: c.Method, name: c.Name, replay: replay, began: before.Began, waitSum: before.sum}
+	if t.began.IsZero() {
+		t.began = time.Now()
+	}
 	if s.opts.Recorder != nil {
 		t.trace = tracing.From(ctx).Trace()
 	}
@@ -85,7 +91,15 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) eve
 		f.Saved = event.ByParking
 	}
 	s.meter.Call(&f)
-	t.trace.Settle(&f)
+	if s.meter.CountsTools() && f.Method == mcp.ToolsCall {
+		s.meter.Tool(f.Name, f.Result, func() bool { return s.lists(f.Name) })
+	}
+	if t.trace != nil {
+		t.trace.Settle(&f)
+		if own := &t.trace.Root.Own; own.Sampled() {
+			s.meter.Sampled(own.Trace, &f)
+		}
+	}
 	if s.opts.Observe != nil {
 		s.opts.Observe(f)
 	}
@@ -147,6 +161,12 @@ func generationGone(server string, gen uint64, method string) *fault.Fault {
 		Kind: fault.NotFound, Op: method, Server: server, Gen: gen, Outcome: fault.NotSent,
 		Err: fmt.Errorf("the server was restarted since, and what generation %d remembered is lost", gen),
 	}
+}
+
+// lists tells whether the server has said that it has this tool.
+func (s *Slot) lists(tool string) bool {
+	c := s.view.Load().Catalog
+	return c != nil && slices.ContainsFunc(c.Items[catalog.Tools], func(t catalog.Item) bool { return t.Name == tool })
 }
 
 // withState adds to a fault how the server is seen now, and when the next attempt

@@ -51,6 +51,7 @@ func (s *Slot) Drill(ctx context.Context, d Drill) (Drilled, error) {
 	}
 	defer s.restore(injection)
 	s.emitLater(event.DrillBegan{Head: s.head(r.Before), Fault: d.Fault, For: lasting(kind, d.For)})
+	s.meter.Drilled(d.Fault)
 	d.tell(d.Broken)
 	r.Began = run.began
 	select {

@@ -3,6 +3,7 @@ package slot
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/evidence"
+	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
@@ -41,7 +43,9 @@ type generation struct {
 	lost    atomic.Bool                 // a call has reported that the session is gone
 	refused atomic.Bool                 // a call was refused for its credentials, and the loop does not know
 
-	link atomic.Pointer[func() transport.Info] // describes the link that the start has opened; nil if it has opened none
+	linked meter.Link                            // what of link is counted
+	linkMu sync.Mutex                            // guards linked; held while the link is read, which waits for nothing
+	link   atomic.Pointer[func() transport.Info] // describes the link that the start has opened; nil if it has opened none
 
 	over    chan struct{} // closed when the start worker has ended; then the five below are final
 	up      Upstream      // nil if the start failed
@@ -81,6 +85,20 @@ func (g *generation) freezeLink() {
 	last.StderrRate = 0
 	now := func() transport.Info { return last }
 	g.link.Store(&now)
+}
+
+// countLink counts what has happened on the link since it was called last.
+func (g *generation) countLink(m *meter.Server) {
+	info := g.link.Load()
+	if info == nil {
+		return
+	}
+	g.linkMu.Lock()
+	defer g.linkMu.Unlock()
+	i := (*info)()
+	now := meter.Link{Late: i.LateAnswers, Noise: i.Noise, Ignored: i.Ignored, Stderr: i.StderrBytes, CPU: i.CPU}
+	m.Linked(g.linked, now)
+	g.linked = now
 }
 
 // explain completes a fault with where it happened and what the process said.

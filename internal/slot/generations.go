@@ -130,7 +130,11 @@ func (lp *loop) keep(g *generation) {
 	lp.count()
 }
 
+// drop forgets a generation that is gone, with all of its processes.
 func (lp *loop) drop(gen uint64) {
+	if g := lp.gens[gen]; g != nil {
+		g.countLink(lp.slot.meter)
+	}
 	delete(lp.gens, gen)
 	lp.count()
 }

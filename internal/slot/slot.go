@@ -121,6 +121,13 @@ func (s *Slot) Counts() Counts {
 	return c
 }
 
+// CountLinks brings what its meter says of links up to date.
+func (s *Slot) CountLinks() {
+	for _, g := range *s.alive.Load() {
+		g.countLink(s.meter)
+	}
+}
+
 // Ended is how many calls have ended, however they did.
 func (c *Counts) Ended() (n uint64) {
 	for _, k := range c.Results {

@@ -116,7 +116,8 @@ type Info struct {
 	// how many bytes a second it wrote over the last seconds.
 	StderrBytes uint64
 	StderrRate  float64
-	Notices     []string // what was configured and could not be had, for people
+	CPU         time.Duration // that a child and what it had started have used; 0 until all of it has ended, and where the system does not tell
+	Notices     []string      // what was configured and could not be had, for people
 	// CancelByClose: ending the Call's context tells the server, and no
 	// notifications/cancelled is to be sent. Valid after Agree.
 	CancelByClose bool

@@ -70,6 +70,14 @@ func New(o Options) *Site {
 	return s
 }
 
+// Viewers is how many streams are open; of a nil Site none.
+func (s *Site) Viewers() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.viewers)
+}
+
 // EndStreams ends the streams in order, and what is recorded of arguments. It must be
 // called once.
 func (s *Site) EndStreams() {

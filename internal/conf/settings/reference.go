@@ -90,6 +90,8 @@ func Settings() []Setting {
 		{SectionTop, "metrics", TypeBool, nil, "Whether the endpoint serves /metrics for Prometheus. It does so where only this machine reaches it, or with metricsTokenFile.", "Metrics"},
 		{SectionTop, "metricsListen", TypeText, nil, "A further address, for /metrics alone; who reaches it can read them, unless there is a metricsTokenFile. It takes effect with a start of everline.", "MetricsListen"},
 		{SectionTop, "metricsTokenFile", TypeText, nil, "A file whose text who scrapes must send as bearer token. It is read for each scrape.", "MetricsTokenFile"},
+		{SectionTop, "metricsPerTool", TypeBool, nil, "Whether calls are counted by tool as well: those that a server lists, 200 of each server at most, and all others together.", "MetricsPerTool"},
+		{SectionTop, "metricsPerServerHistograms", TypeWord, words(config.PerServerAuto, config.PerServerOn, config.PerServerOff), "Whether each server has histograms of its own among the metrics; auto: where there are at most 200 servers.", "MetricsPerServer"},
 		{SectionTop, "page", TypeWord, words(config.PageOpen, config.PageToken, config.PageOff), "Who may look at the web page, at /ui/ beside the endpoint: whoever reaches an endpoint that only this machine reaches, or only who has opened it with everline ui, which changing anything needs everywhere; or whether there is none.", "Page"},
 		{SectionTop, "groups", TypeObject, nil, "Further endpoints, /groups/NAME/mcp, each with some of the servers. A list of server names will do in place of the object.", "Groups"},
 		{SectionGroup, "servers", TypeTexts, nil, "The servers of the group.", "Servers"},

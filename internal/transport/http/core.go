@@ -43,6 +43,7 @@ type core struct {
 	idle     time.Duration
 	started  time.Time
 	noise    atomic.Uint64
+	late     atomic.Uint64 // answers that no call waited for
 	relisten chan struct{}
 
 	link         transport.Breakable // what the injector reaches; the owner

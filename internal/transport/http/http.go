@@ -64,7 +64,7 @@ func Open(_ context.Context, spec Spec, opts transport.Options) (transport.Conn,
 func (c *conn) Info() transport.Info {
 	s := c.state.Load()
 	return transport.Info{
-		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(),
+		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load(),
 		Session: mcp.Digest(s.session), CancelByClose: s.modern, Sessionless: s.session == "" && !s.modern,
 	}
 }
@@ -374,7 +374,7 @@ func (c *core) takeOne(frame []byte, msg wire.Message, id int64) (wire.Message, 
 	case id != 0 && !numeric && msg.Error != nil:
 		return msg, matchNoID, nil
 	default:
-		c.noise.Add(1)
+		c.late.Add(1)
 		return wire.Message{}, matchNone, nil
 	}
 }

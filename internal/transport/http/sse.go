@@ -263,7 +263,7 @@ func (c *sseConn) hearOne(frame []byte, msg wire.Message) {
 
 func (c *sseConn) answered(msg wire.Message) {
 	if id, ok := wire.ParseID(msg.ID); !ok || !c.hand(id, sseAnswer{msg: msg}) {
-		c.noise.Add(1) // late, or never asked for
+		c.late.Add(1)
 	}
 }
 
@@ -455,5 +455,5 @@ func (c *sseConn) Close(ctx context.Context) error {
 
 // Info implements Conn.
 func (c *sseConn) Info() transport.Info {
-	return transport.Info{Kind: transport.SSE, URL: c.shown, Started: c.started, Noise: c.noise.Load()}
+	return transport.Info{Kind: transport.SSE, URL: c.shown, Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load()}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/internal/orphan"
@@ -35,6 +36,7 @@ type procChild struct {
 	// unguarded: the shim has ended, how is in state, and the process with it;
 	// valid once exited is closed.
 	unguarded bool
+	cpu       atomic.Int64 // that all of it has used; 0 until it has ended
 	// gone is closed once everything has ended; nil: nothing tells, and the
 	// group must be looked at.
 	gone chan struct{}
@@ -103,6 +105,7 @@ func procStartPlain(s procSpec) (*procChild, error) {
 		defer close(p.exited)
 		_ = s.cmd.Wait() // the state is in cmd.ProcessState
 		p.state = procExit(s.cmd.ProcessState)
+		p.cpu.Store(int64(s.cmd.ProcessState.UserTime() + s.cmd.ProcessState.SystemTime()))
 	}()
 	return p, nil
 }

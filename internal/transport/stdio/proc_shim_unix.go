@@ -195,7 +195,8 @@ func (p *procChild) attend(l *shimLink) {
 			close(p.exited)
 		}
 	}
-	_ = l.cmd.Wait() // at once: nothing else holds the other end
+	_ = l.cmd.Wait()                                                                    // at once: nothing else holds the other end
+	p.cpu.Store(int64(l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime())) // it has waited for all others
 	if !reported {
 		// Somebody killed the shim. The kernel ends the server with it; the
 		// rest is found by its mark.

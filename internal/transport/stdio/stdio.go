@@ -345,6 +345,7 @@ func (c *conn) Err() error { return c.mux.Err() }
 func (c *conn) Info() transport.Info {
 	info := c.mux.Counts(transport.Info{Kind: transport.Stdio, PID: c.proc.pid, Started: c.started, Notices: c.notices})
 	info.StderrBytes, info.StderrRate = c.stderr.rate.now()
+	info.CPU = time.Duration(c.proc.cpu.Load())
 	return info
 }
 

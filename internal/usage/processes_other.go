@@ -1,6 +1,6 @@
 //go:build !linux
 
-package admin
+package usage
 
 // processes is not known here.
 func processes() map[int]process { return nil }

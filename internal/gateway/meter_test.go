@@ -1,14 +1,19 @@
 package gateway
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	facts "github.com/everline/everline/event"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/meter"
 )
 
@@ -42,6 +47,74 @@ func TestRefusalsAreCounted(t *testing.T) {
 		if n[reason] == 0 {
 			t.Errorf("%s is not counted: %v", reason, n)
 		}
+	}
+}
+
+// So is whoever does not come in, and whoever keeps a connection open for nothing.
+func TestWhoDoesNotComeInIsCounted(t *testing.T) {
+	m := meter.NewEndpoint()
+	g := New(newHub(), Options{Meter: m, Entrance: nobody{}})
+	defer g.Close(t.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Server(g.Handler())
+	s.IdleTimeout = 20 * time.Millisecond
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(g.Listener(l)) }) // ends with Close
+	defer served.Wait()
+	defer s.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	text, err := io.ReadAll(conn)
+	if n := m.Read(); err != nil || !strings.Contains(string(text), "401") || n.Refused["auth"] != 1 || n.Cut["idle"] != 1 || n.Cut["slow"] != 0 {
+		t.Errorf("%q, %v, refused %v, cut %v", text, err, n.Refused, n.Cut)
+	}
+	conn, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.Read(); n.Refused["auth"] != 2 || n.Cut["idle"] != 1 { // the client wanted it closed
+		t.Errorf("refused %v, cut %v", n.Refused, n.Cut)
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Enter(w http.ResponseWriter, _ *http.Request) *access.Identity {
+	w.WriteHeader(http.StatusUnauthorized)
+	return nil
+}
+func (nobody) Admits(*access.Identity) bool { return false }
+
+// What cannot be read is counted in each way in, and so is a version that is not spoken.
+func TestMalformedIsCounted(t *testing.T) {
+	m := meter.NewEndpoint()
+	g := New(newHub(), Options{Meter: m})
+	defer g.Close(t.Context())
+	modern := func(version string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + version + `"}}}`
+	}
+	var out strings.Builder
+	in := strings.Join([]string{"}{", "[]", modern("2099-01-01"), modern("2026-07-28")}, "\n") + "\n"
+	if err := g.ServeStdio(t.Context(), strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.Read().Refused; n["parse"] != 3 || n["version"] != 1 {
+		t.Errorf("%v\n%s", n, out.String())
 	}
 }
 

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,6 +26,33 @@ func TestLatency(t *testing.T) {
 	}
 	if p50, p95 := m.percentiles(); p50 != 128*time.Millisecond || p95 != 244*time.Millisecond {
 		t.Errorf("p50 %s, p95 %s", p50, p95)
+	}
+}
+
+// Tools that a server lists are counted by themselves, up to a bound, and what clients
+// make up together.
+func TestTools(t *testing.T) {
+	m := New()
+	if m.CountsTools() || m.Read().Tools != nil {
+		t.Error("tools are counted unasked")
+	}
+	m.CountTools(true)
+	yes, no := func() bool { return true }, func() bool { return false }
+	for i := range MaxTools + 50 {
+		m.Tool(fmt.Sprintf("made up %d", i), event.CallRefused, no)
+		m.Tool(fmt.Sprintf("tool %d", i), event.CallAnswered, yes)
+		m.Tool(fmt.Sprintf("tool %d", i), event.CallUnknown, no) // it was listed once
+	}
+	all := m.Read().Tools
+	other := all[OtherTools]
+	if len(all) != MaxTools+1 || other[event.CallRefused] != MaxTools+50 || other[event.CallAnswered] != 50 || other[event.CallUnknown] != 50 {
+		t.Errorf("%d names, %v of others", len(all), other)
+	}
+	if n := all["tool 7"]; n[event.CallAnswered] != 1 || n[event.CallUnknown] != 1 {
+		t.Errorf("%v", n)
+	}
+	if m.CountTools(false); m.Read().Tools != nil {
+		t.Error("they are told though they are off")
 	}
 }
 

@@ -184,6 +184,62 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
+// What a server's processes have used never falls, though what has just ended is known
+// only a moment later.
+func TestCPUNeverFalls(t *testing.T) {
+	s := scripted()
+	var live, over time.Duration
+	s.Trees = func() usage.Trees { return usage.Trees{7: {Processes: 1, Resident: 1, CPU: live}} }
+	s.Counts = func() map[string]meter.Counts {
+		return map[string]meter.Counts{"": {}, "github": {Links: meter.Link{CPU: over}}}
+	}
+	r := Handler(Registry(s))
+	for _, c := range []struct{ live, over, want time.Duration }{
+		{3 * time.Second, 0, 3 * time.Second},
+		{0, 0, 3 * time.Second}, // it has ended, and its parent has not heard of it
+		{0, 4 * time.Second, 4 * time.Second},
+		{time.Second, 4 * time.Second, 5 * time.Second},
+	} {
+		live, over = c.live, c.over
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if want := fmt.Sprintf("everline_server_process_cpu_seconds_total{server=\"github\"} %v\n", c.want.Seconds()); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%+v: no %s", c, want)
+		}
+	}
+}
+
+// Who decides about the histograms of single servers.
+func TestHistogramsOfServers(t *testing.T) {
+	for _, c := range []struct {
+		servers int
+		is      config.PerServer
+		there   bool
+	}{
+		{2, config.PerServerAuto, true}, {2, "", true}, {2, config.PerServerOff, false},
+		{manyServers + 1, config.PerServerAuto, false}, {manyServers + 1, config.PerServerOn, true},
+	} {
+		s := scripted()
+		all, counts, cfg := s.Status(), s.Counts(), s.Config()
+		for i := len(all); i < c.servers; i++ {
+			st := all[0]
+			st.Name = fmt.Sprint(i)
+			all, counts[st.Name] = append(all, st), meter.New().Read()
+		}
+		cfg.MetricsPerServer = c.is
+		s.Status, s.Counts = func() []everline.Status { return all }, func() map[string]meter.Counts { return counts }
+		text := scrapeOf(t, s, "")
+		for _, name := range []string{"everline_call_duration_seconds_bucket", "everline_server_recovery_seconds_bucket"} {
+			if strings.Contains(text, name) != c.there {
+				t.Errorf("%d servers, %q: %s", c.servers, c.is, name)
+			}
+		}
+		if !strings.Contains(text, "everline_upstream_duration_seconds_bucket") {
+			t.Error("no histogram of all servers")
+		}
+	}
+}
+
 // The series depend on what is configured, and on nothing that clients choose.
 func TestSeriesAreBounded(t *testing.T) {
 	for _, c := range []struct{ servers, most int }{{10, 1500}, {100, 12_000}, {1000, 60_000}} {

@@ -2,6 +2,7 @@ package slot
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
 )
 
@@ -78,6 +80,34 @@ func TestFactsOfCalls(t *testing.T) {
 		c := o.Meter.Read()
 		if c.Losses[fault.Exited]+c.Losses[fault.Broken] != 2 || c.Starts[meter.First] != 1 || c.Repeated[fault.Broken] != 1 || c.StartTimes.Count() != 3 {
 			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// What is counted on connections is counted over all of them, each thing once.
+func TestLinksAreCountedOverGenerations(t *testing.T) {
+	srv := newServer("q")
+	o := Options{Meter: meter.New()}
+	play(t, o, srv, 0.5, func(b *bench) {
+		var links [2]atomic.Pointer[transport.Info]
+		for i := range links {
+			links[i].Store(&transport.Info{})
+			gen := uint64(i + 1)
+			for b.View().State.Serving != gen {
+				time.Sleep(second)
+			}
+			srv.fake(i + 1).hooks.Linked(func() transport.Info { return *links[i].Load() })
+			links[i].Store(&transport.Info{Noise: 1, StderrBytes: 100})
+			b.CountLinks()
+			b.CountLinks()
+			if i == 0 {
+				links[0].Store(&transport.Info{Noise: 3, Ignored: 1, LateAnswers: 2, StderrBytes: 150, CPU: second})
+				srv.fake(1).end(errDied) // nobody looks between that and its end
+			}
+		}
+		b.CountLinks()
+		if got, want := o.Meter.Read().Links, (meter.Link{Late: 2, Noise: 4, Ignored: 1, Stderr: 250, CPU: second}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }

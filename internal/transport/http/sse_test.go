@@ -184,7 +184,7 @@ func TestFaultA1SessionLostOverSSE(t *testing.T) {
 	wantFault(t, c.Err(), fault.SessionLost, fault.NotSent)
 }
 
-// What else the stream carries is handed on in order; late answers are noise.
+// What else the stream carries is handed on in order; a late answer is no noise.
 func TestSSEInboundAndLateAnswers(t *testing.T) {
 	script := &sseScript{endpoint: "/m", say: make(chan string, 10)}
 	box := newInbox()
@@ -198,8 +198,8 @@ func TestSSEInboundAndLateAnswers(t *testing.T) {
 	if got, want := box.methods(), []string{"a/0", "b/0", "c/0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if n := c.Info().Noise; n != 2 {
-		t.Errorf("noise %d, want 2", n)
+	if i := c.Info(); i.Noise != 1 || i.LateAnswers != 1 {
+		t.Errorf("noise %d, late answers %d", i.Noise, i.LateAnswers)
 	}
 	c.Agree("2025-03-26", false)
 	if err := c.Send(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)); err != nil {

@@ -148,7 +148,7 @@ func (h *Hub) Do(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{}, h.refused(c, slot.Waited{}, f)
 	}
 	if c.Target != nil {
-		return h.send(ctx, *c.Target, c)
+		return h.send(ctx, *c.Target, c, slot.Waited{})
 	}
 	return h.find(ctx, h, c)
 }
@@ -177,7 +177,7 @@ func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, 
 	if all, sure := h.owners(source, c); len(all) > 0 {
 		var answer Answer
 		err := h.askEach(ctx, all, sure, func(ctx context.Context, t catalog.Target) (err error) {
-			answer, err = h.send(ctx, t, c)
+			answer, err = h.send(ctx, t, c, slot.Waited{})
 			return err
 		})
 		return answer, err
@@ -192,7 +192,7 @@ func (h *Hub) find(ctx context.Context, source catalogSource, c *Call) (Answer, 
 	if f != nil {
 		return Answer{}, h.refused(c, before, f)
 	}
-	return h.sendAfter(ctx, t, c, before)
+	return h.send(ctx, t, c, before)
 }
 
 // refused counts a call that was sent to no server, and returns why.
@@ -207,7 +207,7 @@ func (h *Hub) refused(c *Call, before slot.Waited, f *fault.Fault) error {
 	} else {
 		facts.Took = time.Since(facts.Began)
 	}
-	if h.fleet.Slot(f.Server) != nil {
+	if f.Kind != fault.NotFound && h.fleet.Slot(f.Server) != nil { // what is not there was meant for none
 		facts.Server = f.Server
 	}
 	h.settle(c, facts)
@@ -257,13 +257,8 @@ func (h *Hub) closed(op string) *fault.Fault {
 	return f
 }
 
-// send sends a call to where it goes.
-func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call) (Answer, error) {
-	return h.sendAfter(ctx, t, c, slot.Waited{})
-}
-
-// sendAfter is send of a call that has waited already.
-func (h *Hub) sendAfter(ctx context.Context, t catalog.Target, c *Call, before slot.Waited) (Answer, error) {
+// send sends a call to where it goes. before is how it has waited already.
+func (h *Hub) send(ctx context.Context, t catalog.Target, c *Call, before slot.Waited) (Answer, error) {
 	s, release, err := h.fleet.At(ctx, t.Server, c.Session)
 	if err != nil {
 		return Answer{}, h.refused(c, before, fault.From(c.Method, err))
@@ -280,7 +275,7 @@ func (h *Hub) sendAfter(ctx context.Context, t catalog.Target, c *Call, before s
 		c.Observe(*facts)
 	}
 	if release == nil && c.Session != nil && h.fleet.Asked(t.Server, c.Session, &got, err) && slot.Harmless(c.Method, t.Replay, t.Hints) {
-		return h.send(ctx, t, c) // in the client's own era
+		return h.send(ctx, t, c, slot.Waited{}) // in the client's own era
 	}
 	if err != nil {
 		return Answer{}, err

@@ -210,7 +210,7 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 		}
 	}
 	if c.Target != nil && m.scope.Server(c.Target.Server) {
-		return v.hub.send(ctx, *c.Target, c)
+		return v.hub.send(ctx, *c.Target, c, slot.Waited{})
 	}
 	if c.Server != "" && !m.scope.Server(c.Server) {
 		return Answer{}, v.hub.refused(c, slot.Waited{}, fault.New(fault.NotFound, c.Method, "no server is called "+c.Server))

@@ -216,8 +216,11 @@ func TestHistogramsOfServers(t *testing.T) {
 		is      config.PerServer
 		there   bool
 	}{
-		{2, config.PerServerAuto, true}, {2, "", true}, {2, config.PerServerOff, false},
-		{manyServers + 1, config.PerServerAuto, false}, {manyServers + 1, config.PerServerOn, true},
+		{2, config.PerServerAuto, true},
+		{2, "", true},
+		{2, config.PerServerOff, false},
+		{manyServers + 1, config.PerServerAuto, false},
+		{manyServers + 1, config.PerServerOn, true},
 	} {
 		s := scripted()
 		all, counts, cfg := s.Status(), s.Counts(), s.Config()

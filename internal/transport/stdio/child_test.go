@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A childMessage is what the test server reads. It uses encoding/json, not our
@@ -82,6 +83,9 @@ func reply(id json.RawMessage, result any, end string) {
 	fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}%s`, id, raw, end)
 }
 
+// burnt is how much CPU time "burn" takes.
+const burnt = 100 * time.Millisecond
+
 // heldID is the id of the request "hold", answered at "release".
 var heldID json.RawMessage
 
@@ -92,6 +96,9 @@ func childAnswer(m *childMessage, mode, end string) {
 	switch m.Method {
 	case "echo":
 		reply(m.ID, m.Params.Text, end)
+	case "burn":
+		childBurn(burnt)
+		reply(m.ID, "burnt", end)
 	case "exit":
 		fmt.Fprintln(os.Stderr, "last words")
 		os.Exit(m.Params.N)

@@ -212,3 +212,29 @@ func TestChildStreamsBlock(t *testing.T) {
 		t.Error(p.Err())
 	}
 }
+
+// What a process and its children have used is known once they have ended, however
+// they did.
+func TestCPUOfWhatHasEnded(t *testing.T) {
+	eachWay(t, func(t *testing.T, childSpec specMaker) {
+		for _, end := range []string{"close", "kill"} {
+			p := openPeer(t, childSpec("serve"), transport.Options{})
+			p.want("burn", `{}`, `"burnt"`)
+			if got := p.Info().CPU; got != 0 {
+				t.Errorf("%s before its end", got)
+			}
+			if end == "kill" {
+				if err := syscall.Kill(p.Info().PID, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				wait(t, "the end of the link", p.Done())
+			}
+			if err := p.Close(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Info().CPU; got < burnt || got > 100*burnt {
+				t.Errorf("%s: %s, and it has used %s", end, got, burnt)
+			}
+		}
+	})
+}

@@ -393,6 +393,11 @@ func TestHealth(t *testing.T) {
 		f(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		return w.Code, strings.TrimSpace(w.Body.String())
 	}
+	h.problems = []everline.Problem{{About: "state", Text: "/secret/path is full"}}
+	if code, body := get(a.Healthz); code != 200 || !strings.Contains(body, `"warnings":[`) || strings.Contains(body, "secret") {
+		t.Errorf("%d %s", code, body)
+	}
+	h.problems = nil
 	if code, body := get(a.Healthz); code != 200 || body != `{"status":"ok"}` {
 		t.Error(code, body)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/event"
 )
 
@@ -66,7 +67,11 @@ func (a *API) Healthz(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusServiceUnavailable, Health{Status: "not well", Parts: parts})
 		return
 	}
-	answer(w, http.StatusOK, Health{Status: "ok"})
+	h := Health{Status: "ok"}
+	if slices.ContainsFunc(a.opts.Hub.Problems(), func(p everline.Problem) bool { return p.About == "state" }) {
+		h.Warnings = []string{"what is to be kept cannot be written to the state folder: everline status says why"} // who asks may be anybody
+	}
+	answer(w, http.StatusOK, h)
 }
 
 // Startupz says that the very first list does not wait for servers any more.
@@ -83,7 +88,7 @@ func (a *API) Startupz(w http.ResponseWriter, _ *http.Request) {
 // all that were looked at.
 func (a *API) Readyz(w http.ResponseWriter, r *http.Request) {
 	if a.stopping() {
-		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
+		answer(w, http.StatusServiceUnavailable, Health{Status: "stopping"})
 		return
 	}
 	name := r.URL.Query().Get("server")

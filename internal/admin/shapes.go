@@ -208,11 +208,13 @@ type Version struct {
 
 // Health is the answer of GET /healthz, /startupz and /readyz.
 type Health struct {
-	Status  string   `json:"status"`            // "ok", "not ready", "not well", "starting" or "shutting down"
+	Status  string   `json:"status"`            // "ok", "not ready", "not well", "starting" or "stopping"
 	Missing []string `json:"missing,omitempty"` // required servers that cannot take calls
 	// Servers are those that are missing, or all that were looked at.
 	Servers []Readiness `json:"servers,omitempty"`
 	Parts   []string    `json:"parts,omitempty"` // of everline, that do not work
+	// Warnings say what cannot be written to the state folder; everline works without.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Readiness is whether one server can take calls.

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,6 +24,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/history"
 )
 
 // newNotified is a daemon on a hub, and what its service manager hears.
@@ -92,6 +95,30 @@ func TestServiceManagerIsTold(t *testing.T) {
 		}
 	}
 	t.Errorf("%d beats, %q", watchdogs, status)
+}
+
+// A reload by a signal ends for the service manager whatever comes of it: it waits for
+// that, also where the files are refused.
+func TestServiceManagerHearsOfEveryReload(t *testing.T) {
+	d, heard := newNotified(t, func(event.Event) {})
+	d.reloading, d.history = make(chan struct{}, 1), history.New()
+	for _, bad := range []error{errors.New("a comma is missing"), nil} {
+		d.load = func() (*config.Config, error) { return d.hub.Config(), bad }
+		d.reloadNow(t.Context())
+		if text := heard(); !strings.HasPrefix(text, "RELOADING=1\n") || runtime.GOOS == "linux" && !strings.Contains(text, "MONOTONIC_USEC=") {
+			t.Errorf("%v: %q", bad, text)
+		}
+		if text := heard(); !strings.HasPrefix(text, "READY=1\nSTATUS=0 of 1 connected") {
+			t.Errorf("%v: %q", bad, text)
+		}
+	}
+	if _, err := d.reload(t.Context(), true); err != nil { // which only asks
+		t.Error(err)
+	}
+	d.beat()
+	if text := heard(); text != "WATCHDOG=1" {
+		t.Errorf("%q", text)
+	}
 }
 
 // A supervisor that hangs is named, the service manager hears nothing, and what

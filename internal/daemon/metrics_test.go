@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -18,11 +16,8 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/access/entrance"
-	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/gateway"
-	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/meter"
-	"github.com/everline/everline/internal/observe"
 )
 
 // Who gets the metrics: this machine, or whoever has the token; nobody where they
@@ -114,69 +109,5 @@ func TestWhoSeesAPartIsToldOfNoServer(t *testing.T) {
 		if whole && code != 200 || !whole && (code != 403 || strings.Contains(body, "gone")) {
 			t.Errorf("/metrics of %s: %d", name, code)
 		}
-	}
-}
-
-// What the metrics say of a server is what status and the events say: P12.
-func TestMetricsTellWhatStatusTells(t *testing.T) {
-	cfg := config.New()
-	up := config.NewServer("up")
-	up.Transport, up.URL = config.TransportHTTP, mcptest.Web(t, mcptest.New(mcptest.Config{Tools: []string{`{"name":"t","inputSchema":{"type":"object"}}`}})).URL+"/mcp"
-	gone := config.NewServer("gone")
-	gone.Command, gone.Required = filepath.Join(t.TempDir(), "none"), true
-	off := config.NewServer("off")
-	off.Command, off.Disabled = "x", true
-	cfg.Servers = []config.Server{up, gone, off}
-	d := &daemon{journal: admin.NewJournal(), clients: meter.NewEndpoint()}
-	var err error
-	if d.hub, err = everline.Open(t.Context(), cfg, everline.Options{Emit: d.journal.Record}); err != nil {
-		t.Fatal(err)
-	}
-	defer d.hub.Close(context.Background())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for _, name := range []string{"up", "gone"} {
-		if _, err := d.hub.Await(ctx, name, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 3 {
-		_, _ = d.hub.CallTool(ctx, "up__t", nil)
-		_, _ = d.hub.CallTool(ctx, "nothing", nil)
-	}
-	d.api = admin.New(admin.Options{Hub: d.hub, Journal: d.journal})
-	w := httptest.NewRecorder()
-	observe.Handler(d.metrics()).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	said := map[string]bool{}
-	for line := range strings.Lines(w.Body.String()) {
-		said[strings.TrimSpace(line)] = true
-	}
-	for _, st := range d.hub.Status() {
-		for _, line := range []string{
-			fmt.Sprintf(`everline_server_state{server=%q,state=%q} 1`, st.Name, st.State),
-			fmt.Sprintf(`everline_server_generation{server=%q} %d`, st.Name, st.Generation),
-			fmt.Sprintf(`everline_server_attempts{server=%q} %d`, st.Name, st.Attempt),
-			fmt.Sprintf(`everline_calls_total{method="tools/call",outcome="answered",server=%q} %d`, st.Name, st.Outcomes.Answered),
-			fmt.Sprintf(`everline_calls_total{method="tools/call",outcome="rpc_error",server=%q} %d`, st.Name, st.Outcomes.RPCError),
-			fmt.Sprintf(`everline_calls_saved_total{by="replay",server=%q} %d`, st.Name, st.Saved),
-		} {
-			if !said[line] {
-				t.Errorf("not said: %s", line)
-			}
-		}
-	}
-	for kind, n := range d.journal.Kinds() {
-		if line := fmt.Sprintf(`everline_events_total{kind=%q} %d`, kind, n); !said[line] {
-			t.Errorf("not said: %s", line)
-		}
-	}
-	if line := `everline_calls_total{method="tools/call",outcome="refused",server=""} 3`; !said[line] {
-		t.Errorf("not said: %s", line)
-	}
-	if st := d.hub.Status()[0]; st.Outcomes.Answered+st.Outcomes.RPCError+st.Outcomes.ToolError != 3 {
-		t.Errorf("%+v", st.Outcomes)
-	}
-	if !said["everline_ready 0"] || d.api.Ready() {
-		t.Error("a required server is away")
 	}
 }

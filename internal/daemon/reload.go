@@ -25,6 +25,10 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	case <-ctx.Done():
 		return admin.Reload{}, fault.From("reload", ctx.Err())
 	}
+	if !dryRun { // whatever comes of it: systemctl reload waits for both words
+		notifySystemd("RELOADING=1\n" + monotonic())
+		defer func() { notifySystemd("READY=1\n" + d.statusLine()) }()
+	}
 	cfg, err := d.load()
 	if err == nil {
 		err = accept(cfg)
@@ -51,9 +55,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	for _, text := range restart {
 		d.parts.Log.Warn(text)
 	}
-	notifySystemd("RELOADING=1\n" + monotonic())
 	plan, err := d.hub.Apply(ctx, cfg)
-	notifySystemd("READY=1\n" + d.statusLine())
 	if err != nil {
 		d.refused(ctx, err)
 		return admin.Reload{}, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -146,7 +147,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		conflicts[x.Server]++
 	}
 	perServer := cfg.MetricsPerServer == config.PerServerOn || cfg.MetricsPerServer != config.PerServerOff && len(all) <= manyServers
-	used, trees := map[string]time.Duration{}, c.from.Trees() // behind what is counted of processes that have ended: none is in both
+	used, trees := map[string]time.Duration{}, c.trees(all) // behind what is counted of processes that have ended: none is in both
 	var park meter.Distribution
 	starts, sends := map[string]*meter.Distribution{}, map[string]*meter.Distribution{}
 	for _, st := range all {
@@ -183,6 +184,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.spread(startDuration, *d, transport)
 		s.spread(upstreamTime, *sends[transport], transport)
 	}
+}
+
+// trees looks at the machine's processes where any of them is a server's.
+func (c *collector) trees(all []everline.Status) usage.Trees {
+	for _, st := range all {
+		if st.PID != 0 || slices.ContainsFunc(st.Sessions, func(s everline.SessionStatus) bool { return s.PID != 0 }) {
+			return c.from.Trees()
+		}
+	}
+	return nil
 }
 
 // processes tells of a server's processes, those that sessions have of it included,

@@ -87,7 +87,7 @@ func (a *API) Startupz(w http.ResponseWriter, _ *http.Request) {
 // why. ?server=NAME asks for that one alone, required or not; ?verbose describes
 // all that were looked at.
 func (a *API) Readyz(w http.ResponseWriter, r *http.Request) {
-	if a.stopping() {
+	if a.Stopping() {
 		answer(w, http.StatusServiceUnavailable, Health{Status: "stopping"})
 		return
 	}
@@ -113,7 +113,7 @@ func (a *API) Readyz(w http.ResponseWriter, r *http.Request) {
 // ReadyzBriefly is Readyz without a word of any server.
 func (a *API) ReadyzBriefly(w http.ResponseWriter, _ *http.Request) {
 	switch {
-	case a.stopping():
+	case a.Stopping():
 		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
 	case !a.Ready():
 		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready"})
@@ -124,10 +124,11 @@ func (a *API) ReadyzBriefly(w http.ResponseWriter, _ *http.Request) {
 
 // Ready tells whether everline serves, and every required server can take calls.
 func (a *API) Ready() bool {
-	return !a.stopping() && !slices.ContainsFunc(a.readiness(""), func(s Readiness) bool { return !s.Ready })
+	return !a.Stopping() && !slices.ContainsFunc(a.readiness(""), func(s Readiness) bool { return !s.Ready })
 }
 
-func (a *API) stopping() bool {
+// Stopping tells whether EndStreams was called.
+func (a *API) Stopping() bool {
 	select {
 	case <-a.stop:
 		return true

@@ -79,7 +79,7 @@ func (d *daemon) tellSystemd() {
 		if len(events) > 0 {
 			seen = events[len(events)-1].Seq
 		}
-		if line := d.statusLine(); line != told {
+		if line := d.statusLine(); line != told && !d.api.Stopping() {
 			notifySystemd(line)
 			told = line
 		}

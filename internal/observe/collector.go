@@ -76,9 +76,16 @@ const manyServers = 200
 type collector struct {
 	from Source
 
-	mu   sync.Mutex               // guards used; nothing waits under it
-	used map[string]time.Duration // the most CPU time that was said of each server
+	mu     sync.Mutex               // guards the rest; held while the processes are looked at, so that one looks for all
+	trees  usage.Trees              // as of looked
+	over   map[string]time.Duration // by server: what had been used by then by what has ended
+	used   map[string]time.Duration // by server: the most CPU time that was said
+	looked time.Time
 }
+
+// treeAge is how old what is said of processes may be: a look costs time in proportion
+// to all that run on the machine.
+const treeAge = 5 * time.Second
 
 // Describe tells which metrics there may be.
 func (*collector) Describe(ch chan<- *prometheus.Desc) {
@@ -147,7 +154,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		conflicts[x.Server]++
 	}
 	perServer := cfg.MetricsPerServer == config.PerServerOn || cfg.MetricsPerServer != config.PerServerOff && len(all) <= manyServers
-	used, trees := map[string]time.Duration{}, c.trees(all) // behind what is counted of processes that have ended: none is in both
+	c.processes(s, all, counts)
 	var park meter.Distribution
 	starts, sends := map[string]*meter.Distribution{}, map[string]*meter.Distribution{}
 	for _, st := range all {
@@ -160,7 +167,6 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.catalog(st, conflicts[st.Name])
 		s.put(unapproved, float64(pins[st.Name].all), st.Name)
 		s.put(withheld, float64(pins[st.Name].withheld), st.Name)
-		used[st.Name] = s.processes(st, trees) + n.Links.CPU
 		s.lifecycle(st, n, perServer)
 		s.calls(st.Name, n, perServer)
 		s.links(st.Name, n)
@@ -175,7 +181,6 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	s.outcomes("", none)
-	c.cpu(s, used)
 	if len(all) == 0 {
 		return
 	}
@@ -186,43 +191,52 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// trees looks at the machine's processes where any of them is a server's.
-func (c *collector) trees(all []everline.Status) usage.Trees {
-	for _, st := range all {
-		if st.PID != 0 || slices.ContainsFunc(st.Sessions, func(s everline.SessionStatus) bool { return s.PID != 0 }) {
-			return c.from.Trees()
-		}
-	}
-	return nil
-}
-
-// processes tells of a server's processes, those that sessions have of it included,
-// and returns the CPU time of those that are there.
-func (s scrape) processes(st everline.Status, trees usage.Trees) time.Duration {
-	pids := []int{st.PID}
-	for _, own := range st.Sessions {
-		pids = append(pids, own.PID)
-	}
-	all := trees.Of(pids...)
-	if all.Processes > 0 {
-		s.put(processes, float64(all.Processes), st.Name)
-		s.put(memoryBytes, float64(all.Resident), st.Name)
-	}
-	return all.CPU
-}
-
-// cpu tells what the processes of servers have used. What one has used that has just
-// ended is known a moment later: the counter stands still until then.
-func (c *collector) cpu(s scrape, used map[string]time.Duration) {
+// processes tells of the servers' processes, those that sessions have of them included.
+func (c *collector) processes(s scrape, all []everline.Status, counts map[string]meter.Counts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, d := range used {
-		used[name] = max(d, c.used[name])
-		if used[name] > 0 {
-			s.put(cpuTime, used[name].Seconds(), name)
+	c.look(all, counts)
+	used := map[string]time.Duration{}
+	for _, st := range all {
+		tree, over := c.trees.Of(pids(st)...), counts[st.Name].Links.CPU
+		if tree.Processes > 0 {
+			s.put(processes, float64(tree.Processes), st.Name)
+			s.put(memoryBytes, float64(tree.Resident), st.Name)
+		}
+		if over != c.over[st.Name] {
+			tree.CPU = 0 // something has ended since the look, and would be in both
+		}
+		if d := max(over+tree.CPU, c.used[st.Name]); d > 0 { // what has just ended is known a moment later
+			used[st.Name] = d
+			s.put(cpuTime, d.Seconds(), st.Name)
 		}
 	}
 	c.used = used
+}
+
+// look looks at the machine's processes where any of them is a server's, behind counts:
+// none is in both.
+func (c *collector) look(all []everline.Status, counts map[string]meter.Counts) {
+	if time.Since(c.looked) < treeAge || !slices.ContainsFunc(all, func(st everline.Status) bool { return pids(st) != nil }) {
+		return
+	}
+	c.trees, c.looked, c.over = c.from.Trees(), time.Now(), map[string]time.Duration{}
+	for name, n := range counts {
+		c.over[name] = n.Links.CPU
+	}
+}
+
+// pids are the processes of a server that serve.
+func pids(st everline.Status) (all []int) {
+	if st.PID != 0 {
+		all = append(all, st.PID)
+	}
+	for _, own := range st.Sessions {
+		if own.PID != 0 {
+			all = append(all, own.PID)
+		}
+	}
+	return all
 }
 
 func add(to map[string]*meter.Distribution, key string, d meter.Distribution) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -184,29 +185,36 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// What a server's processes have used never falls, though what has just ended is known
-// only a moment later.
+// What a server's processes have used never falls, though they are looked at only now and
+// then, and what has just ended is known a moment later; and nothing is counted twice.
 func TestCPUNeverFalls(t *testing.T) {
-	s := scripted()
-	var live, over time.Duration
-	s.Trees = func() usage.Trees { return usage.Trees{7: {Processes: 1, Resident: 1, CPU: live}} }
-	s.Counts = func() map[string]meter.Counts {
-		return map[string]meter.Counts{"": {}, "github": {Links: meter.Link{CPU: over}}}
-	}
-	r := Handler(Registry(s))
-	for _, c := range []struct{ live, over, want time.Duration }{
-		{3 * time.Second, 0, 3 * time.Second},
-		{0, 0, 3 * time.Second}, // it has ended, and its parent has not heard of it
-		{0, 4 * time.Second, 4 * time.Second},
-		{time.Second, 4 * time.Second, 5 * time.Second},
-	} {
-		live, over = c.live, c.over
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-		if want := fmt.Sprintf("everline_server_process_cpu_seconds_total{server=\"github\"} %v\n", c.want.Seconds()); !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%+v: no %s", c, want)
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted()
+		var live, over time.Duration
+		s.Trees = func() usage.Trees { return usage.Trees{7: {Processes: 1, Resident: 1, CPU: live}} }
+		s.Counts = func() map[string]meter.Counts {
+			return map[string]meter.Counts{"": {}, "github": {Links: meter.Link{CPU: over}}}
 		}
-	}
+		r := Handler(Registry(s))
+		for i, c := range []struct{ live, over, want time.Duration }{
+			{3 * time.Second, 0, 3 * time.Second},
+			{0, 0, 3 * time.Second}, // it has ended, and its parent has not heard of it
+			{0, 4 * time.Second, 4 * time.Second},
+			{time.Second, 4 * time.Second, 5 * time.Second},
+			{9 * time.Second, 4 * time.Second, 5 * time.Second}, // nobody has looked again
+			{9 * time.Second, 14 * time.Second, 14 * time.Second},
+		} {
+			if i != 4 && i != 5 {
+				time.Sleep(treeAge)
+			}
+			live, over = c.live, c.over
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+			if want := fmt.Sprintf("everline_server_process_cpu_seconds_total{server=\"github\"} %v\n", c.want.Seconds()); !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%+v: no %s", c, want)
+			}
+		}
+	})
 }
 
 // Who decides about the histograms of single servers.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tick is the unit of CPU times in /proc, on every architecture.
@@ -23,16 +25,13 @@ func processes() map[int]process {
 	}
 	page := int64(os.Getpagesize())
 	all := make(map[int]process, len(names))
+	var buf [1 << 10]byte // more than the line can have
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		if p, ok := parse(stat); ok {
+		if p, ok := parse(readStat("/proc/"+name+"/stat", buf[:])); ok {
 			p.Resident *= page
 			all[pid] = p
 		}
@@ -40,17 +39,40 @@ func processes() map[int]process {
 	return all
 }
 
+// readStat reads a file of one line; nothing where its process has ended. There are as
+// many as processes, and os.ReadFile would ask the system twice as much for each.
+func readStat(path string, buf []byte) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	n, err := unix.Read(fd, buf)
+	_ = unix.Close(fd)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}
+
 // parse reads one line of /proc/PID/stat; its memory is in pages. The name in
 // parentheses may contain anything. Behind it come the state, the parent, ..., as the
 // 14th to 17th field of the line the times, and as the 24th the pages.
 func parse(stat []byte) (p process, ok bool) {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 22 {
+	var fields [24 + 1][]byte
+	n := 3
+	for field := range bytes.FieldsSeq(stat[bytes.LastIndexByte(stat, ')')+1:]) {
+		if n == len(fields) {
+			break
+		}
+		fields[n] = field
+		n++
+	}
+	if n < len(fields) {
 		return process{}, false
 	}
 	number := func(field int) int64 {
-		n, _ := strconv.ParseInt(string(fields[field-3]), 10, 64)
-		return n
+		v, _ := strconv.ParseInt(string(fields[field]), 10, 64)
+		return v
 	}
 	p.parent, p.Processes, p.Resident = int(number(4)), 1, number(24)
 	for field := 14; field <= 17; field++ {

@@ -98,7 +98,8 @@ func (nobody) Enter(w http.ResponseWriter, _ *http.Request) *access.Identity {
 	w.WriteHeader(http.StatusUnauthorized)
 	return nil
 }
-func (nobody) Admits(*access.Identity) bool { return false }
+func (nobody) Admits(*access.Identity) bool                                { return false }
+func (nobody) NothingGranted(http.Header, *http.Request, *access.Identity) {}
 
 // What cannot be read is counted in each way in, and so is a version that is not spoken.
 func TestMalformedIsCounted(t *testing.T) {

@@ -114,7 +114,7 @@ func (a *API) Readyz(w http.ResponseWriter, r *http.Request) {
 func (a *API) ReadyzBriefly(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case a.Stopping():
-		answer(w, http.StatusServiceUnavailable, Health{Status: "shutting down"})
+		answer(w, http.StatusServiceUnavailable, Health{Status: "stopping"})
 	case !a.Ready():
 		answer(w, http.StatusServiceUnavailable, Health{Status: "not ready"})
 	default:

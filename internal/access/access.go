@@ -41,7 +41,7 @@ type Identity struct {
 }
 
 // Anonymous is everybody who has shown nothing. They are all one.
-var Anonymous = made(Identity{key: "anonymous", name: "anonymous", labels: []string{"anonymous"}})
+var Anonymous = &Identity{key: "anonymous", entitled: `"anonymous""anonymous"`, name: "anonymous", labels: []string{"anonymous"}}
 
 // local is made when it is first asked for: a guard imports this package, and runs
 // nothing of it.

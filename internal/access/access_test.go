@@ -41,6 +41,9 @@ func TestAnEntitlementIsOfWhatIsGrantedFor(t *testing.T) {
 			}
 		}
 	}
+	if made(*Anonymous).Entitlement() != Anonymous.Entitlement() {
+		t.Error("nobody's is written in another way")
+	}
 	if JWT("https://a", "x", []string{"read"}, nil, soon.Add(time.Hour)).Entitlement() != all[1].Entitlement() {
 		t.Error("a token that is renewed with the same scopes entitles to something else")
 	}

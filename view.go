@@ -84,6 +84,43 @@ func (v *view) May() *policy.Scope { return v.now().scope.may }
 // Catalog is what the view publishes now.
 func (v *view) Catalog() *Catalog { return v.now().table }
 
+// Decide is what policies say of a request with a method: for a server and what the
+// server calls by this name, or, for "", for what a client does, whether or not the
+// view has that.
+func (v *view) Decide(method, server, name string) policy.Decision {
+	m := v.now()
+	target, known := Target{Server: server, Name: name}, server != ""
+	switch method {
+	case mcp.ToolsCall:
+		if server != "" {
+			name, _ = m.from.Exposed(Tools, server, name) // "" has no tool
+		}
+		if found, ok := m.from.Tool(name); ok {
+			target, known = found, true
+		}
+	case mcp.PromptsGet:
+		if found, ok := m.from.Prompt(name); ok && server == "" {
+			target, known = found, true
+		}
+	case mcp.ResourcesRead:
+		if found, ok := m.from.Resource(name); ok && server == "" {
+			target, known = found, true
+		}
+	}
+	if !known {
+		return policy.Decision{}
+	}
+	tool := ""
+	if method == mcp.ToolsCall {
+		tool = target.Name
+	}
+	d := m.scope.may.Decide(target.Server, tool, target.ReadOnly)
+	if d.Allowed && !m.scope.Server(target.Server) {
+		return m.scope.may.Refused(policy.ReasonGroup)
+	}
+	return d
+}
+
 func (v *view) now() *made {
 	from, cfg := v.hub.Catalog(), v.hub.Config()
 	if m := v.made.Load(); m != nil && m.from == from && m.cfg == cfg {

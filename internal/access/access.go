@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -56,14 +57,16 @@ func Local() *Identity {
 	return local
 }
 
+const uidPrefix = "uid:"
+
 // User is a user of this machine.
 func User(uid int) *Identity {
 	id := strconv.Itoa(uid)
-	labels := []string{"uid:" + id}
+	labels := []string{uidPrefix + id}
 	if uid == os.Geteuid() {
 		labels = append(labels, "uid:self")
 	}
-	return made(Identity{kind: KindUser, key: "uid:" + id, name: "uid " + id, labels: labels})
+	return made(Identity{kind: KindUser, key: uidPrefix + id, name: "uid " + id, labels: labels})
 }
 
 // Token is the holder of a token that everline has made: its id and the name that
@@ -133,6 +136,13 @@ func (id *Identity) Entitlement() string { return id.entitled }
 // Name is for people: the name of a token, the subject of a JWT. It comes from
 // outside, and two identities may have the same.
 func (id *Identity) Name() string { return id.name }
+
+// UID is the number of a user of this machine; false for any other identity.
+func (id *Identity) UID() (uid int, ok bool) {
+	text, ok := strings.CutPrefix(id.key, uidPrefix)
+	uid, err := strconv.Atoi(text)
+	return uid, ok && err == nil
+}
 
 // Scopes are what the token of a JWT was issued for. They are not to be changed.
 func (id *Identity) Scopes() []string { return id.scopes }

@@ -64,6 +64,8 @@ type Record struct {
 	Waited  *float64  `json:"waitedMs,omitempty"` // of that, for a generation, a turn or the end of a pause
 	Sends   int       `json:"sends,omitempty"`    // how often the call was sent
 	Saved   string    `json:"saved,omitempty"`    // replay or parking: the call was answered, and had failed without everline
+	Policy  string    `json:"policy,omitempty"`   // that decided: the one that allows a request, or those that do not, joined by "+"; where policies are configured
+	Rule    string    `json:"rule,omitempty"`     // of that policy, as it stands there; of a refusal what it was for
 	Kind    string    `json:"kind,omitempty"`     // of the fault, where it failed or was refused
 	Cause   string    `json:"cause,omitempty"`    // why, in words
 	Count   uint64    `json:"count,omitempty"`    // of lost records; of refusals that were alike, where there was more than one
@@ -159,6 +161,7 @@ func (r *Record) clean(hide func(string) string) {
 		}
 	}
 	short(maxText, &r.Action, &r.Actor.Name, &r.Actor.Version, &r.Actor.Subject, &r.Actor.Addr)
+	short(maxText, &r.Policy, &r.Rule)
 	short(maxCause, &r.Cause)
 	if t := r.Target; t != nil {
 		short(maxText, &t.Server, &t.Tool, &t.Exposed, &t.Path)

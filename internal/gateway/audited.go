@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/policy"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -27,12 +29,13 @@ func (svc *service) witness(ctx context.Context, x *exchange, out *everline.Call
 	if log.Off() || unrecorded(x.Method) {
 		return nil, nil
 	}
-	if w, ok := ctx.Value(refusalKey{}).(*refusalWriter); ok {
+	if w := refusalOf(ctx); w != nil {
 		w.recorded = true
 	}
 	name, _ := x.ItemName()
 	w, f := log.Witness(x.Method, name, func(r *audit.Record) {
 		r.Actor, r.Request.ID = svc.actor(x), string(x.ID)
+		svc.decided(r, name)
 		if x.Method == mcp.ToolsCall && r.Target.Server != "" {
 			r.Target.Definition = svc.definitions.of(svc.backend.Catalog(), r.Target.Server, r.Target.Tool)
 		}
@@ -55,9 +58,27 @@ func unrecorded(method string) bool {
 	}
 }
 
+// decided puts in which policy has let a call through, or has not, and by which rule.
+// name is what the client asked for.
+func (svc *service) decided(r *audit.Record, name string) {
+	may := svc.backend.May()
+	if may == policy.Everything {
+		return
+	}
+	own := name
+	if r.Target.Server != "" {
+		own = r.Target.Tool
+	}
+	d := svc.backend.Decide(r.Action, r.Target.Server, own)
+	r.Policy, r.Rule = strings.Join(d.Policies, "+"), cmp.Or(d.Rule, d.Reason)
+	if r.Policy == "" && d.Reason == "" { // nobody has such a thing
+		r.Policy = may.Name()
+	}
+}
+
 // actor is who sent a message, as far as it shows.
 func (svc *service) actor(x *exchange) audit.Actor {
-	a := audit.Actor{Kind: audit.Client, Addr: hostOf(x.addr()), Subject: svc.who.Subject()}
+	a := actorOf(svc.who, x.addr())
 	if x.sess != nil && !x.Modern {
 		a.ID = x.sess.ID()
 		a.Name, a.Version = x.sess.ClientInfo()
@@ -71,6 +92,18 @@ func (svc *service) actor(x *exchange) audit.Actor {
 	a.Name, a.Version = session.ReadClientInfo(x.Fields.Meta.ClientInfo)
 	if name, ok := x.sessionName(); ok {
 		a.Session = sessionHash(name)
+	}
+	return a
+}
+
+// actorOf is an identity at the other end of a connection; nil for none.
+func actorOf(who *access.Identity, addr string) audit.Actor {
+	a := audit.Actor{Kind: audit.Client, Addr: hostOf(addr), Subject: who.Subject()}
+	if a.Subject == "" {
+		return a
+	}
+	if uid, ok := who.UID(); ok {
+		a.UID = &uid
 	}
 	return a
 }
@@ -96,9 +129,14 @@ func (svc *service) sessionChanged(s *session.Session, how string) {
 	if !svc.opts.Audit.Wants(audit.TypeSession) {
 		return
 	}
-	a := audit.Actor{Kind: audit.Client, ID: s.ID(), Session: sessionHash(strings.TrimSpace(s.Key)), Addr: hostOf(s.Addr), Subject: svc.who.Subject()}
+	a := actorOf(svc.who, s.Addr)
+	a.ID, a.Session = s.ID(), sessionHash(strings.TrimSpace(s.Key))
 	a.Name, a.Version = s.ClientInfo()
-	svc.opts.Audit.Note(&audit.Record{Type: audit.TypeSession, Action: how, Outcome: audit.OK, Actor: a})
+	r := &audit.Record{Type: audit.TypeSession, Action: how, Outcome: audit.OK, Actor: a}
+	if may := svc.backend.May(); may != policy.Everything {
+		r.Policy = may.Name()
+	}
+	svc.opts.Audit.Note(r)
 }
 
 // definitions are the hashes of tools' definitions, by the table that has them.
@@ -126,6 +164,7 @@ func (d *definitions) of(table *everline.Catalog, server, tool string) string {
 }
 
 // refusals has recorded the requests that are refused before any server is meant.
+// Those that show a bad credential are recorded by the Entrance.
 func (g *Gateway) refusals(next http.Handler) http.Handler {
 	if g.opts.Audit == nil {
 		return next
@@ -137,16 +176,49 @@ func (g *Gateway) refusals(next http.Handler) http.Handler {
 		}
 		rw := &refusalWriter{ResponseWriter: w}
 		next.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), refusalKey{}, rw)))
-		if rw.status >= http.StatusBadRequest && !rw.recorded {
-			g.opts.Audit.Refuse(&audit.Record{
-				Type: audit.TypeRefusal, Action: r.Method, Outcome: audit.Refused, Kind: strconv.Itoa(rw.status), Cause: rw.cause(),
-				Actor: audit.Actor{Kind: audit.Client, Addr: hostOf(r.RemoteAddr)}, Target: &audit.Target{Path: r.URL.Path},
-			})
+		if rw.status < http.StatusBadRequest || rw.recorded || rw.status == http.StatusUnauthorized && r.Header.Get("Authorization") != "" {
+			return
 		}
+		g.opts.Audit.Refuse(&audit.Record{
+			Type: audit.TypeRefusal, Action: r.Method, Outcome: audit.Refused, Kind: strconv.Itoa(rw.status), Cause: rw.cause(),
+			Actor: actorOf(rw.who, r.RemoteAddr), Target: &audit.Target{Path: r.URL.Path}, Policy: rw.policy, Rule: rw.rule,
+		})
 	})
 }
 
+// recordRefusal has recorded that policies refuse the request of an exchange.
+func (svc *service) recordRefusal(x *exchange, may *policy.Scope, reason string, kind fault.Kind) {
+	if !svc.opts.Audit.Wants(audit.TypeRefusal) {
+		return
+	}
+	if w := x.refusal(); w != nil {
+		w.recorded = true
+	}
+	r := &audit.Record{
+		Type: audit.TypeRefusal, Action: x.Method, Outcome: audit.Refused, Kind: kind.String(), Actor: svc.actor(x),
+		Request: &audit.Request{ID: string(x.ID), Bytes: len(x.Params)}, Policy: may.Name(), Rule: reason,
+	}
+	if name, ok := x.ItemName(); ok && x.Method != mcp.ResourcesRead {
+		r.Target = &audit.Target{Exposed: name}
+	}
+	svc.opts.Audit.Refuse(r)
+}
+
 type refusalKey struct{}
+
+// refusalOf is what sees how the request of ctx is answered; nil for nothing.
+func refusalOf(ctx context.Context) *refusalWriter {
+	w, _ := ctx.Value(refusalKey{}).(*refusalWriter)
+	return w
+}
+
+// refusal is refusalOf the request of an exchange.
+func (x *exchange) refusal() *refusalWriter {
+	if x.request == nil {
+		return nil
+	}
+	return refusalOf(x.request.Context())
+}
 
 // A refusalWriter sees how a request is answered, and whether its call is recorded.
 type refusalWriter struct {
@@ -154,6 +226,16 @@ type refusalWriter struct {
 	status   int
 	body     []byte
 	recorded bool
+
+	who          *access.Identity // nil: not known, or not known yet
+	policy, rule string           // by which it is refused; "" where it is not policies that do
+}
+
+// because keeps that policies refuse the request, and what for. w may be nil.
+func (w *refusalWriter) because(may *policy.Scope, reason string) {
+	if w != nil {
+		w.policy, w.rule = may.Name(), reason
+	}
 }
 
 // Unwrap is for http.ResponseController.

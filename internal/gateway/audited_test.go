@@ -155,6 +155,83 @@ func TestSessionsAndRefusalsAreRecorded(t *testing.T) {
 	}
 }
 
+// Who was let in and who was not, and by which policy and rule, is in the record of
+// every call, session and refusal.
+func TestDecisionsAreRecorded(t *testing.T) {
+	settings := config.New().Audit
+	settings.Level = config.AuditCalls
+	folder := filepath.Join(t.TempDir(), "audit")
+	log, err := audit.Open(audit.Options{Folder: folder, Run: "cafe0001", Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close(t.Context()) }) // the test has looked before
+	srv, other := config.NewServer("srv"), config.NewServer("other")
+	srv.Transport, srv.URL = "http", mcptest.Web(t, mcptest.New(mcptest.Config{})).URL+"/mcp"
+	other.Transport, other.URL = "http", mcptest.Web(t, mcptest.New(mcptest.Config{})).URL+"/mcp"
+	cfg := config.New()
+	cfg.Servers = []config.Server{srv, other}
+	cfg.Groups = []config.Group{{Name: "only", Servers: []string{"other"}}}
+	cfg.Policies = []config.Policy{
+		{Name: "echoes", Servers: []string{"srv"}, Tools: []string{"*.echo"}}, {Name: "others", Groups: []string{"only"}},
+		{Name: "slow", Servers: []string{"srv"}, Rate: config.Rate{Calls: 1, Per: time.Hour}}, {Name: "small", Servers: []string{"srv"}, MaxBody: 400, Sessions: 1},
+	}
+	cfg.Grants = []config.Grant{
+		{Label: "token:ci", Policies: []string{"echoes"}}, {Label: "token:two", Policies: []string{"echoes", "others"}},
+		{Label: "token:slow", Policies: []string{"slow"}}, {Label: "token:small", Policies: []string{"small"}},
+	}
+	s := assembled(t, cfg, func(h *everline.Hub) *Gateway {
+		return ForHub(h, Options{Audit: log, Entrance: byHeader{}, MaxBody: 1 << 20})
+	}).up()
+
+	n := 0
+	tool := func(who, name string) {
+		n++
+		s.modern(fmt.Sprint(n), "tools/call", name, `,"name":"`+name+`"`, "Who: "+who)
+	}
+	tool("ci", "srv__echo")
+	tool("ci", "srv__work")
+	tool("ci", "other__echo")
+	tool("ci", "nothing")
+	tool("two", "other__work")
+	tool("two", "srv__work")
+	s.do("POST", "/groups/only/mcp", modernBody("7", "tools/call", `,"name":"srv__echo"`), "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: srv__echo", "Who: two")
+	tool("nobody", "srv__echo")
+	tool("slow", "srv__echo")
+	tool("slow", "srv__echo")
+	s.post(hello, "Who: small")
+	stream := s.tap("GET", "/mcp", "", "Mcp-Session-Id: "+s.post(hello, "Who: small").header.Get("Mcp-Session-Id"), "Who: small")
+	s.post(hello, "Who: small")
+	s.post(strings.Repeat(" ", 500), "Who: small", "MCP-Protocol-Version: 2026-07-28")
+	stream.cancel()
+
+	all, _ := records(t, folder, log)
+	var got []string
+	for _, r := range all {
+		got = append(got, fmt.Sprintf("%s %s %s %q %q %s", strings.TrimPrefix(r.Actor.Subject, "token:"), r.Action, r.Outcome, r.Policy, r.Rule, r.Kind))
+	}
+	want := []string{
+		`ci tools/call answered "echoes" "tools *.echo" `,
+		`ci tools/call refused "echoes" "tool" not_found`,
+		`ci tools/call refused "echoes" "server" not_found`,
+		`ci tools/call refused "echoes" "" not_found`,
+		`two tools/call answered "others" "groups only" `,
+		`two tools/call refused "echoes+others" "tool" not_found`,
+		`two tools/call refused "echoes+others" "group" not_found`,
+		`nobody POST refused "" "nothing_granted" 403`,
+		`slow tools/call answered "slow" "servers" `,
+		`slow tools/call refused "slow" "rate" rate_limited`,
+		`small opened ok "small" "" `,
+		`small expired ok "small" "" `,
+		`small opened ok "small" "" `,
+		`small POST refused "small" "sessions" 503`,
+		`small POST refused "small" "body" 413`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("recorded:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // Strict: a recorded call is answered once its record is in the file, and one that
 // cannot be recorded is not made.
 func TestStrict(t *testing.T) {

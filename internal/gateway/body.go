@@ -80,7 +80,9 @@ func (g *Gateway) tooLarge(w http.ResponseWriter, r *http.Request, limit int64) 
 		g.noSession(w) // whatever it says
 		return
 	case limit < g.opts.MaxBody:
-		g.refused(r.Method, g.backend.May(), policy.ReasonBody, 0)
+		may := g.backend.May()
+		g.refused(r.Method, may, policy.ReasonBody, 0)
+		refusalOf(r.Context()).because(may, policy.ReasonBody)
 	}
 	g.opts.Meter.Size.Add(1)
 	g.reject(w, http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "The message is too large: at most "+strconv.FormatInt(limit, 10)+" bytes are taken")

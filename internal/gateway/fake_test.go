@@ -88,6 +88,8 @@ func (h *hub) WaitFirst(context.Context) {
 
 func (h *hub) Exists() bool { return true }
 
+func (h *hub) Decide(string, string, string) policy.Decision { return policy.Decision{} }
+
 func (h *hub) May() *policy.Scope {
 	if h.may != nil {
 		return h.may()

@@ -181,7 +181,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	s.Addr = x.addr()
 	s.Declare(m.Params)
 	if !g.sessions.Add(s) {
-		g.noRoom()
+		g.noRoom(x.refusal())
 		g.crowded(p.w, m, tooManySessions)
 		return
 	}
@@ -224,7 +224,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 	case s != nil:
 		return s
 	case full:
-		g.noRoom()
+		g.noRoom(refusalOf(r.Context()))
 		g.crowded(w, &message.Message{}, tooManySessions)
 	case g.closing(): // it may be known to the next everline
 		g.ending(w, &message.Message{})

@@ -71,11 +71,17 @@ func assembleWith(t *testing.T, opts Options, servers ...config.Server) *site {
 	t.Helper()
 	cfg := config.New()
 	cfg.Servers = servers
+	return assembled(t, cfg, func(h *everline.Hub) *Gateway { return New(ViewOf(h, ""), opts) })
+}
+
+// assembled is a gateway of a hub with this configuration.
+func assembled(t *testing.T, cfg *config.Config, gateway func(*everline.Hub) *Gateway) *site {
+	t.Helper()
 	h, err := everline.Open(t.Context(), cfg, everline.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(ViewOf(h, ""), opts)
+	g := gateway(h)
 	srv := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -14,7 +14,11 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch who := g.opts.Entrance.Enter(w, r); who {
+		who := g.opts.Entrance.Enter(w, r)
+		if seen, ok := w.(*refusalWriter); ok {
+			seen.who = who
+		}
+		switch who {
 		case nil:
 			g.opts.Meter.Auth.Add(1)
 		case access.From(r.Context()): // of its connection

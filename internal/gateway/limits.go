@@ -22,6 +22,7 @@ func (svc *service) admit(x *exchange) (leave func(), bad *message.Answer) {
 	may := svc.backend.May()
 	if may == nil {
 		svc.refused(x.Method, nil, policy.ReasonNothing, 0)
+		svc.recordRefusal(x, nil, policy.ReasonNothing, fault.Forbidden)
 		a := x.Refusal(mcp.CodeForbidden, nothingGranted, nil)
 		a.Status = http.StatusForbidden
 		return nil, a
@@ -56,6 +57,7 @@ func asksServer(method string) bool {
 // error, and over HTTP in the header, too.
 func (svc *service) tooMany(x *exchange, may *policy.Scope, reason, text string, wait time.Duration) *message.Answer {
 	svc.refused(x.Method, may, reason, wait)
+	svc.recordRefusal(x, may, reason, fault.RateLimited)
 	f := fault.New(fault.RateLimited, x.Method, text)
 	f.Outcome, f.RetryAfter = fault.NotSent, wait
 	a := x.Refusal(mcp.CodeRateLimited, text+": try again in "+event.Short(wait), message.Outcome(f))
@@ -87,9 +89,10 @@ func (svc *service) maxSessions() int {
 }
 
 // noRoom counts a session that was not opened, or not gone on with, where its client's
-// policies say how many it may have.
-func (svc *service) noRoom() {
+// policies say how many it may have. seen, which may be nil, sees the refusal.
+func (svc *service) noRoom(seen *refusalWriter) {
 	if may := svc.backend.May(); svc.maxSessions() < svc.opts.MaxSessions {
 		svc.refused(mcp.Initialize, may, policy.ReasonSessions, soon)
+		seen.because(may, policy.ReasonSessions)
 	}
 }

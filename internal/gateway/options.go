@@ -40,6 +40,9 @@ type Backend interface {
 	Exists() bool
 	// May is what its client is granted now; nil for nothing. It does not wait.
 	May() *policy.Scope
+	// Decide is what policies say of a request: for a server's own name, or for the
+	// name that a client has used where server is "". It does not wait.
+	Decide(method, server, name string) policy.Decision
 	// SetLevel asks all servers for log messages from this level on; "" for
 	// none. It does not wait.
 	SetLevel(level string)

@@ -96,6 +96,7 @@ func (g *Gateway) ofPart(serve func(*Gateway, http.ResponseWriter, *http.Request
 // forbid refuses who is granted nothing.
 func (g *Gateway) forbid(w http.ResponseWriter, r *http.Request) {
 	g.refused(r.Method, nil, policy.ReasonNothing, 0)
+	refusalOf(r.Context()).because(nil, policy.ReasonNothing)
 	if g.opts.Entrance != nil {
 		g.opts.Entrance.NothingGranted(w.Header(), r, g.who)
 	}

@@ -54,7 +54,7 @@ func (svc *service) named(x *exchange) (*session.Session, error) {
 	}
 	s := svc.sessions.Named(name)
 	if s == nil {
-		svc.noRoom()
+		svc.noRoom(x.refusal())
 		f := fault.New(fault.Overloaded, x.Method, "too many sessions are in use")
 		f.Outcome, f.RetryAfter = fault.NotSent, soon
 		return nil, f

@@ -40,7 +40,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	standing, out := s.ShareStream(g.opts.MaxInFlight, r.Context().Done()), s.Out()
 	ok, adopted := g.sessions.AddStanding(s, r.Header.Get(mcp.HeaderLastEventID))
 	if !ok {
-		g.noRoom()
+		g.noRoom(refusalOf(r.Context()))
 		g.busy(w, tooManySessions)
 		return
 	}

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,8 @@ type Subject interface {
 // A Decision is what was decided of one request, for whoever writes it down.
 type Decision struct {
 	Allowed  bool
-	Policies []string // those that were asked, by name; not to be changed
+	Policies []string // that decided: the first that allows it, or all that were asked; not to be changed
+	Rule     string   // of that policy, as it stands there; "" if refused
 	Reason   string   // why not, as one of the Reason constants; "" if allowed
 }
 
@@ -30,6 +32,7 @@ type Decision struct {
 const (
 	ReasonNothing    = "nothing_granted" // nobody has granted the client anything
 	ReasonServer     = "server"          // the server is not among those that it may see
+	ReasonGroup      = "group"           // it is not among those of the address
 	ReasonTool       = "tool"            // the tool is not among those that it may see
 	ReasonRate       = "rate"            // too many calls in a time
 	ReasonConcurrent = "concurrent"      // too many calls at a time
@@ -56,7 +59,7 @@ const maxScopes = 64
 func New(cfg *config.Config) *Rules {
 	r := &Rules{
 		configured: cfg.Policies != nil || cfg.Grants != nil, grants: cfg.Grants,
-		policies: map[string]*compiled{config.PolicyAll: {}}, scopes: map[string]*Scope{},
+		policies: map[string]*compiled{config.PolicyAll: everything}, scopes: map[string]*Scope{},
 	}
 	for i := range cfg.Policies {
 		r.policies[cfg.Policies[i].Name] = compile(cfg, &cfg.Policies[i])
@@ -65,7 +68,9 @@ func New(cfg *config.Config) *Rules {
 }
 
 // Everything is the scope of who is not restricted.
-var Everything = &Scope{policies: []*compiled{{}}, names: []string{config.PolicyAll}}
+var Everything = &Scope{policies: []*compiled{everything}, names: []string{config.PolicyAll}}
+
+var everything = &compiled{names: []string{config.PolicyAll}}
 
 // For is what a subject may do: the same value for whoever has the same policies. It
 // is nil where nothing is granted, and everything for a nil subject, and for each
@@ -166,22 +171,30 @@ func (s *Scope) Server(server string) bool {
 
 // Tool tells whether a tool is there, for the client: name is the server's own.
 func (s *Scope) Tool(server, name string, readOnly bool) bool {
-	return s.any(func(p *compiled) bool { return p.server(server) && p.tool(server, name, readOnly) })
+	return s.any(func(p *compiled) bool {
+		_, ok := p.tool(server, name, readOnly)
+		return ok && p.server(server)
+	})
 }
 
 // Decide is the decision on a request for a server; tool is "" for a request about
 // none.
 func (s *Scope) Decide(server, tool string, readOnly bool) Decision {
-	switch {
-	case s == nil:
+	if s == nil {
 		return Decision{Reason: ReasonNothing}
-	case !s.Server(server):
-		return s.Refused(ReasonServer)
-	case tool != "" && !s.Tool(server, tool, readOnly):
-		return s.Refused(ReasonTool)
-	default:
-		return Decision{Allowed: true, Policies: s.names}
 	}
+	for _, p := range s.policies {
+		if !p.server(server) {
+			continue
+		}
+		if rule, ok := p.tool(server, tool, readOnly); tool == "" || ok {
+			return Decision{Allowed: true, Policies: p.names, Rule: cmp.Or(rule, p.servers[server], ruleAll)}
+		}
+	}
+	if !s.Server(server) {
+		return s.Refused(ReasonServer)
+	}
+	return s.Refused(ReasonTool)
 }
 
 // Refused is the decision against a request.
@@ -194,50 +207,73 @@ func (s *Scope) Refused(reason string) Decision {
 
 // A compiled policy has what a request is compared with.
 type compiled struct {
-	servers  map[string]bool // nil: all
-	tools    [][2]string     // globs of server and tool; nil: all
+	names    []string          // its name alone
+	servers  map[string]string // with the rule that each is there by; nil: all
+	tools    []toolRule        // nil: all
 	readOnly bool
 	limits   Limits
 }
 
+// A toolRule is one of the globs of tools, or one of the ways to read it.
+type toolRule struct{ server, tool, text string }
+
+// Rules, as they stand in a policy.
+const (
+	ruleServers  = "servers"
+	ruleReadOnly = "readOnly"
+	ruleAll      = "all" // the policy names neither servers nor tools
+)
+
 func compile(cfg *config.Config, p *config.Policy) *compiled {
-	c := &compiled{readOnly: p.ReadOnly, limits: limitsOf(p)}
+	c := &compiled{names: []string{p.Name}, readOnly: p.ReadOnly, limits: limitsOf(p)}
 	if p.Tools != nil {
-		c.tools = [][2]string{}
+		c.tools = []toolRule{}
 		for _, glob := range p.Tools {
-			c.tools = append(c.tools, config.PolicyTool(glob)...)
+			for _, parts := range config.PolicyTool(glob) {
+				c.tools = append(c.tools, toolRule{parts[0], parts[1], "tools " + glob})
+			}
 		}
 	}
 	if p.Servers == nil && p.Groups == nil {
 		return c
 	}
-	c.servers = map[string]bool{}
-	for _, name := range p.Servers {
-		c.servers[name] = true
-	}
+	c.servers = map[string]string{}
 	for _, name := range p.Groups {
 		group, _ := cfg.Group(name)
 		for _, server := range group.Servers {
-			c.servers[server] = true
+			c.servers[server] = "groups " + name
 		}
+	}
+	for _, name := range p.Servers {
+		c.servers[name] = ruleServers
 	}
 	return c
 }
 
 func (p *compiled) server(server string) bool {
 	if p.servers != nil {
-		return p.servers[server]
+		return p.servers[server] != ""
 	}
-	return p.tools == nil || slices.ContainsFunc(p.tools, func(glob [2]string) bool { return catalog.Matches(glob[0], server) })
+	return p.tools == nil || slices.ContainsFunc(p.tools, func(r toolRule) bool { return catalog.Matches(r.server, server) })
 }
 
-func (p *compiled) tool(server, name string, readOnly bool) bool {
+// tool tells by which rule a tool is allowed: "" where all of its server are.
+func (p *compiled) tool(server, name string, readOnly bool) (rule string, ok bool) {
 	if p.readOnly && !readOnly {
-		return false
+		return "", false
 	}
-	return p.tools == nil || slices.ContainsFunc(p.tools, func(glob [2]string) bool {
-		return catalog.Matches(glob[0], server) && catalog.Matches(glob[1], name)
-	})
+	if p.tools == nil {
+		if p.readOnly {
+			rule = ruleReadOnly
+		}
+		return rule, true
+	}
+	for _, r := range p.tools {
+		if catalog.Matches(r.server, server) && catalog.Matches(r.tool, name) {
+			return r.text, true
+		}
+	}
+	return "", false
 }
 
 // Limits are how much a client may do; zero for no limit.

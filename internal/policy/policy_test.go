@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -123,6 +124,34 @@ func TestWhatPoliciesAllow(t *testing.T) {
 		}
 		if servers != c.servers || !slices.Equal(tools, c.tools) {
 			t.Errorf("%+v: servers %q, tools %q; want %q, %q", c.policies, servers, tools, c.servers, c.tools)
+		}
+	}
+}
+
+// Of what is decided, the policy and its rule are told.
+func TestWhichRuleDecides(t *testing.T) {
+	r := rules(append([]config.Policy{
+		{Name: "grouped", Groups: []string{"reading"}}, {Name: "peek", ReadOnly: true}, {Name: "named", Servers: []string{"docs"}, Groups: []string{"reading"}},
+	}, both...))
+	for _, c := range []struct {
+		policies     []string
+		server, tool string
+		want         Decision
+	}{
+		{[]string{"write"}, "git", "create_tag", Decision{Allowed: true, Policies: []string{"write"}, Rule: "tools git.create_*"}},
+		{[]string{"read", "write"}, "mail", "send", Decision{Allowed: true, Policies: []string{"write"}, Rule: "tools mail.*"}},
+		{[]string{"read", "write"}, "git", "get", Decision{Allowed: true, Policies: []string{"read"}, Rule: "readOnly"}},
+		{[]string{"read"}, "docs", "", Decision{Allowed: true, Policies: []string{"read"}, Rule: "servers"}},
+		{[]string{"grouped"}, "git", "create_tag", Decision{Allowed: true, Policies: []string{"grouped"}, Rule: "groups reading"}},
+		{[]string{"named"}, "docs", "put", Decision{Allowed: true, Policies: []string{"named"}, Rule: "servers"}},
+		{[]string{"peek"}, "git", "get", Decision{Allowed: true, Policies: []string{"peek"}, Rule: "readOnly"}},
+		{[]string{"all"}, "git", "create_tag", Decision{Allowed: true, Policies: []string{"all"}, Rule: "all"}},
+		{[]string{"read", "write"}, "git", "delete", Decision{Policies: []string{"read", "write"}, Reason: ReasonTool}},
+		{[]string{"read"}, "mail", "send", Decision{Policies: []string{"read"}, Reason: ReasonServer}},
+		{nil, "git", "get", Decision{Reason: ReasonNothing}},
+	} {
+		if got := r.For(subject{policies: c.policies}).Decide(c.server, c.tool, c.tool == "get"); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v for %s.%s: %+v, want %+v", c.policies, c.server, c.tool, got, c.want)
 		}
 	}
 }

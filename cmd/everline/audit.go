@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/audit"
@@ -48,7 +49,7 @@ func newAudit(a *app) *cobra.Command {
 	flags.StringVar(&f.Outcome, "outcome", "", "only what ended so: ok, failed, refused, answered, unknown, …")
 	flags.StringVar(&f.Client, "client", "", "only what a client of this name did, or of this proven identity")
 	flags.StringVar(&since, "since", "", "only what is not older: a time like 2h, a day like 2026-11-28, or both like 2026-11-28T09:00:00Z")
-	cmd.PersistentFlags().StringVar(&folder, "folder", "", "folder of the record (default: audit in the state folder)")
+	cmd.PersistentFlags().StringVar(&folder, "folder", "", "folder of the record (default: that of the last everline on the state folder)")
 	cmd.AddCommand(newAuditVerify(a, &folder))
 	return cmd
 }
@@ -81,10 +82,14 @@ func newAuditVerify(a *app, folder *string) *cobra.Command {
 	return cmd
 }
 
-// auditFolder is where the record is: as named, or in the state folder.
+// auditFolder is where the record is: as named, or where the last everline on the
+// state folder kept it.
 func (a *app) auditFolder(named string) string {
 	if named != "" {
 		return named
+	}
+	if s, err := audit.Kept(a.stateDir); err == nil && s.Path != "" && s.Path != config.AuditStderr {
+		return s.Path
 	}
 	return filepath.Join(a.stateDir, admin.AuditFolder)
 }
@@ -186,6 +191,8 @@ func shownTarget(t *audit.Target) string {
 		return t.Server
 	case t.Exposed != "":
 		return t.Exposed
+	case t.Token != "":
+		return "token " + t.Token
 	default:
 		return t.Path
 	}

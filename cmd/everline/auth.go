@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/fleet"
@@ -248,7 +249,7 @@ func newAuthLogout(a *app) *cobra.Command {
 // that has the key.
 func (a *app) logout(ctx context.Context, m *auth.Manager, server string, all bool, configs []string) error {
 	if _, ok := a.runningAuth(ctx, configs)[server]; !ok {
-		return m.Logout(ctx, server, all)
+		return a.doing(ctx, admin.DidLogout, &admin.Doing{Target: &audit.Target{Server: server}}, func() error { return m.Logout(ctx, server, all) })
 	}
 	_, err := a.glance().Logout(ctx, server, admin.LogoutRequest{All: all})
 	return err
@@ -265,14 +266,15 @@ func newAuthRekey(a *app) *cobra.Command {
 		RunE: runE(func(cmd *cobra.Command, _ []string) error {
 			m := a.manager()
 			defer m.Close()
-			if err := m.Rekey(cmd.Context(), discard); err != nil {
+			err := a.doing(cmd.Context(), admin.DidRekey, &admin.Doing{}, func() error { return m.Rekey(cmd.Context(), discard) })
+			if err != nil {
 				return err
 			}
 			place := m.KeyPlace(cmd.Context())
 			if a.forMachines() {
 				return writeLine(a.stdout, authReport{Servers: []authServer{}, Key: &place})
 			}
-			_, err := fmt.Fprintf(a.stdout, "the new key: %s\n", printable(place))
+			_, err = fmt.Fprintf(a.stdout, "the new key: %s\n", printable(place))
 			return err
 		}),
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/auth"
 	"github.com/everline/everline/internal/daemon"
 )
@@ -87,6 +88,10 @@ func (a *app) login(ctx context.Context, server string, f loginFlags) error {
 	} else {
 		err = a.browsed(ctx, l, f)
 	}
+	if _, remote := l.(*remoteLogin); !remote && l.URL() != "" { // else another process has it recorded, or nothing was done
+		what := admin.Doing{Target: &audit.Target{Server: server}}
+		a.did(ctx, admin.DidLogin, what.Failed(err))
+	}
 	if err != nil {
 		return err
 	}
@@ -113,6 +118,9 @@ func (a *app) beginLogin(ctx context.Context, m *auth.Manager, server string, f 
 	c := a.glance()
 	st, err := c.Status(ctx)
 	if err != nil || len(f.configs) > 0 || len(only(st.Servers, server)) == 0 {
+		if err := a.mayDo(ctx, admin.DidLogin); err != nil {
+			return nil, err
+		}
 		return m.Login(ctx, server, auth.LoginOptions{Scopes: f.scopes, Device: f.device, Force: f.force})
 	}
 	begun, err := c.Login(ctx, server, admin.LoginRequest{Scopes: f.scopes, Device: f.device, Force: f.force})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,7 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/access/tokens"
+	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/audit"
 )
 
 func newToken(a *app) *cobra.Command {
@@ -62,12 +66,14 @@ func newTokenCreate(a *app) *cobra.Command {
 		Long: "Make a token, and write it to stdout: it cannot be shown again. What its holder may do is granted to\n" +
 			"\"token:NAME\" by the configuration, or by --policy.",
 		Args: cobra.ExactArgs(1),
-		RunE: runE(func(_ *cobra.Command, args []string) error {
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
 			until, err := expiry(expires, time.Now())
 			if err != nil {
 				return err
 			}
-			secret, t, err := tokens.Create(a.stateDir, args[0], policy, until)
+			secret, t, err := a.changeToken(cmd.Context(), admin.DidTokenCreate, args[0], func() (string, tokens.Token, error) {
+				return tokens.Create(a.stateDir, args[0], policy, until)
+			})
 			if err != nil {
 				return err
 			}
@@ -77,6 +83,20 @@ func newTokenCreate(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&policy, "policy", "", "policy of the configuration that its holder has, besides what is granted to token:NAME")
 	cmd.Flags().StringVar(&expires, "expires", "", "how long it is good, like 90d or 12h (default: until it is revoked)")
 	return cmd
+}
+
+// changeToken changes a token that is named by its name or id, and has that recorded.
+func (a *app) changeToken(ctx context.Context, action, which string, change func() (string, tokens.Token, error)) (secret string, t tokens.Token, err error) {
+	what := admin.Doing{Target: &audit.Target{Token: which}}
+	err = a.doing(ctx, action, &what, func() error {
+		var err error
+		if secret, t, err = change(); err == nil {
+			what.Target = &audit.Target{Token: t.Name, Identity: access.Token(t.ID, t.Name, t.Policy, t.Expires).Key()}
+			what.Policy = t.Policy
+		}
+		return err
+	})
+	return secret, t, err
 }
 
 // showToken writes a token where a script can take it, and what to know beside.
@@ -181,8 +201,11 @@ func newTokenRevoke(a *app) *cobra.Command {
 		Short: "End a token for good",
 		Long:  "End a token for good. Within a second its holder is out of a running everline: sessions, streams and calls end.",
 		Args:  cobra.ExactArgs(1),
-		RunE: runE(func(_ *cobra.Command, args []string) error {
-			t, err := tokens.Revoke(a.stateDir, args[0])
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			_, t, err := a.changeToken(cmd.Context(), admin.DidTokenRevoke, args[0], func() (string, tokens.Token, error) {
+				t, err := tokens.Revoke(a.stateDir, args[0])
+				return "", t, err
+			})
 			if err != nil {
 				return err
 			}
@@ -202,8 +225,10 @@ func newTokenRotate(a *app) *cobra.Command {
 		Long: "Make a new token in the place of one, and write it to stdout. The old one is good for another 24 hours; what\n" +
 			"belongs to its holder stays the holder's.",
 		Args: cobra.ExactArgs(1),
-		RunE: runE(func(_ *cobra.Command, args []string) error {
-			secret, t, err := tokens.Rotate(a.stateDir, args[0])
+		RunE: runE(func(cmd *cobra.Command, args []string) error {
+			secret, t, err := a.changeToken(cmd.Context(), admin.DidTokenRotate, args[0], func() (string, tokens.Token, error) {
+				return tokens.Rotate(a.stateDir, args[0])
+			})
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
+	"github.com/everline/everline/internal/audit"
+	"github.com/everline/everline/internal/daemon"
 	"github.com/everline/everline/internal/show"
 	"github.com/everline/everline/internal/trust"
 )
@@ -46,7 +48,7 @@ func (a *app) trust(ctx context.Context, named []string, revoke, yes bool) error
 		}
 	}
 	for _, path := range files {
-		if err := a.trustFile(path, revoke, yes); err != nil {
+		if err := a.trustFile(ctx, path, revoke, yes); err != nil {
 			return err
 		}
 	}
@@ -54,9 +56,10 @@ func (a *app) trust(ctx context.Context, named []string, revoke, yes bool) error
 }
 
 // trustFile trusts the text that it has shown, once the user has said so.
-func (a *app) trustFile(path string, revoke, yes bool) error {
+func (a *app) trustFile(ctx context.Context, path string, revoke, yes bool) error {
+	what := admin.Doing{Target: &audit.Target{Path: daemon.Absolute([]string{path})[0]}}
 	if revoke {
-		if err := trust.Revoke(a.stateDir, path); err != nil {
+		if err := a.doing(ctx, admin.DidTrustRevoke, &what, func() error { return trust.Revoke(a.stateDir, path) }); err != nil {
 			return err
 		}
 		return a.printTrust(trust.NothingSeen(path), "%s is not trusted any more\n")
@@ -70,7 +73,8 @@ func (a *app) trustFile(path string, revoke, yes bool) error {
 			return err
 		}
 	}
-	if err := trust.Grant(a.stateDir, l); err != nil {
+	what.Change = &audit.Change{Now: l.Digest()}
+	if err := a.doing(ctx, admin.DidTrust, &what, func() error { return trust.Grant(a.stateDir, l) }); err != nil {
 		return err
 	}
 	l.Trusted = true

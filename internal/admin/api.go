@@ -190,6 +190,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/call", a.call)
 	mux.HandleFunc("POST /v1/answer", a.answered)
 	mux.HandleFunc("POST /v1/reload", a.reload)
+	mux.HandleFunc("POST /v1/did/{action}", a.told)
 	mux.HandleFunc("GET /v1/pins", a.pins)
 	mux.HandleFunc("POST /v1/pins/approve", a.approve)
 	if a.opts.Page != nil {

@@ -76,6 +76,7 @@ type doing struct {
 	request *http.Request
 	records []*audit.Record // what the handler tells; none: the request stands for itself
 	fault   *fault.Fault    // what it failed with; nil if it did not
+	ahead   bool            // nothing is done yet
 	over    bool
 }
 
@@ -99,12 +100,22 @@ func did(ctx context.Context, r *audit.Record) {
 	}
 }
 
+// ahead tells that a request only asks whether something may be done.
+func ahead(ctx context.Context) {
+	if d, ok := ctx.Value(doingKey{}).(*doing); ok {
+		d.ahead = true
+	}
+}
+
 func (d *doing) record(status int) {
 	if d.over {
 		return
 	}
 	d.over = true
 	action := actionOf(d.request)
+	if d.ahead {
+		return
+	}
 	if !unrecorded(action) || status == http.StatusForbidden {
 		d.note(action, status)
 	} else if action != "reload" {
@@ -120,7 +131,7 @@ func (d *doing) note(action string, status int) {
 		d.records = []*audit.Record{{Type: typeOf(action), Action: action, Target: targetOf(d.request)}}
 	}
 	for _, r := range d.records {
-		r.Outcome, r.Actor = audit.OK, d.actor
+		r.Outcome, r.Actor = cmp.Or(r.Outcome, audit.OK), d.actor
 		switch {
 		case status == http.StatusForbidden:
 			r.Outcome = audit.Refused
@@ -145,17 +156,25 @@ func unrecorded(action string) bool {
 }
 
 func typeOf(action string) string {
-	switch action {
-	case "login", "logout", "deliver":
-		return audit.TypeAuth
-	default:
-		return audit.TypeAdmin
+	if told := toldTypes[action]; told != "" {
+		return told
 	}
+	if action == "login" || action == "deliver" {
+		return audit.TypeAuth
+	}
+	return audit.TypeAdmin
 }
 
-// actionOf is the last word of a path.
+// actionOf is the last word of a path, or what it means.
 func actionOf(r *http.Request) string {
-	return r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	switch rest, page := strings.CutPrefix(r.URL.Path, "/v1/page/"); {
+	case page && rest == "code":
+		return "page_link"
+	case page && rest == "revoke":
+		return "page_revoke"
+	default:
+		return r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	}
 }
 
 func targetOf(r *http.Request) *audit.Target {

@@ -22,7 +22,7 @@ func TestDoingsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newFake(t)
-	handler := New(Options{Hub: h, Journal: NewJournal(), StateDir: t.TempDir(), Audit: log}).Handler()
+	handler := New(Options{Hub: h, Journal: NewJournal(), StateDir: t.TempDir(), Audit: log, Page: noPage{}}).Handler()
 	for _, c := range []struct{ route, body, want string }{
 		{"GET /v1/status", "", ""},
 		{"POST /v1/servers/up/ping", "", ""},
@@ -34,6 +34,15 @@ func TestDoingsAreRecorded(t *testing.T) {
 		{"POST /v1/servers/up/logout", "", "auth logout up ok "},
 		{"POST /v1/servers/up/drill", "{", "admin drill up failed invalid"},
 		{"POST /v1/logins/x/deliver", "{}", "auth deliver  failed not_found"},
+		{"POST /v1/servers/up/login", "{}", "auth login up failed unsupported"},
+		{"POST /v1/page/code", "", "admin page_link  ok "},
+		{"POST /v1/page/revoke", "", "admin page_revoke  ok "},
+		{"POST /v1/did/token_create", `{"target":{"token":"ci"}}`, "auth token_create  ok "},
+		{"POST /v1/did/token_revoke", `{"target":{"token":"x"},"error":{"kind":"not_found","message":"there is none"}}`, "auth token_revoke  failed not_found"},
+		{"POST /v1/did/token_rotate?dryRun=1", "{}", ""},
+		{"POST /v1/did/trust", `{"target":{"path":"/x"}}`, "admin trust  ok "},
+		{"POST /v1/did/rekey", "{", "auth rekey  failed invalid"},
+		{"POST /v1/did/something", "{}", "admin something  failed not_found"},
 	} {
 		method, path, _ := strings.Cut(c.route, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(c.body))
@@ -69,6 +78,11 @@ func TestDoingsAreRecorded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+type noPage struct{}
+
+func (noPage) Link() (string, error) { return "", nil }
+func (noPage) Revoke() error         { return nil }
 
 func count(t *testing.T, folder string) (all []*audit.Record) {
 	t.Helper()

@@ -68,19 +68,31 @@ type begun struct {
 	recorded bool // how it has ended; guarded by the lock of logins
 }
 
-func (l *logins) add(login *everline.Login, server string) {
+// add is nil if the login is there already.
+func (l *logins) add(login *everline.Login, server string) *begun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byID == nil {
 		l.byID = map[string]*begun{}
 	}
 	if l.byID[login.ID] != nil {
-		return
+		return nil
 	}
-	l.byID[login.ID] = &begun{Login: login, server: server}
+	b := &begun{Login: login, server: server}
+	l.byID[login.ID] = b
 	if l.order = append(l.order, login.ID); len(l.order) > maxEnded {
 		delete(l.byID, l.order[0])
 		l.order = l.order[1:]
+	}
+	return b
+}
+
+// recordEnd has recorded how a login ends that nobody may wait for.
+func (a *API) recordEnd(b *begun, by audit.Actor) {
+	select {
+	case <-b.Done():
+		a.begun.record(b, a.opts.Audit, by, b.Wait(context.Background()))
+	case <-a.stop:
 	}
 }
 
@@ -135,7 +147,9 @@ func (a *API) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.Operated(r, name, "login", "")
-	a.begun.add(l, name)
+	if b := a.begun.add(l, name); b != nil {
+		go a.recordEnd(b, actorOf(r)) // ends with the login, or with EndStreams
+	}
 	answer(w, http.StatusOK, shapeLogin(l))
 }
 

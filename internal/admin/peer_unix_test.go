@@ -149,7 +149,7 @@ func TestFaultV6OnlyLook(t *testing.T) {
 	for _, from := range []net.Addr{server, peerAddr{pid: os.Getppid()}, peerAddr{pid: os.Getpid()}, peerAddr{}, &net.UnixAddr{Name: "@"}} {
 		for route, body := range map[string]string{
 			"GET /v1/status": "", "POST /v1/pins/approve": "{}", "POST /v1/call": `{"tool":"x"}`, "POST /v1/reload": "",
-			"POST /v1/servers/up/disable": "", "POST /v1/servers/up/drill": `{"fault":"kill"}`, "POST /v1/servers/up/ping": "",
+			"POST /v1/did/token_create": "{}", "POST /v1/did/trust?dryRun=1": "{}", "POST /v1/servers/up/disable": "", "POST /v1/servers/up/drill": `{"fault":"kill"}`, "POST /v1/servers/up/ping": "",
 		} {
 			method, path, _ := strings.Cut(route, " ")
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

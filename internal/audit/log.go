@@ -76,7 +76,7 @@ func Open(o Options) (*Log, error) {
 	w := &writer{log: l, files: files{folder: o.Folder}}
 	var err error
 	if o.Settings.Level != config.AuditOff {
-		err = w.open()
+		err = w.openFirst()
 		l.trouble.note("the audit record cannot be written", err)
 	}
 	go func() { // ends with Close

@@ -69,6 +69,7 @@ type Record struct {
 	Kind    string    `json:"kind,omitempty"`     // of the fault, where it failed or was refused
 	Cause   string    `json:"cause,omitempty"`    // why, in words
 	Count   uint64    `json:"count,omitempty"`    // of lost records; of refusals that were alike, where there was more than one
+	TraceID string    `json:"traceId,omitempty"`  // of the trace that the call is part of
 	Prev    string    `json:"prev,omitempty"`     // "sha256:" and the hash of the line before, without its end; absent where audit.chain is false
 }
 
@@ -102,7 +103,9 @@ type Target struct {
 	URI         string   `json:"uri,omitempty"`         // of a resource, without its secrets
 	Exposed     string   `json:"exposed,omitempty"`     // the name that the client used
 	Definition  string   `json:"definition,omitempty"`  // "sha256:" and the hash of the tool's definition, as pins have it
-	Path        string   `json:"path,omitempty"`        // of a request that was refused
+	Path        string   `json:"path,omitempty"`        // of a request that was refused; of a file that is trusted
+	Token       string   `json:"token,omitempty"`       // the name of a client's token
+	Identity    string   `json:"identity,omitempty"`    // whose token it is: the subject of its holder
 }
 
 // A Request is what a client sent.
@@ -116,8 +119,9 @@ type Request struct {
 
 // A Result is what a server answered.
 type Result struct {
-	Bytes   int  `json:"bytes"`
-	IsError bool `json:"isError"`
+	Bytes   int   `json:"bytes"`
+	IsError bool  `json:"isError"`
+	Code    int64 `json:"code,omitempty"` // of the JSON-RPC error that the server answered with
 }
 
 // A Change is what is different since something was done.
@@ -164,7 +168,7 @@ func (r *Record) clean(hide func(string) string) {
 	short(maxText, &r.Policy, &r.Rule)
 	short(maxCause, &r.Cause)
 	if t := r.Target; t != nil {
-		short(maxText, &t.Server, &t.Tool, &t.Exposed, &t.Path)
+		short(maxText, &t.Server, &t.Tool, &t.Exposed, &t.Path, &t.Token, &t.Identity)
 		t.URI = redact.URL(t.URI)
 		short(maxCause, &t.URI)
 	}

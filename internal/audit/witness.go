@@ -85,7 +85,7 @@ func recordOf(f *event.CallFacts, name string) *Record {
 		r.Target.Exposed = name
 	}
 	if f.Result.Answered() {
-		r.Result = &Result{Bytes: f.Bytes, IsError: f.Result != event.CallAnswered}
+		r.Result = &Result{Bytes: f.Bytes, IsError: f.Result != event.CallAnswered, Code: f.Code}
 	} else {
 		r.Kind = f.Kind.String()
 	}

@@ -200,6 +200,21 @@ func (w *writer) open() error {
 	}
 }
 
+const (
+	lockWait = 2 * time.Second // for a command that has just something to tell
+	lockLook = 20 * time.Millisecond
+)
+
+// openFirst is open where another process may be about to leave the folder.
+func (w *writer) openFirst() error {
+	for end := time.Now().Add(lockWait); ; time.Sleep(lockLook) {
+		err := w.open()
+		if err == nil || fault.KindOf(err) != fault.Conflict || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 // take makes the folder this Log's alone, for as long as the process runs.
 func (w *writer) take() error {
 	if err := owned.MakeFolder(w.files.folder); err != nil {

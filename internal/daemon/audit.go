@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,7 +46,54 @@ func (d *daemon) openAudit() error {
 		return &f
 	}
 	d.audit = log
+	d.keepAudit(s)
 	return nil
+}
+
+// keepAudit says how the record is kept, for commands that do something while no
+// everline runs. Where the record is does not change as long as this one does.
+func (d *daemon) keepAudit(s config.Audit) {
+	if d.parts.stateDir == "" {
+		return
+	}
+	if s.Path = d.parts.found.Config.Audit.Path; s.Path != "" && s.Path != config.AuditStderr {
+		s.Path, _ = filepath.Abs(s.Path) // which the log has been opened at
+	}
+	if err := audit.Keep(d.parts.stateDir, s); err != nil {
+		d.parts.Log.Warn("commands may record what they do elsewhere while everline does not run", "cause", err)
+	}
+}
+
+// unlocked has recorded that a page was given the right to act, or was not, before it
+// is told so: by is the other end of its connection.
+func (d *daemon) unlocked(ctx context.Context, by string, do func() error) error {
+	place, f := d.audit.Reserve("unlock")
+	if f != nil {
+		return f
+	}
+	defer place.Free()
+	err := do()
+	host, _, _ := net.SplitHostPort(by) // "" where there is none
+	r := &audit.Record{Type: audit.TypeAdmin, Action: "unlock", Outcome: audit.OK, Actor: audit.Actor{Kind: audit.Web, Addr: host}}
+	if err != nil {
+		r.Outcome, r.Kind, r.Cause = audit.Refused, fault.Unauthorized.String(), err.Error() // or the key cannot be had
+		d.audit.Refuse(r)                                                                    // who has no code may come often
+		return err
+	}
+	d.audit.Note(r)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditLimit)
+	defer cancel()
+	_ = d.audit.Sync(ctx) // it is done; that it may be lost shows in status
+	return nil
+}
+
+// refusedIdentity has recorded that somebody has shown a bad credential.
+func (d *daemon) refusedIdentity(r *http.Request) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr) // "" for the unix socket
+	d.audit.Refuse(&audit.Record{
+		Type: audit.TypeAuth, Action: "authenticate", Outcome: audit.Refused, Kind: fault.Unauthorized.String(),
+		Actor: audit.Actor{Kind: audit.Client, Addr: host}, Target: &audit.Target{Path: r.URL.Path},
+	})
 }
 
 // withoutAudit is where there is no folder for the record.

@@ -30,7 +30,7 @@ func (d *daemon) keepable(params []byte) string {
 func (d *daemon) page() *web.Site {
 	return web.New(web.Options{
 		API: d.api, Hub: d.hub, Journal: d.journal, History: d.history, Endpoint: d.parts.endpoint, StateDir: d.parts.stateDir,
-		Local: d.parts.local, Host: d.gateway.HasHost, Capture: d.capture,
+		Local: d.parts.local, Host: d.gateway.HasHost, Capture: d.capture, Unlock: d.unlocked,
 		Effective: func() []byte { return visible.JSON(settings.Effective(d.hub.Config(), false)) },
 	})
 }

@@ -65,6 +65,7 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 		d.gateway.Recheck()
 	}
 	d.audit.Set(cfg.Audit)
+	d.keepAudit(cfg.Audit)
 	d.recorded(ctx, done, nil)
 	d.reloads.taken(plan)
 	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })

@@ -73,9 +73,13 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	if found.Config.TLS.CertFile != "" {
 		base = "https" + strings.TrimPrefix(base, "http")
 	}
-	own := entrance.New(entrance.Options{StateDir: stateDir, URL: base, Exposed: !loopback(listener.Addr()), Log: o.Log})
+	var d *daemon
+	own := entrance.New(entrance.Options{
+		StateDir: stateDir, URL: base, Exposed: !loopback(listener.Addr()), Log: o.Log,
+		Failed: func(r *http.Request) { d.refusedIdentity(r) }, // nobody comes in before d is there
+	})
 	own.Use(found.Config)
-	d, err := start(ctx, parts{
+	d, err = start(ctx, parts{
 		Options: o, found: found, stateDir: stateDir, socket: socket, endpoint: base + "/mcp", redirect: redirectURI(listener.Addr(), found.Config), listen: e.Configured, handed: handed, local: loopback(listener.Addr()),
 		address: listener.Addr().String(), unauthenticated: e.Unauthenticated, entrance: own,
 		gateway: gateway.Options{Hosts: hostsOf(found.Config, e.Hosts), Origins: e.Origins, Entrance: own},

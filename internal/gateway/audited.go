@@ -14,10 +14,12 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/policy"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -36,6 +38,7 @@ func (svc *service) witness(ctx context.Context, x *exchange, out *everline.Call
 	w, f := log.Witness(x.Method, name, func(r *audit.Record) {
 		r.Actor, r.Request.ID = svc.actor(x), string(x.ID)
 		svc.decided(r, name)
+		r.TraceID = traceOf(ctx, x)
 		if x.Method == mcp.ToolsCall && r.Target.Server != "" {
 			r.Target.Definition = svc.definitions.of(svc.backend.Catalog(), r.Target.Server, r.Target.Tool)
 		}
@@ -56,6 +59,18 @@ func unrecorded(method string) bool {
 	default:
 		return false
 	}
+}
+
+// traceOf is the trace that is recorded of a call, or else its client's; "" for none.
+func traceOf(ctx context.Context, x *exchange) string {
+	c := callerOf(wire.Text(x.Fields.Meta.TraceParent))
+	if s := tracing.From(ctx); s != nil {
+		c = s.Own
+	}
+	if !c.Valid() {
+		return ""
+	}
+	return hex.EncodeToString(c.Trace[:])
 }
 
 // decided puts in which policy has let a call through, or has not, and by which rule.

@@ -23,6 +23,9 @@ type Looked struct {
 	digests []string
 }
 
+// Digest is the hash of the text that was looked at: "sha256:" and hexadecimal digits.
+func (l Looked) Digest() string { return "sha256:" + l.digests[0] }
+
 // A Reached is what a server starts, or where it is.
 type Reached struct {
 	Name    string            `json:"name"`

@@ -128,18 +128,25 @@ func (s *Site) unlock(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, fault.Invalid, `the body must be {"code"}`, "everline ui")
 		return
 	}
-	token, until, err := s.keys.redeem(req.Code, time.Now())
+	var t Token
+	err := s.opts.Unlock(r.Context(), r.RemoteAddr, func() (err error) {
+		t.Token, t.ExpiresAt, err = s.keys.redeem(req.Code, time.Now())
+		return err
+	})
 	switch {
+	case err == nil:
+		s.opts.API.Operated(r, "", "unlock", "")
+		answer(w, t)
+	case fault.KindOf(err) == fault.Overloaded: // it must be recorded, and cannot be
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, fault.Overloaded, err.Error(), "everline doctor")
 	case errors.Is(err, errPaused):
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusTooManyRequests, fault.RateLimited, err.Error(), "everline ui")
 	case errors.Is(err, errBadCode):
 		refuse(w, http.StatusUnauthorized, fault.Unauthorized, err.Error(), "everline ui")
-	case err != nil:
-		refuse(w, http.StatusInternalServerError, fault.Internal, err.Error(), "")
 	default:
-		s.opts.API.Operated(r, "", "unlock", "")
-		answer(w, Token{token, until})
+		refuse(w, http.StatusInternalServerError, fault.Internal, err.Error(), "")
 	}
 }
 

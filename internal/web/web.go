@@ -4,6 +4,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -29,12 +30,15 @@ type Options struct {
 	Journal *admin.Journal
 	History *history.History
 	// Endpoint is the URL for MCP clients; the page is beside it.
-	Endpoint  string
-	StateDir  string                     // holds the key of tokens
-	Local     bool                       // only this machine reaches the endpoint
-	Host      func(hostport string) bool // tells whether the endpoint has this name
-	Capture   *history.Capture           // of arguments
-	Effective func() []byte              // the configuration that is applied, without secrets
+	Endpoint string
+	StateDir string                     // holds the key of tokens
+	Local    bool                       // only this machine reaches the endpoint
+	Host     func(hostport string) bool // tells whether the endpoint has this name
+	Capture  *history.Capture           // of arguments
+	// Unlock does what gives a page of an address the right to act, and has that
+	// recorded; nil: it is only done.
+	Unlock    func(ctx context.Context, addr string, do func() error) error
+	Effective func() []byte // the configuration that is applied, without secrets
 }
 
 // A Site serves /ui and /api/v1. It has no goroutine of its own: a stream runs on
@@ -60,6 +64,9 @@ const maxViewers = 64
 
 // New returns the site.
 func New(o Options) *Site {
+	if o.Unlock == nil {
+		o.Unlock = func(_ context.Context, _ string, do func() error) error { return do() }
+	}
 	s := &Site{
 		opts: o, started: time.Now(), keys: keys{dir: o.StateDir}, assets: readAssets(),
 		viewers: make(chan struct{}, maxViewers), stop: make(chan struct{}), readTime: viewerTime, mux: http.NewServeMux(),

@@ -27,7 +27,8 @@ type Options struct {
 	URL      string // of the endpoint, for Config.PublicURL where that is ""; without a path
 	Exposed  bool   // others than processes of this machine reach the endpoint
 	Log      *slog.Logger
-	Client   *http.Client // for the keys of issuers; nil: one of its own
+	Failed   func(r *http.Request) // hears of requests that show a bad credential; it does not block. May be nil
+	Client   *http.Client          // for the keys of issuers; nil: one of its own
 }
 
 // An Entrance is the one for all listeners of an endpoint. Its only goroutine is the
@@ -241,6 +242,9 @@ func (e *Entrance) byToken(w http.ResponseWriter, r *http.Request, rules *rules,
 		return nil
 	}
 	e.peers.failed(peer, now)
+	if e.o.Failed != nil {
+		e.o.Failed(r)
+	}
 	e.o.Log.Debug("a token is refused", "peer", peer, "cause", err)
 	if s := (*oidc.ScopeMissing)(nil); errors.As(err, &s) {
 		w.Header().Set("WWW-Authenticate", rules.bearer(r, []string{s.Scope}, insufficientScope))

@@ -65,6 +65,10 @@ func (p statusPrinter) page(st admin.Status, asked []admin.Server) string {
 		p.block(&b, s)
 	}
 	st = about(st, p.server) // the head is of everline as a whole
+	for _, e := range st.Exposed {
+		p.wrapped(&b, "", "open to everybody: ", e.Text)
+		fmt.Fprintf(&b, "%s%s\n", under, advice(e.Remedy))
+	}
 	p.configError(&b, st)
 	for _, w := range st.Warnings {
 		p.wrapped(&b, "", "warning: ", w)

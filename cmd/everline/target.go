@@ -44,7 +44,7 @@ func about(st admin.Status, name string) admin.Status {
 		return st
 	}
 	orphans, problems := st.Orphans, st.Problems
-	st.Warnings, st.Orphans, st.Problems = []string{}, []admin.Orphan{}, []admin.Problem{}
+	st.Warnings, st.Orphans, st.Problems, st.Exposed = []string{}, []admin.Orphan{}, []admin.Problem{}, []admin.Exposure{}
 	for _, p := range problems {
 		if p.Server == name {
 			st.Problems = append(st.Problems, p)

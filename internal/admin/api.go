@@ -70,6 +70,8 @@ type Options struct {
 	Audit *audit.Log
 	// Watch observes calls as gateway.Options has it; nil: nothing does.
 	Watch func(params []byte, next func(event.CallFacts)) func(event.CallFacts)
+	// Exposed is what is open to everybody now. It does not wait. May be nil.
+	Exposed func() []Exposure
 	// Reload reads the files again, or with dryRun only says what that would
 	// change; nil where there are none.
 	Reload func(ctx context.Context, dryRun bool) (Reload, error)
@@ -212,7 +214,10 @@ func (a *API) Status() Status {
 	st := Status{
 		Endpoint: a.opts.Endpoint, PID: os.Getpid(), Version: a.opts.Version, StartedAt: a.started, Run: a.opts.Journal.Run(), Ready: a.Ready(), StateDir: a.opts.StateDir,
 		Config: a.opts.Config, Warnings: []string{}, Servers: []Server{},
-		Problems: []Problem{}, Orphans: []Orphan{},
+		Problems: []Problem{}, Orphans: []Orphan{}, Exposed: []Exposure{},
+	}
+	if a.opts.Exposed != nil {
+		st.Exposed = append(st.Exposed, a.opts.Exposed()...)
 	}
 	if r := a.broken.Load(); r != nil {
 		st.ConfigError, st.ConfigRemedy, st.ConfigErrorSince = known(hide(r.fault.Error())), known(hide(r.fault.Remedy)), &r.since

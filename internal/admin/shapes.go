@@ -38,7 +38,22 @@ type Status struct {
 	// Orphans are processes of an earlier everline that were alive when this
 	// one started, and that it ended.
 	Orphans []Orphan `json:"orphans"`
+	// Exposed is by which ways others than the user come in without showing who they are.
+	Exposed []Exposure `json:"exposed"`
 }
+
+// Exposure is one way to come in that is open to everybody, for as long as it is.
+type Exposure struct {
+	To     string `json:"to"` // ToNetwork or ToMachine
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"`
+}
+
+// Whom an Exposure lets in.
+const (
+	ToNetwork = "network" // whoever reaches the address
+	ToMachine = "machine" // every user of this machine
+)
 
 // Problem is something that is wrong with what everline itself keeps on disk,
 // for as long as it is so.

@@ -78,6 +78,8 @@ type daemon struct {
 	audit    *audit.Log      // nil where nothing is recorded
 	hide     atomic.Pointer[func(string) string]
 
+	reexposed chan struct{} // one slot: another configuration is applied
+
 	load      func() (*config.Config, error) // reads the files again
 	reloading chan struct{}                  // holds one token while the files are read and applied
 	warnable  chan struct{}                  // one slot: there may be warnings that were not logged
@@ -97,7 +99,7 @@ type daemon struct {
 const ballastSize = 8 << 20
 
 func start(ctx context.Context, p parts) (*daemon, error) {
-	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), clients: meter.NewEndpoint(), history: history.New(), reloading: make(chan struct{}, 1), warnable: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
+	d := &daemon{parts: p, load: p.found.again, journal: admin.NewJournal(), clients: meter.NewEndpoint(), history: history.New(), reloading: make(chan struct{}, 1), warnable: make(chan struct{}, 1), reexposed: make(chan struct{}, 1), ballast: make([]byte, ballastSize)}
 	if err := d.openAudit(); err != nil {
 		return nil, err
 	}
@@ -131,7 +133,7 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.scraped = observe.Handler(registry)
 	o := admin.Options{
 		Hub: hub, Journal: d.journal, Endpoint: p.endpoint, Version: p.Version,
-		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck, Audit: d.audit, Watch: d.capture.Watch,
+		StateDir: p.stateDir, Config: Absolute(p.found.Files), Listen: p.listen, Reload: d.reload, Metrics: d.scraped, Stuck: d.stuck, Audit: d.audit, Watch: d.capture.Watch, Exposed: d.exposed,
 	}
 	if p.endpoint != "" {
 		o.Page = pageOf{d}

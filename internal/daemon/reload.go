@@ -66,6 +66,10 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	}
 	d.audit.Set(cfg.Audit)
 	d.keepAudit(cfg.Audit)
+	select {
+	case d.reexposed <- struct{}{}:
+	default: // it is to look anyway
+	}
 	d.recorded(ctx, done, nil)
 	d.reloads.taken(plan)
 	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })

@@ -88,9 +88,6 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		listener.Close()
 		return err
 	}
-	if found.Config.Clients == config.ClientsAnyLocal {
-		o.Log.Warn("every user of this machine can call every tool: \"clients\" is \"any-local\"")
-	}
 	if err := d.open(ctx, listener); err != nil {
 		return errors.Join(err, d.close(ctx))
 	}
@@ -103,7 +100,8 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	e.Serving(base + "/mcp")
 	logWarnings(o.Log, found.Config.Warnings)
 	notifySystemd("READY=1\n" + d.statusLine())
-	d.running.Go(d.tellSystemd) // ends with d.base
+	d.running.Go(d.tellSystemd)                                                // ends with d.base
+	d.running.Go(func() { sayExposed(d.base, o.Log, d.exposed, d.reexposed) }) // likewise
 	return d.untilStopped(ctx, stop, reload)
 }
 

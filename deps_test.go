@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	".":                  {"internal/typed", "internal/statelock", "internal/rounds", "internal/fleet", "internal/catalog", "internal/policy", "internal/shim", "internal/visible", "event", "config", "fault", "internal/slot", "internal/upstream", "internal/orphan", "internal/mcp", "internal/door", "internal/meter", "internal/auth", "internal/tracing"},
 	"internal/gateway":   {"event", "internal/policy", "internal/access", "internal/meter", "internal/message", "internal/mcp", "internal/gateway/session", "internal/gateway/stream", "internal/gateway/task", "internal/rounds", ".", "internal/wire", "fault", "internal/sessions", "internal/pipe", "internal/door", "internal/tracing", "internal/audit"},
 	"internal/admin":     {"internal/typed", "internal/statelock", ".", "internal/owned", "event", "config", "fault", "internal/mcp", "internal/door", "internal/auth", "internal/audit", "internal/orphan", "internal/usage"},
-	"internal/doctor":    {"internal/tlsfiles", "internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
+	"internal/doctor":    {"internal/audit", "internal/sandbox", "internal/tlsfiles", "internal/auth", "internal/fleet", "internal/typed", "internal/program", ".", "internal/admin", "internal/owned", "internal/show", "event", "config", "fault", "internal/conf/clients"},
 	"internal/rounds":    {"internal/mcp", "internal/wire", "fault"},
 	"internal/drill":     {"internal/admin", "fault", "internal/mcp"},
 	"internal/show":      {"internal/visible", "event"},

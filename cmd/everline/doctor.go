@@ -79,6 +79,7 @@ func (a *app) doctor(cmd *cobra.Command, args []string, f doctorFlags) error {
 			return err
 		}
 	}
+	o.MayServe = func(address string) *fault.Fault { return daemon.MayServe(o.Config, address, false) }
 	if len(args) == 1 {
 		if o.Server = args[0]; !knows(o.Config, o.Server) {
 			return noConfigured(o.Config, o.Server)

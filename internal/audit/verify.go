@@ -61,13 +61,31 @@ func Verify(folder, has string) (Verdict, error) {
 	if err != nil {
 		return v.Verdict, err
 	}
+	err = v.files(in, all)
+	return v.Verdict, err
+}
+
+// VerifyNewest is Verify for the newest file alone: what was before it is not looked
+// at.
+func VerifyNewest(folder string) (Verdict, error) {
+	v := verifier{Verdict: Verdict{Folder: folder, Broken: []Finding{}, Torn: []Finding{}}, open: map[string]bool{}, newest: true}
+	v.Open = isHeld(filepath.Join(folder, lockName))
+	in := files{folder}
+	all, err := in.list()
+	if err == nil && len(all) > 0 {
+		err = v.files(in, all[len(all)-1:])
+	}
+	return v.Verdict, err
+}
+
+func (v *verifier) files(in files, all []file) error {
 	for _, f := range all {
 		if err := v.file(in.path(f.name), f.name); err != nil {
-			return v.Verdict, err
+			return err
 		}
 	}
 	v.finish()
-	return v.Verdict, nil
+	return nil
 }
 
 // isHeld tells whether an everline has the lock of a folder.
@@ -83,9 +101,10 @@ func isHeld(path string) bool {
 // A verifier goes through the lines in their order.
 type verifier struct {
 	Verdict
-	has  string
-	name string
-	line int
+	has    string
+	newest bool // the files before the first are not looked at
+	name   string
+	line   int
 
 	last  [sha256.Size]byte
 	begun bool
@@ -228,7 +247,7 @@ func (v *verifier) finish() {
 	if v.Open && v.open[v.run] {
 		v.Killed--
 	}
-	explained := v.start == "" || v.start == hashText([sha256.Size]byte{})
+	explained := v.newest || v.start == "" || v.start == hashText([sha256.Size]byte{})
 	for _, was := range v.gone {
 		explained = explained || v.start == was
 	}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/everline/everline/config"
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/admin"
 	"github.com/everline/everline/internal/conf/clients"
+	"github.com/everline/everline/internal/sandbox"
 	"github.com/everline/everline/internal/show"
 )
 
@@ -53,6 +55,10 @@ type Options struct {
 	Env       func(string) (string, bool)
 	Home      string
 	PortOwner func(port int) int
+	// MayServe is why serve would refuse an address; nil if it would not, or nobody knows.
+	MayServe func(address string) *fault.Fault
+	// Landlock is what the system can enforce of sandboxes; nil: it is asked.
+	Landlock *sandbox.Support
 	// Begin, if not nil, is called for each server before it is looked at.
 	Begin func(server string)
 	// CreateTemp makes files to try whether state can be written; os.CreateTemp by default.
@@ -78,12 +84,19 @@ func Run(ctx context.Context, o Options, report func(Finding)) (failed bool) {
 	if o.CreateTemp == nil {
 		o.CreateTemp = os.CreateTemp
 	}
+	if o.Landlock == nil {
+		o.Landlock = new(sandbox.Supported())
+	}
+	if o.MayServe == nil {
+		o.MayServe = func(string) *fault.Fault { return nil }
+	}
 	e := &examination{Options: o, report: report, hide: o.Config.Hider()}
 	if o.Server == "" {
 		e.files()
 		e.gateway()
 		e.port(ctx)
 		e.system()
+		e.guarded()
 	}
 	for _, s := range o.Config.Servers {
 		if o.Server == "" || o.Server == s.Name {

@@ -23,6 +23,7 @@ import (
 func (e *examination) files() {
 	for _, path := range e.Files {
 		e.say("config", "", OK, "", "%s can be read", path)
+		e.owners(path)
 		e.permissions(path)
 	}
 	e.warnings("")

@@ -37,6 +37,7 @@ func (e *examination) server(ctx context.Context, s config.Server) {
 	}
 	if s.Command != "" && !s.Disabled {
 		e.arguments(s)
+		e.confinement(s)
 	}
 	switch {
 	case s.Err != nil && s.Disabled && !e.runs(s.Name):

@@ -36,8 +36,11 @@ const (
 // kept says what a file in the state folder holds, by the first part of its name; the
 // order matters.
 var kept = []struct{ prefix, check, what string }{
-	{"clients", "clients", "tokens of clients"}, {"local.token", "clients", "a token"}, {"ui.key", "clients", "the key of the page"},
-	{"credentials", "credentials", "logins"}, {"audit", "audit", "the audit record"},
+	{"clients", "clients", "tokens of clients"},
+	{"local.token", "clients", "a token"},
+	{"ui.key", "clients", "the key of the page"},
+	{"credentials", "credentials", "logins"},
+	{"audit", "audit", "the audit record"},
 }
 
 // guarded looks whether others could get at what everline keeps, or come in unasked.

@@ -56,8 +56,13 @@ func TestWhatIsOpenToOthers(t *testing.T) {
 		mode  os.FileMode
 		check string
 	}{
-		{"clients", 0o644, "clients"}, {"local.token", 0o640, "clients"}, {"ui.key", 0o604, "clients"}, {"credentials", 0o620, "credentials"},
-		{"credentials.key", 0o602, "credentials"}, {"a.catalog", 0o644, "state"}, {"audit", 0o750, "audit"},
+		{"clients", 0o644, "clients"},
+		{"local.token", 0o640, "clients"},
+		{"ui.key", 0o604, "clients"},
+		{"credentials", 0o620, "credentials"},
+		{"credentials.key", 0o602, "credentials"},
+		{"a.catalog", 0o644, "state"},
+		{"audit", 0o750, "audit"},
 	} {
 		dir := state(t)
 		path := filepath.Join(dir, c.name)

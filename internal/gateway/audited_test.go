@@ -173,8 +173,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	cfg.Servers = []config.Server{srv, other}
 	cfg.Groups = []config.Group{{Name: "only", Servers: []string{"other"}}}
 	cfg.Policies = []config.Policy{
-		{Name: "echoes", Servers: []string{"srv"}, Tools: []string{"*.echo"}}, {Name: "others", Groups: []string{"only"}},
-		{Name: "slow", Servers: []string{"srv"}, Rate: config.Rate{Calls: 1, Per: time.Hour}}, {Name: "small", Servers: []string{"srv"}, MaxBody: 400, Sessions: 1},
+		{Name: "echoes", Servers: []string{"srv"}, Tools: []string{"*.echo"}},
+		{Name: "others", Groups: []string{"only"}},
+		{Name: "slow", Servers: []string{"srv"}, Rate: config.Rate{Calls: 1, Per: time.Hour}},
+		{Name: "small", Servers: []string{"srv"}, MaxBody: 400, Sessions: 1},
 	}
 	cfg.Grants = []config.Grant{
 		{Label: "token:ci", Policies: []string{"echoes"}}, {Label: "token:two", Policies: []string{"echoes", "others"}},

@@ -246,20 +246,22 @@ func TestFilesTurnAndAreBounded(t *testing.T) {
 	s := settings()
 	s.MaxFile, s.MaxTotal = 64<<10, 1<<20
 	l := open(t, folder, s)
+	total := func() (n int64) {
+		settle(t, l)
+		for _, path := range paths(t, folder) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += info.Size()
+		}
+		return n
+	}
 	most := int64(0)
 	for i := range 10_000 {
 		l.Note(call(i))
 		if i%500 == 0 {
-			settle(t, l)
-			var total int64
-			for _, path := range paths(t, folder) {
-				info, err := os.Stat(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				total += info.Size()
-			}
-			most = max(most, total)
+			most = max(most, total())
 		}
 	}
 	settle(t, l)
@@ -269,6 +271,12 @@ func TestFilesTurnAndAreBounded(t *testing.T) {
 	v := verify(t, folder)
 	if !v.Intact || !v.Pruned || v.Files < 10 || l.Lost() != 0 {
 		t.Errorf("%+v, %d lost", v, l.Lost())
+	}
+	s.MaxTotal /= 2 // takes effect with the next line, not with the next file
+	l.Set(s)
+	l.Note(call(0))
+	if n := total(); n > s.MaxTotal {
+		t.Errorf("under a smaller bound there are %d bytes", n)
 	}
 }
 

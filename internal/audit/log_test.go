@@ -432,6 +432,9 @@ func TestLostIsTold(t *testing.T) {
 	if err := json.Unmarshal([]byte(text[len(text)-1]), &r); err != nil || len(text) != maxQueue+1 || r.Action != Lost || r.Count != 100 {
 		t.Errorf("%d lines, the last %+v, %v", len(text), r, err)
 	}
+	if l.Note(call(0)); l.Lost() != 101 {
+		t.Errorf("what comes behind the end is not lost, says the count: %d", l.Lost())
+	}
 }
 
 func TestRefusalsAreBounded(t *testing.T) {

@@ -30,7 +30,7 @@ func (p *compiled) unmatched(cfg *config.Config, glob string, toolsOf func(strin
 	meant, suggestion := false, ""
 	for _, s := range cfg.Servers {
 		for _, part := range config.PolicyTool(glob) {
-			if !catalog.Matches(part[0], s.Name) || p.servers != nil && !p.servers[s.Name] {
+			if !catalog.Matches(part[0], s.Name) || p.servers != nil && p.servers[s.Name] == "" {
 				continue
 			}
 			names, known := toolsOf(s.Name)

@@ -451,3 +451,12 @@ func httpStatus(k fault.Kind) int {
 		return http.StatusBadGateway
 	}
 }
+
+// Operated keeps in the journal that a request has changed something.
+func (a *API) Operated(r *http.Request, server, action, detail string) {
+	by := "cli"
+	if byWeb(r) {
+		by = "web"
+	}
+	a.opts.Journal.Record(event.Operated{Head: event.Head{Time: time.Now(), Server: server}, By: by, Action: action, Detail: detail})
+}

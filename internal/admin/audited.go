@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -202,6 +203,22 @@ func (a *API) observer(w *audit.Witness, params []byte) (observe func(event.Call
 		observe = a.opts.Watch(params, observe)
 	}
 	return observe
+}
+
+// refuseServers lets the processes that everline itself has started look, and
+// change nothing: a server must not approve its own definitions.
+func (a *API) refuseServers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && fromServer(r.RemoteAddr) {
+			a.fail(w, &fault.Fault{
+				Kind: fault.Forbidden, Op: "admin", Outcome: fault.NotSent,
+				Err:    errors.New("a server of this everline, or what it has started, may not change or call anything here"),
+				Remedy: "run the command in a terminal of your own",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Doing serves a request of the page that does something, as those of Handler are

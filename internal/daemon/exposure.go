@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -51,22 +50,4 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// mayApply refuses a configuration that would open the endpoint, which goes on
-// listening where it does, to whoever comes.
-func (d *daemon) mayApply(c *config.Config) error {
-	at := d.parts.address
-	if at == "" {
-		return nil
-	}
-	if f := MayServe(c, at, d.parts.unauthenticated); f != nil {
-		return f
-	}
-	if was := d.hub.Config(); (was.TLS.CertFile == "") != (c.TLS.CertFile == "") {
-		return &fault.Fault{
-			Kind: fault.Invalid, Op: "reload", Outcome: fault.NotSent, Err: errors.New(`"tls" cannot come or go while the endpoint is open`), Remedy: "end it, and run: everline serve",
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -113,4 +114,22 @@ func (d *daemon) reloadSeen(ctx context.Context) {
 		f.Remedy = "if that is meant: everline reload"
 		return f
 	})
+}
+
+// mayApply refuses a configuration that would open the endpoint, which goes on
+// listening where it does, to whoever comes.
+func (d *daemon) mayApply(c *config.Config) error {
+	at := d.parts.address
+	if at == "" {
+		return nil
+	}
+	if f := MayServe(c, at, d.parts.unauthenticated); f != nil {
+		return f
+	}
+	if was := d.hub.Config(); (was.TLS.CertFile == "") != (c.TLS.CertFile == "") {
+		return &fault.Fault{
+			Kind: fault.Invalid, Op: "reload", Outcome: fault.NotSent, Err: errors.New(`"tls" cannot come or go while the endpoint is open`), Remedy: "end it, and run: everline serve",
+		}
+	}
+	return nil
 }

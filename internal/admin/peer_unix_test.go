@@ -225,16 +225,21 @@ func TestFaultV6Grandchildren(t *testing.T) {
 		return // where the system does not tell marks
 	}
 	left := start(away, orphan.NewMark())
-	for Below(left, os.Getpid()) { // until the shell in between has ended
-		runtime.Gosched()
+	settled := func(pid int) { // the shell in between has ended, and what it started is not just replaced, with no environment to read
+		for name := ""; Below(pid, os.Getpid()) || name != "sleep\n"; runtime.Gosched() {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			name = string(text)
+		}
 	}
+	settled(left)
 	if !ask(left) {
 		t.Error("what has left its server, and has its mark, is no server")
 	}
 	stranger := start(away, "other-1.")
-	for Below(stranger, os.Getpid()) {
-		runtime.Gosched()
-	}
+	settled(stranger)
 	if ask(stranger) {
 		t.Error("a stranger's process is a server")
 	}

@@ -3,8 +3,10 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,20 +48,33 @@ func TestWhatIsOpenToEverybody(t *testing.T) {
 // The log says it at the start, when it begins, and every day again for as long as it is so.
 func TestTheLogSaysWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards out and now
 		var out bytes.Buffer
 		var now []admin.Exposure
+		set := func(all ...admin.Exposure) {
+			mu.Lock()
+			defer mu.Unlock()
+			now = all
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		changed, done := make(chan struct{}, 1), make(chan struct{})
 		one, two := admin.Exposure{Text: "one"}, admin.Exposure{Text: "two"}
-		now = []admin.Exposure{one}
+		set(one)
 		go func() { // ends with ctx
 			defer close(done)
-			sayExposed(ctx, slog.New(slog.NewTextHandler(&out, nil)), func() []admin.Exposure { return now }, changed)
+			sayExposed(ctx, slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, nil)), func() []admin.Exposure {
+				mu.Lock()
+				defer mu.Unlock()
+				return now
+			}, changed)
 		}()
 		want := func(when string, ones, twos int) {
 			t.Helper()
 			synctest.Wait()
-			if a, b := strings.Count(out.String(), "level=WARN msg=one"), strings.Count(out.String(), "level=WARN msg=two"); a != ones || b != twos {
+			mu.Lock()
+			said := out.String()
+			mu.Unlock()
+			if a, b := strings.Count(said, "level=WARN msg=one"), strings.Count(said, "level=WARN msg=two"); a != ones || b != twos {
 				t.Errorf("%s: it was said %d and %d times, want %d and %d", when, a, b, ones, twos)
 			}
 		}
@@ -68,15 +83,27 @@ func TestTheLogSaysWhatIsOpen(t *testing.T) {
 		want("within the day", 1, 0)
 		time.Sleep(time.Second)
 		want("after a day", 2, 0)
-		now = []admin.Exposure{one, two}
+		set(one, two)
 		changed <- struct{}{}
 		want("when the other begins", 2, 1)
 		time.Sleep(24 * time.Hour)
 		want("after two days", 3, 2)
-		now = nil
+		set()
 		time.Sleep(48 * time.Hour)
 		want("when it is over", 3, 2)
 		cancel()
 		<-done
 	})
+}
+
+// A lockedWriter is written to by one goroutine, and read by another.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(p)
 }

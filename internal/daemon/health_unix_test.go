@@ -41,7 +41,7 @@ func newNotified(t *testing.T, emit func(event.Event)) (*daemon, func() string) 
 	s := config.NewServer("gone")
 	s.Command, s.Required = filepath.Join(t.TempDir(), "none"), true
 	cfg.Servers = []config.Server{s}
-	d := &daemon{journal: admin.NewJournal(), parts: parts{Options: Options{Log: slog.New(slog.DiscardHandler)}, stateDir: t.TempDir()}}
+	d := &daemon{journal: admin.NewJournal(), parts: parts{Options: Options{Log: slog.New(slog.DiscardHandler)}, stateDir: t.TempDir(), found: Loaded{Config: cfg}}}
 	d.hub, err = everline.Open(t.Context(), cfg, everline.Options{Emit: func(e event.Event) {
 		emit(e)
 		d.journal.Record(e)

@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/message":         {"internal/mcp", "internal/rounds", "internal/wire", "fault"},
 	"internal/gateway/session": {"event", "internal/access", "internal/meter", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/gateway/stream":  {"internal/mcp", "internal/wire", "fault"},
-	"internal/gateway/task":    {"internal/access", ".", "internal/mcp", "internal/wire"},
+	"internal/gateway/task":    {".", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/bridge":          {"internal/mcp", "internal/wire", "fault", "internal/message", "internal/pipe", "internal/gateway/stream"},
 	"internal/pipe":            {"internal/message", "internal/gateway/stream", "internal/mcp", "internal/wire", "fault"},
 

@@ -101,6 +101,12 @@ type Call struct {
 	// Observe gets the facts of this call once it has ended, before Do returns: once
 	// for each server that is asked, as Options.Observe does. May be nil.
 	Observe func(event.CallFacts)
+	// Task says that the client takes a task in place of the result of a tool, in the
+	// words of 2025-11-25 (basic/utilities/tasks) or of the extension
+	// io.modelcontextprotocol/tasks, whichever its server speaks. A server of
+	// 2025-11-25 is asked for one where its tool says that it may be called so; for the
+	// extension Capabilities must declare it.
+	Task bool
 	// Capabilities are the client capabilities that a modern server is told of
 	// where Params have none in _meta: a raw object. nil: none.
 	Capabilities []byte

@@ -300,6 +300,7 @@ func callAs(t catalog.Target, c *Call) *upstream.Call {
 		Headers:      t.Headers,
 		Progress:     c.Progress,
 		LogLevel:     c.LogLevel,
+		Task:         c.Task && t.Tasks.ByClient(),
 		Client:       c.Client,
 		By:           c.By,
 		Exposed:      exposedOf(c),

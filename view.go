@@ -121,12 +121,16 @@ func (v *view) Decide(method, server, name string) policy.Decision {
 	return d
 }
 
+// CatalogFor is Catalog for the calls of a session, which may be nil: a client that is
+// served in its own era sees what its server lists there.
+func (v *view) CatalogFor(s *Session) *Catalog { return v.nowFor(s).table }
+
 func (v *view) now() *made {
 	from, cfg := v.hub.Catalog(), v.hub.Config()
 	if m := v.made.Load(); m != nil && m.from == from && m.cfg == cfg {
 		return m
 	}
-	m := v.hub.views.make(v.group, v.who, from, cfg)
+	m := v.hub.views.make(v.group, v.who, from, cfg, nil)
 	v.made.Store(m)
 	return m
 }
@@ -147,6 +151,23 @@ func (h *Hub) Warnings() []config.Warning {
 	}))
 }
 
+func (v *view) nowFor(s *Session) *made {
+	base := v.hub.Catalog()
+	from := v.hub.fleet.TableFor(s, base)
+	if from == base {
+		return v.now()
+	}
+	return v.hub.views.make(v.group, v.who, from, v.hub.Config(), s)
+}
+
+// A sessionView is a view for one session.
+type sessionView struct {
+	*view
+	session *Session
+}
+
+func (v sessionView) Catalog() *Catalog { return v.CatalogFor(v.session) }
+
 // views makes what views show, once for all of the same group and policies.
 type views struct {
 	mu    sync.Mutex // guards the rest; makes one at a time; nothing waits under it
@@ -155,19 +176,22 @@ type views struct {
 	made  map[viewKey]*made
 }
 
-type viewKey struct{ group, policies string }
+type viewKey struct {
+	group, policies string
+	session         *Session // that has a table of its own; else nil
+}
 
 // maxViews bounds what is kept, which is made again where it is asked for.
 const maxViews = 64
 
-func (vs *views) make(group string, who policy.Subject, from *Catalog, cfg *config.Config) *made {
+func (vs *views) make(group string, who policy.Subject, from *Catalog, cfg *config.Config, session *Session) *made {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if vs.of != cfg {
 		vs.of, vs.rules = cfg, policy.New(cfg)
 	}
 	may := vs.rules.For(who)
-	key := viewKey{group, may.Name()}
+	key := viewKey{group, may.Name(), session}
 	old := vs.made[key]
 	if old != nil && old.from == from && old.cfg == cfg {
 		return old
@@ -234,7 +258,7 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 	if f := v.hub.check(c); f != nil {
 		return Answer{}, v.hub.refused(c, slot.Waited{}, f)
 	}
-	m := v.now()
+	m := v.nowFor(c.Session)
 	if c.Method == mcp.ToolsCall && m.scope.search && c.Server == "" {
 		switch c.Name {
 		case catalog.SearchTool:
@@ -255,7 +279,15 @@ func (v *view) Do(ctx context.Context, c *Call) (Answer, error) {
 	if c.Server != "" && c.Name == "" && !m.scope.Whole(c.Server) {
 		return Answer{}, v.hub.refused(c, slot.Waited{}, fault.New(fault.Unsupported, c.Method, "nobody serves "+c.Method+" for this client")) // who knows what it does
 	}
-	return v.hub.find(ctx, v, c)
+	return v.hub.find(ctx, v.of(c.Session), c)
+}
+
+// of is where the names of a session's calls are looked up.
+func (v *view) of(s *Session) catalogSource {
+	if s == nil {
+		return v
+	}
+	return sessionView{v, s}
 }
 
 func (v *view) has(server string) bool { return v.now().scope.Server(server) }
@@ -289,7 +321,7 @@ func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 	}
 	inner := *c
 	inner.Name, inner.Params, inner.Target = name, params, nil
-	answer, err := v.hub.find(ctx, v, &inner)
+	answer, err := v.hub.find(ctx, v.of(c.Session), &inner)
 	if errors.Is(err, &fault.Fault{Kind: fault.NotFound}) {
 		return Answer{Result: catalog.Text("No tool is called "+name+". Find its name with "+catalog.SearchTool+".", true)}, nil
 	}
@@ -300,7 +332,7 @@ func (v *view) callFound(ctx context.Context, c *Call) (Answer, error) {
 // session, whose own generation is asked where the server's isolation says that
 // it has one.
 func (v *view) SubscribeFor(ctx context.Context, session *Session, uri string, fn func(params []byte)) (cancel func(), err error) {
-	return v.hub.subscribeIn(ctx, v, session, uri, fn)
+	return v.hub.subscribeIn(ctx, v.of(session), session, uri, fn)
 }
 
 // WatchTask asks a server for the updates of a task until cancel is called, over

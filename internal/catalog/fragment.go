@@ -41,6 +41,7 @@ func (k fragmentKey) same(o fragmentKey) bool {
 type piece struct {
 	server    string
 	replay    config.Replay
+	decides   bool // whether a call becomes a task is the server's matter: it has the extension
 	all       []Listed
 	targets   map[string]Target // tools and prompts, by exposed name
 	templates []template        // templates, by item
@@ -144,6 +145,7 @@ func (p *piece) name(key fragmentKey, k Kind, rules config.Tools) {
 // name another one has already is shadowed; Read lets none through.
 func (p *piece) publish(key fragmentKey, k Kind, rules config.Tools, claims map[string]*claim) {
 	p.targets = make(map[string]Target, len(claims))
+	tasks := tasksOf(key.Catalog.Capabilities)
 	for _, item := range key.Catalog.Items[k] {
 		c := claims[item.Name]
 		if c == nil {
@@ -159,7 +161,9 @@ func (p *piece) publish(key fragmentKey, k Kind, rules config.Tools, claims map[
 		}
 		p.targets[c.name] = Target{
 			Server: key.Server, Name: item.Name, Sent: item.Sent, Hints: item.Hints, Headers: item.Headers, Replay: replay,
+			Tasks: tasks(item.Raw),
 		}
+		p.decides = p.decides || p.targets[c.name].Tasks == TasksDecided
 		p.all = append(p.all, Listed{
 			Exposed: c.name, Server: key.Server, Item: item, Hidden: matches(rules.Hide, item.Name),
 		})
@@ -257,7 +261,7 @@ func (f *fragment) only(filter Filter, last *fragment) *fragment {
 // only returns the piece with the named items that are kept, the piece itself if that
 // is all of them. What was told apart by a name stays so.
 func (p *piece) only(keep func(Listed) bool) *piece {
-	q := &piece{server: p.server, replay: p.replay, targets: map[string]Target{}}
+	q := &piece{server: p.server, replay: p.replay, decides: p.decides, targets: map[string]Target{}}
 	begin, listed := 0, 0
 	for _, l := range p.all {
 		var item []byte
@@ -285,6 +289,14 @@ func (p *piece) only(keep func(Listed) bool) *piece {
 	}
 	q.hash = sha256.Sum256(q.text)
 	return q
+}
+
+// textOf is the text with an outage mark where the server is away.
+func (p *piece) textOf(away *Away) []byte {
+	if away == nil {
+		return p.text
+	}
+	return p.marked(away)
 }
 
 // marked is the text with an outage mark in each item's _meta. The last one

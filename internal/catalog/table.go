@@ -39,6 +39,7 @@ type Target struct {
 	Sent   []byte // as in Item
 	Hints
 	Headers []mcp.HeaderParam
+	Tasks   Tasks
 	Replay  config.Replay // the tool's, where the configuration names it, else the server's
 }
 
@@ -313,26 +314,29 @@ type list struct {
 	away []*Away // by piece
 	once sync.Once
 	text []byte
+
+	taskOnce sync.Once
+	taskText []byte // see TaskArray
 }
 
 func (l *list) array() []byte {
-	l.once.Do(func() {
-		size := 2 + len(l.part.pieces)
-		for _, p := range l.part.pieces {
-			size += len(p.text)
-		}
-		b := append(make([]byte, 0, size), '[')
-		for i, p := range l.part.pieces {
-			text := p.text
-			if l.away[i] != nil {
-				text = p.marked(l.away[i])
-			}
-			if len(b) > 1 && len(text) > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, text...)
-		}
-		l.text = append(b, ']')
-	})
+	l.once.Do(func() { l.text = l.join((*piece).textOf) })
 	return l.text
+}
+
+// join is the array of what its pieces add.
+func (l *list) join(textOf func(p *piece, away *Away) []byte) []byte {
+	size := 2 + len(l.part.pieces)
+	for _, p := range l.part.pieces {
+		size += len(p.text)
+	}
+	b := append(make([]byte, 0, size), '[')
+	for i, p := range l.part.pieces {
+		text := textOf(p, l.away[i])
+		if len(b) > 1 && len(text) > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, text...)
+	}
+	return append(b, ']')
 }

@@ -43,6 +43,36 @@ func (t *Table) Only(filter Filter, old *Table) *Table {
 	return n
 }
 
+// With returns a table in which some servers, by name, have other catalogs.
+func (t *Table) With(catalogs map[string]*Catalog) *Table {
+	n := &Table{
+		naming: t.naming, entries: slices.Clone(t.entries), fragments: slices.Clone(t.fragments),
+		labels: t.labels, byLabel: t.byLabel, lone: -1,
+	}
+	for i, f := range n.fragments {
+		e := &n.entries[i]
+		if c := catalogs[e.Server]; c != nil && f != nil {
+			e.Catalog = c
+			n.fragments[i] = newFragment(fragmentKey{Entry: *e, naming: n.naming, label: n.labels[i]})
+		}
+	}
+	if t.only != nil {
+		n.only = n.fragments[0]
+	}
+	n.gather(t)
+	n.text = sync.OnceValue(n.instructions)
+	return n
+}
+
+// Listing is the catalog of a server that is published; nil if none is.
+func (t *Table) Listing(server string) *Catalog {
+	i := slices.IndexFunc(t.entries, func(e Entry) bool { return e.Server == server })
+	if i < 0 || t.fragments[i] == nil {
+		return nil
+	}
+	return t.entries[i].Catalog
+}
+
 // WithTools returns a table that lists these tools instead of its own. Its own
 // are still found by their names. old is as for Only.
 func (t *Table) WithTools(items []Item, old *Table) *Table {

@@ -3,9 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/transport"
 )
@@ -58,11 +61,12 @@ func (ss *sessions) laneOf(m *member, s *Session) (*Session, error) {
 		return s, nil
 	case !m.splits(s):
 		return nil, nil
-	case m.era.Load().Transport == transport.HTTP:
-		return ss.join(m, s)
-	default:
-		return s, nil
 	}
+	s.laned.Store(true)
+	if m.era.Load().Transport == transport.HTTP {
+		return ss.join(m, s)
+	}
+	return s, nil
 }
 
 // join makes s one of those that share the lane of what they have declared.
@@ -80,6 +84,7 @@ func (ss *sessions) join(m *member, s *Session) (*Session, error) {
 	if c == nil {
 		c = &sharedLane{key: key, members: map[*Session]struct{}{}}
 		c.Client, c.Capabilities, c.shared = nobody(door.NewClientID()), func() []byte { return declared }, true
+		c.Changed = func(kinds []catalog.Kind) { ss.changed(c, kinds) }
 		if ss.lanes == nil {
 			ss.lanes = map[laneKey]*sharedLane{}
 		}
@@ -103,6 +108,18 @@ func (ss *sessions) leave(c *sharedLane, s *Session) {
 	ss.mu.Unlock()
 	if last {
 		c.End()
+	}
+}
+
+// changed tells all who share a lane that what it lists has changed.
+func (ss *sessions) changed(c *sharedLane, kinds []catalog.Kind) {
+	ss.mu.Lock()
+	members := slices.Collect(maps.Keys(c.members))
+	ss.mu.Unlock()
+	for _, s := range members {
+		if s.Changed != nil {
+			s.Changed(kinds)
+		}
 	}
 }
 

@@ -37,8 +37,9 @@ type memory struct {
 
 	replaced names // keys of the store under earlier definitions, kept until the present one has listed something
 
-	digest atomic.Pointer[digest]  // of the catalog that was pinned last
-	pin    atomic.Pointer[pinView] // what the pins make of what is published; nil where they are off
+	listed atomic.Pointer[catalog.Catalog] // of a lane: what its clients have been told of
+	digest atomic.Pointer[digest]          // of the catalog that was pinned last
+	pin    atomic.Pointer[pinView]         // what the pins make of what is published; nil where they are off
 }
 
 func newMemory() *memory { return &memory{saying: newCtxLock()} }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/everline/everline/internal/catalog"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/slot"
 	"github.com/everline/everline/internal/upstream"
@@ -26,7 +27,13 @@ type Session struct {
 	// Where a server speaks both eras such a client is served in its own. May be nil.
 	Older func() []byte
 
-	shared bool // it stands for many, and its slots are for all of them; set before it is used
+	// Changed hears that what the session's own generations list has changed, where
+	// its table shows that. It must not block. May be nil.
+	Changed func(kinds []catalog.Kind)
+
+	laned  atomic.Bool              // it has had a lane
+	own    atomic.Pointer[ownTable] // the last table of its own; nil while it has had none
+	shared bool                     // it stands for many, and its slots are for all of them; set before it is used
 
 	mu    sync.Mutex // guards the rest; ordered before sessions.mu; nothing waits under it
 	ended bool

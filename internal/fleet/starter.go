@@ -69,7 +69,12 @@ func (st *starter) newSessionMember(shared *member, session *Session, lane bool)
 		o.Last = v.Catalog
 	}
 	o.Gen, o.Session = session.gens[m.name], session.Client.ID()
-	o.Published = func(v *slot.View) { st.serves(m, v) }
+	o.Published = func(v *slot.View) {
+		st.serves(m, v)
+		if lane {
+			m.laneListed(shared, v)
+		}
+	}
 	m.slot = slot.New(o)
 	return m
 }

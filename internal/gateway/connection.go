@@ -36,6 +36,7 @@ func (svc *service) serveOn(ctx context.Context, x *exchange, ad *message.Admiss
 		if !a.Silent {
 			out.Send(a.Frame())
 		}
+		x.isSent()
 	}()
 	return nil
 }

@@ -15,6 +15,7 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	c := x.caller(nil)
 	c.fill(out)
 	out.Client, out.Capabilities = c, c.serves.Declaration()
+	c.takeTask(out)
 	use := sessionUse{sess: x.sess}
 	if x.sess != nil {
 		use.isolated = &x.sess.Isolated
@@ -38,8 +39,8 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	}
 }
 
-// guardedAsk is the caller's Ask on a goroutine of its own.
-func (svc *service) guardedAsk(c *caller) rounds.Ask {
+// guardedAsk is a client's Ask on a goroutine of its own.
+func (svc *service) guardedAsk(c everline.Client) rounds.Ask {
 	return func(ctx context.Context, method string, params []byte) (answer []byte, err error) {
 		if died := svc.guarded(method, func() { answer, err = c.Ask(ctx, method, params) }); died != nil {
 			return nil, died
@@ -67,6 +68,7 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 		out.Params = wire.Delete(out.Params, "_meta", mcp.MetaSession) // whoever knows it can use the session
 	}
 	c.fill(out)
+	c.takeTask(out)
 	if c.serves.Asks() != 0 {
 		return svc.callAsking(ctx, c, out, use)
 	}

@@ -12,7 +12,7 @@ import (
 
 // An exchange is one message on its way through the gateway: the message, the
 // session that it came in, and where what belongs to it goes. Its transport
-// builds it once, and nothing in it changes but asked.
+// builds it once, and nothing in it changes but asked and sent.
 type exchange struct {
 	*message.Message
 	sess    *session.Session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
@@ -23,6 +23,7 @@ type exchange struct {
 	request *http.Request    // that it came with; nil on stdio
 	began   time.Time        // when it had been read
 	asked   bool             // a server is asked: the hub counts it; set on the way
+	sent    []func()         // called once the answer is out; added to on the way
 	tracked bool             // the transport has registered it as in flight, before the next message was read
 
 	// Of modern requests over HTTP.
@@ -32,6 +33,13 @@ type exchange struct {
 	// Of tools/call.
 	target everline.Target // the zero value if no tool has the name
 	keep   time.Duration   // how long its outcome is kept; 0: not at all
+}
+
+// isSent is called by the transport once the answer is out.
+func (x *exchange) isSent() {
+	for _, fn := range x.sent {
+		fn()
+	}
 }
 
 // A followed response tells whether a client that lost it has come back for it.

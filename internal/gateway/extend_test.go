@@ -40,6 +40,9 @@ func TestExtensionMethods(t *testing.T) {
 			if got := string(s.Requests("vendor/do")[0].Params); !strings.Contains(got, params) {
 				t.Errorf("the server got %s", got)
 			}
+			s.Next("vendor/do", 1, mcptest.Reply{Status: 400, Body: "no"})
+			// Who knows whether it may be sent again?
+			want(t, legacy(alone, id, "vendor/do", ""), 200, `"error"`, "HTTP 400", "it may be executed twice", `"outcome":"unknown"`)
 			id = both.initialize("2025-11-25")
 			want(t, legacy(both, id, "vendor/do", ""), 200, `-32601`)
 			want(t, both.modern("1", "vendor/do", "", ""), 404, `-32601`)

@@ -80,6 +80,8 @@ func (h *hub) Do(ctx context.Context, c *everline.Call) (everline.Answer, error)
 
 func (h *hub) Catalog() *everline.Catalog { return h.table.Load() }
 
+func (h *hub) CatalogFor(*everline.Session) *everline.Catalog { return h.Catalog() }
+
 func (h *hub) WaitFirst(context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -168,6 +168,7 @@ func (g *Gateway) respond(ctx context.Context, x *exchange, p *post) {
 		}
 	}
 	p.finish(g.serve(ctx, x))
+	x.isSent()
 }
 
 func (g *Gateway) openSession(x *exchange, p *post) {

@@ -182,7 +182,13 @@ func (reg *inputs) pause(p *pendingInput) []byte {
 // interim is the result that asks a client for input.
 func interim(method string, open []*question, state string) []byte {
 	b := append([]byte(`{"resultType":"input_required",`), itemless[method]...)
-	b = append(b, `"inputRequests":{`...)
+	b = append(appendQuestions(append(b, `"inputRequests":`...), open), `,"requestState":`...)
+	return append(wire.AppendString(b, state), '}')
+}
+
+// appendQuestions appends the object that puts questions to a client.
+func appendQuestions(b []byte, open []*question) []byte {
+	b = append(b, '{')
 	for i, q := range open {
 		if i > 0 {
 			b = append(b, ',')
@@ -195,8 +201,7 @@ func interim(method string, open []*question, state string) []byte {
 		}
 		b = append(append(append(b, `,"params":`...), params...), '}')
 	}
-	b = append(b, `},"requestState":`...)
-	return append(wire.AppendString(b, state), '}')
+	return append(b, '}')
 }
 
 // itemless is what the result of a method must have elsewhere. Clients that read

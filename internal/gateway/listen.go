@@ -24,6 +24,7 @@ const subscribeLimit = 5 * time.Second
 // A listener is one subscriptions/listen (basic/patterns/subscriptions).
 type listener struct {
 	svc     *service
+	request *exchange
 	id      []byte // raw id of the request, which is the subscription's id
 	want    stream.Lists
 	uris    []string
@@ -41,12 +42,15 @@ func (svc *service) newListener(x *exchange) (*listener, *message.Answer) {
 		return nil, x.Refusal(mcp.CodeInvalidParams, "Invalid params: notifications is missing", nil)
 	}
 	l := &listener{
-		svc: svc, id: x.ID, outbox: stream.NewOutbox(), since: svc.lists.Newest(), want: stream.ListsOf(x.Fields.Notifications),
+		svc: svc, request: x, id: x.ID, outbox: stream.NewOutbox(), since: svc.lists.Newest(), want: stream.ListsOf(x.Fields.Notifications),
 	}
 	seen := map[string]bool{}
 	for key, val := range wire.Members(x.Fields.Notifications) {
 		switch key {
 		case "taskIds":
+			if !x.DeclaresTasks() {
+				return nil, x.lacksTasks()
+			}
 			l.tasks = svc.listenedTasks(x, val)
 		case "resourceSubscriptions":
 			for raw := range wire.Elements(val) {
@@ -85,14 +89,7 @@ func (l *listener) subscribe(ctx context.Context) {
 		})
 	}
 	for i, t := range tasks {
-		ask(len(uris)+i, func() (func(), error) {
-			return l.svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
-				if wire.Get(params, "taskId") != nil {
-					params = wire.Set(params, wire.AppendString(nil, t.ID), "taskId")
-					l.outbox.Update("task "+t.ID, l.tagged(mcp.NotifyTasks, params))
-				}
-			})
-		})
+		ask(len(uris)+i, func() (func(), error) { return l.watch(ctx, t) })
 	}
 	all.Wait()
 	l.uris, l.tasks = nil, nil
@@ -107,6 +104,59 @@ func (l *listener) subscribe(ctx context.Context) {
 		}
 		l.cancel = append(l.cancel, cancel)
 	}
+}
+
+// watch hears the news of one task. What a server of 2025-11-25 tells is not all that a
+// client of the extension is to be told: there it is looked up.
+func (l *listener) watch(ctx context.Context, t *task.Task) (cancel func(), err error) {
+	tell := func(state []byte) { l.outbox.Update("task "+t.ID, l.tagged(mcp.NotifyTasks, state)) }
+	news := func(params []byte) { tell(wire.Set(params, wire.AppendString(nil, t.ID), "taskId")) }
+	end := func() {}
+	if t.Kind == task.Core {
+		news, end = l.look(ctx, t, tell)
+	}
+	leave, err := l.svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
+		if wire.Get(params, "taskId") != nil {
+			news(params)
+		}
+	})
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return func() { leave(); end() }, nil
+}
+
+// look looks at a task, and tells its state, whenever there are news of it, until end is
+// called, which waits.
+func (l *listener) look(ctx context.Context, t *task.Task, tell func(state []byte)) (news func([]byte), end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wake, over := make(chan struct{}, 1), make(chan struct{})
+	asks := *l.request.Message
+	asks.Method = mcp.TasksGet
+	c := (&exchange{Message: &asks, client: l.request.client, request: l.request.request}).caller(nil)
+	go func() { // ends with end
+		defer close(over)
+		for {
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				return
+			}
+			_ = l.svc.guarded(mcp.NotifyTasks, func() {
+				if state, err := l.svc.askTask(ctx, c, t); err == nil {
+					tell(wire.Delete(state, "resultType"))
+				}
+			})
+		}
+	}()
+	news = func([]byte) {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	return news, func() { cancel(); <-over }
 }
 
 // run acknowledges, and then tells until the client or the gateway ends it.

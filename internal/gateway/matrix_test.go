@@ -328,7 +328,8 @@ call that was made without a client counts as well: [whose question it is](../ex
 client has called.
 
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
-gets the error -32021, which names the capability.
+gets the error -32021, which names the capability. Before the server is asked it gets that for a tool which requires a task, and
+for tasks, without the extension: nothing else says before a call what it will ask for.
 
 ## What differs from a direct connection
 
@@ -351,7 +352,7 @@ directly and through everline, over a URL and a command that speak both, and com
 | other extensions that a client declares | any other pair | | no |
 | MCP Apps: _meta.ui of tools and resources, ui:// resources and their contents | both eras | both eras | byte for byte |
 | methods that no revision defines | both eras | both eras | as below |
-| tasks | its own kind | its own kind | see [tasks](../explanation/clients.md) |
+| tasks | 2025-11-25, and 2026-07-28 with the extension | both kinds | in the words of the client's own era; see [tasks](../explanation/clients.md) |
 
 ## Methods and notifications
 

@@ -25,11 +25,11 @@ type offered struct {
 	older  string // extensions, with a comma behind; "" if no server has them. Tasks are of the modern era alone
 	tasks  string // of 2025-11-25, with a comma behind; "" if no server has them
 	modern string // whole
-	ext    bool   // some server has the tasks extension
+	ext    bool   // some server has tasks, in the words of either era
 }
 
 // offer is what is declared while this table is out. Tasks are declared if a server
-// has them, and so are extensions, with the settings of the first that has each.
+// has them, of whichever kind, and so are extensions, with the settings of the first that has each.
 func offer(table *everline.Catalog) *offered {
 	o := &offered{table: table, modern: modernCapabilities}
 	var has, cancel, calls bool
@@ -47,6 +47,7 @@ func offer(table *everline.Catalog) *offered {
 			calls = calls || wire.IsObject(wire.Get(t, "requests", "tools", "call"))
 		}
 	}
+	has, cancel, calls, o.ext = has || o.ext, cancel || o.ext, calls || o.ext, o.ext || calls // in whose words the client has them is its own matter
 	if len(extensions) > len("{}") {
 		o.older = `"extensions":` + string(extensions) + ","
 	}

@@ -23,6 +23,9 @@ type Backend interface {
 	Do(ctx context.Context, c *everline.Call) (everline.Answer, error)
 	// Catalog is what is published now. It does not wait.
 	Catalog() *everline.Catalog
+	// CatalogFor is Catalog for a session, which may be nil: what is served to it by
+	// generations of its own era is as they list it. It does not wait.
+	CatalogFor(session *everline.Session) *everline.Catalog
 	// WaitFirst waits, within the hub's own bound, for the very first catalogs.
 	WaitFirst(ctx context.Context)
 	// SubscribeFor asks for the updates of a resource, of the session's own

@@ -25,6 +25,9 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 	}
 	defer svc.count(x, &a)
 	defer svc.rescue(x, &a)
+	if x.Method == mcp.ToolsCall {
+		svc.inOwnEra(x)
+	}
 	leave, bad := svc.admit(x)
 	if bad != nil {
 		return *bad
@@ -49,6 +52,9 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 		out := &everline.Call{Method: x.Method, Name: name, Params: x.Params}
 		if x.known() {
 			out.Target = &x.target
+		}
+		if x.Modern && x.target.Tasks.Always() && !x.DeclaresTasks() {
+			return *x.lacksTasks()
 		}
 		return svc.call(ctx, x, out)
 	case mcp.CompletionComplete:
@@ -107,7 +113,7 @@ func (svc *service) list(ctx context.Context, x *exchange, k everline.Kind) mess
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid cursor: lists have one page", nil)
 	}
 	svc.backend.WaitFirst(ctx)
-	items := svc.backend.Catalog().Array(k)
+	items := svc.items(x, k)
 	env := svc.envs[k].legacy
 	if x.Modern {
 		env = svc.envs[k].modern
@@ -116,6 +122,32 @@ func (svc *service) list(ctx context.Context, x *exchange, k everline.Kind) mess
 	head = append(append(head, `{"jsonrpc":"2.0","id":`...), x.ID...)
 	head = append(append(head, `,"result":`...), env...)
 	return message.Answer{Head: head, Body: items, Tail: endOfList}
+}
+
+// items are those that a client is shown.
+func (svc *service) items(x *exchange, k everline.Kind) []byte {
+	table := svc.catalogOf(x)
+	if k == everline.Tools && !x.Modern && x.sess != nil && x.sess.Protocol() == mcp.LatestLegacy {
+		return table.TaskArray()
+	}
+	return table.Array(k)
+}
+
+// catalogOf is what is published to the client of a request.
+func (svc *service) catalogOf(x *exchange) *everline.Catalog {
+	if x.Modern || x.sess == nil {
+		return svc.backend.Catalog()
+	}
+	return svc.backend.CatalogFor(&x.sess.Isolated)
+}
+
+// inOwnEra looks a tool up anew where its client, which is known by now, sees other lists
+// than most.
+func (svc *service) inOwnEra(x *exchange) {
+	if own := svc.catalogOf(x); own != svc.backend.Catalog() {
+		name, _ := x.ItemName()
+		x.target, _ = own.Tool(name)
+	}
 }
 
 // complete routes completion/complete by what it refers to.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -34,6 +35,7 @@ type service struct {
 	inputs   inputs
 	results  results
 	tasks    task.Table
+	waits    taskWaits
 	offered  atomic.Pointer[offered]
 	usage    *usage // of who, here and elsewhere
 
@@ -59,6 +61,7 @@ func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts 
 	svc.endpoint = endpoint
 	if opts.Sessions != nil {
 		svc.results.restore(opts.Sessions.TakeResults(endpoint))
+		svc.tasks.Restore(opts.Sessions.TakeTasks(endpoint), lostWithEverline)
 	}
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
@@ -80,16 +83,18 @@ func (svc *service) closing() bool { return svc.refusing.Load() }
 func (svc *service) drain(ctx context.Context) error {
 	err := svc.inflight.drain(ctx)
 	svc.inputs.close()
+	svc.waits.close()
 	return err
 }
 
 func (svc *service) close() error {
+	tasks := svc.tasks.Export(session.Lasts) // sessions that end take theirs with them
 	svc.sessions.Close()
 	svc.tasks.Close()
 	if svc.opts.Sessions == nil {
 		return nil
 	}
-	return svc.opts.Sessions.SaveResults(svc.endpoint, svc.results.export())
+	return errors.Join(svc.opts.Sessions.SaveResults(svc.endpoint, svc.results.export()), svc.opts.Sessions.SaveTasks(svc.endpoint, tasks))
 }
 
 // offer is what is declared to clients now.
@@ -105,16 +110,7 @@ func (svc *service) offer() *offered {
 
 // changed announces what is published now.
 func (svc *service) changed(kinds []everline.Kind) {
-	var lists stream.Lists
-	for _, k := range kinds {
-		lists |= listsOfKinds[k]
-	}
-	svc.lists.Publish(lists)
-}
-
-// listsOfKinds are the lists that the kinds of items are in, for clients.
-var listsOfKinds = map[everline.Kind]stream.Lists{
-	everline.Tools: stream.Tools, everline.Prompts: stream.Prompts, everline.Resources: stream.Resources, everline.Templates: stream.Resources,
+	svc.lists.Publish(session.ListsOf(kinds))
 }
 
 // errPanic is why a request ends whose code panicked.

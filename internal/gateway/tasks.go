@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
@@ -20,71 +20,143 @@ import (
 
 // Tasks are of two kinds: those of 2025-11-25 (basic/utilities/tasks), which
 // the client asks for, and those of the extension of 2026-07-28, which the
-// server decides on. A client can have those of its own era alone.
+// server decides on. A client has all tasks in the words of its own era.
 const (
 	taskPage  = 50               // tasks on one page of a list
 	taskLook  = 10 * time.Second // how long a list waits for the state of a task
 	watchWait = time.Second      // how long a new task waits for its news to be subscribed to
 )
 
+// asksForTask tells whether a client of 2025-11-25 asks for a task.
+func (x *exchange) asksForTask() bool {
+	return !x.Modern && x.MayBeTask() && (x.sess == nil || x.sess.Protocol() == mcp.LatestLegacy)
+}
+
+// takeTask lets a call be answered with a task where its client knows them.
+func (c *caller) takeTask(out *everline.Call) {
+	switch {
+	case c.Modern:
+		out.Task = c.DeclaresTasks()
+	case c.asksForTask() && c.target.Tasks.ByServer():
+		out.Capabilities = declaresTasks(out.Capabilities)
+	}
+}
+
+// declaresTasks are client capabilities with the extension.
+func declaresTasks(capabilities []byte) []byte {
+	if capabilities == nil {
+		capabilities = []byte("{}")
+	}
+	return wire.Set(capabilities, []byte("{}"), "extensions", mcp.ExtensionTasks)
+}
+
 // noteTask returns the result of an answer. If it is a task, that is remembered,
-// and has our id in place of the server's.
+// and is told in the words of its client, with our id in place of the server's.
 func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, answer *everline.Answer) []byte {
 	result := answer.Result
 	if result == nil || !c.MayBeTask() {
 		return result
 	}
-	path, ttlKey := []string{"task", "taskId"}, "ttl"
-	state := wire.Get(result, "task")
-	if c.Modern {
-		path, ttlKey, state = path[1:], "ttlMs", result
-		if kind, _ := wire.Text(wire.Get(result, "resultType")); kind != "task" {
-			return result
-		}
+	kind, state, theirs, ok := task.Of(result)
+	if !ok && c.asksForTask() && c.target.Tasks.ByServer() {
+		return svc.taskAtOnce(c, use, answer)
 	}
-	theirs, ok := wire.Text(wire.Get(state, "taskId"))
-	if !ok {
+	if !ok || kind != task.Core && !c.Modern && !c.asksForTask() {
 		return result
 	}
-	t := &task.Task{ServerID: theirs, Holder: *answer, Tool: c.target, Session: use.isolated}
+	t := svc.newTask(c, use, answer, theirs, kind, task.TimeToLive(state, kind))
+	if !c.Modern {
+		svc.tasks.Note(t, task.TimeToLive(state, kind), wire.Set(task.State(state, kind, task.Core), wire.AppendString(nil, t.ID), "taskId"))
+		c.late.Store(true)
+		svc.followTask(ctx, t, c)
+	}
+	return task.Relate(task.Begun(result, state, kind, task.KindOf(c.Modern), t.ID), t.ServerID, t.ID)
+}
+
+func (svc *service) newTask(c *caller, use *sessionUse, answer *everline.Answer, theirs string, kind task.Kind, ttl time.Duration) *task.Task {
+	t := &task.Task{ServerID: theirs, Kind: kind, Holder: *answer, Tool: c.target, Client: c.id, Session: use.isolated}
 	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
 	case use.sess != nil:
-		t.Owner = use.sess.ID()
+		t.Owner = use.sess.Owner()
 	case use.end != nil:
 		onDrop, use.task = append(onDrop, use.end), true
 	}
-	svc.tasks.Add(t, task.TimeToLive(state, ttlKey), onDrop...)
-	id := wire.AppendString(nil, t.ID)
-	if !c.Modern {
-		svc.tasks.Note(t, task.TimeToLive(state, ttlKey), wire.Set(bytes.Clone(state), id, "taskId"))
-		c.late.Store(true)
-		svc.followTask(ctx, t, use.sess)
-	}
-	return task.Relate(wire.Set(result, id, path...), t.ServerID, t.ID)
+	svc.tasks.Add(t, ttl, onDrop...)
+	return t
 }
 
-// followTask hands the news of a task to the client that it is for.
-func (svc *service) followTask(ctx context.Context, t *task.Task, s *session.Session) {
-	if s == nil {
+// taskAtOnce is the task of a client that has asked for one, whose server has answered
+// without: 2025-11-25 has no other answer to such a request.
+func (svc *service) taskAtOnce(c *caller, use *sessionUse, answer *everline.Answer) []byte {
+	t := svc.newTask(c, use, answer, "", task.Extension, keptAtOnce)
+	svc.tasks.End(t, wire.Delete(answer.Result, "resultType"))
+	return wire.Set([]byte("{}"), svc.tasks.Ended(t, task.Core), "task")
+}
+
+// keptAtOnce is how long the result of such a task is kept.
+const keptAtOnce = 15 * time.Minute
+
+// followTask hands the news of a task to the client of 2025-11-25 that it is for, once
+// that has the answer which names it.
+func (svc *service) followTask(ctx context.Context, t *task.Task, c *caller) {
+	if c.sess == nil || t.Watched.Swap(true) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
+	s, news := c.sess, new(taskNews)
+	c.sent = append(c.sent, news.open)
 	end, err := svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
 			return // a new generation of the server has been told that we listen
 		}
 		params = task.Relate(wire.Set(params, wire.AppendString(nil, t.ID), "taskId"), t.ServerID, t.ID)
-		svc.tasks.Note(t, task.TimeToLive(params, "ttl"), nil)
-		if out := s.Outlet(); out != nil {
-			out.Log(wire.AppendNotification(nil, mcp.NotifyTaskStatus, params))
-		}
+		svc.tasks.Note(t, task.TimeToLive(params, t.Kind), nil)
+		frame := wire.AppendNotification(nil, mcp.NotifyTaskStatus, task.State(params, t.Kind, task.Core))
+		news.tell(func() {
+			if out := s.Outlet(); out != nil {
+				out.Log(frame)
+			}
+		})
 	})
 	if err == nil {
 		svc.tasks.OnDrop(t, end)
 	}
+}
+
+// maxEarlyNews is how many news of one task wait for the answer that names it.
+const maxEarlyNews = 16
+
+// A taskNews holds the news of a task back until its client knows the task. Of too
+// many the oldest are lost: each tells the whole state.
+type taskNews struct {
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	isOpen bool
+	held   []func()
+}
+
+func (n *taskNews) tell(fn func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.isOpen {
+		fn()
+		return
+	}
+	n.held = append(n.held, fn)
+	if len(n.held) > maxEarlyNews {
+		n.held = n.held[1:]
+	}
+}
+
+func (n *taskNews) open() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, fn := range n.held {
+		fn()
+	}
+	n.isOpen, n.held = true, nil
 }
 
 // taskRequest answers the requests about tasks.
@@ -95,8 +167,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	case x.Modern && !svc.offer().ext, !x.Modern && svc.offer().tasks == "":
 		return x.NoMethod()
 	case x.Modern && !x.DeclaresTasks():
-		return *x.Refusal(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
-			[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
+		return *x.lacksTasks()
 	}
 	if x.BadLevel() {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid log level", nil)
@@ -109,7 +180,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
 	}
-	t := svc.findTask(id, svc.clientOf(x))
+	t := svc.findTask(id, svc.ownerOf(x))
 	if t == nil {
 		return *x.Refusal(mcp.CodeInvalidParams, "Task not found: "+id, nil)
 	}
@@ -118,8 +189,7 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 		return x.Failure(fault.From(x.Method, err))
 	}
 	defer svc.inflight.end(p)
-	c.asked = true
-	result, err := svc.askTask(ctx, c, t, x.Method, x.Params)
+	result, err := svc.askTask(ctx, c, t)
 	f := fault.From(x.Method, err)
 	switch {
 	case f == nil:
@@ -131,10 +201,17 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	}
 }
 
-// findTask is a task of a client, nil if there is none: so is that of a tool which its
-// client may not see any more.
-func (svc *service) findTask(id string, client uint64) *task.Task {
-	if t := svc.tasks.Find(id, client); t != nil && svc.sees(t) {
+// lacksTasks is the answer to a client of 2026-07-28 that needs the extension and has
+// not declared it.
+func (x *exchange) lacksTasks() *message.Answer {
+	return x.Refusal(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
+		[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
+}
+
+// findTask is a task of a session, or of none; nil if there is none: so is that of a
+// tool which its client may not see any more.
+func (svc *service) findTask(id, owner string) *task.Task {
+	if t := svc.tasks.Find(id, owner); t != nil && svc.sees(t) {
 		return t
 	}
 	return nil
@@ -144,35 +221,112 @@ func (svc *service) sees(t *task.Task) bool {
 	return svc.backend.May().Decide(t.Holder.Server, t.Tool.Name, t.Tool.ReadOnly).Allowed
 }
 
-// clientOf is the client with a session that a request comes from; 0 for none.
-func (svc *service) clientOf(x *exchange) uint64 {
+// ownerOf is the session that a request comes from, as tasks know it; "" for none.
+func (svc *service) ownerOf(x *exchange) string {
 	if x.sess != nil {
-		return x.sess.ID()
+		return x.sess.Owner()
 	}
 	if s := svc.pinNamed(x); s != nil {
 		defer svc.sessions.Unpin(s)
-		return s.ID()
+		return s.Owner()
 	}
-	return 0
+	return ""
 }
 
-// askTask puts a request about a task to the server that has it. What the
-// server does not know any more is forgotten.
-func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
-	out := &everline.Call{
-		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: t.Session,
-		Params:       wire.Set(wire.Delete(params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.ServerID), "taskId"),
-		Client:       taskClient{c, t},
-		By:           svc.callers.of(c.exchange),
-		Capabilities: c.serves.Declaration(),
+// askTask answers a request about a task: here if its server has it no more, else
+// there, in the server's words.
+func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task) ([]byte, error) {
+	if svc.tasks.Result(t) == nil {
+		if !c.Modern {
+			svc.followTask(ctx, t, c) // after a restart nobody does
+		}
+		c.asked = true
+		result, err := svc.askHolder(ctx, c, t)
+		if svc.tasks.Result(t) == nil { // else it was lost meanwhile
+			return result, err
+		}
 	}
+	return svc.askEnded(c, t)
+}
+
+// askHolder is askTask for a task that its server has.
+func (svc *service) askHolder(ctx context.Context, c *caller, t *task.Task) ([]byte, error) {
+	switch {
+	case t.Kind == task.KindOf(c.Modern):
+		params := wire.Set(wire.Delete(c.Params, "_meta", mcp.MetaSession), wire.AppendString(nil, t.ServerID), "taskId")
+		return svc.putTask(ctx, c, t, taskMethod(c), params)
+	case c.Modern:
+		return svc.askCore(ctx, c, t)
+	default:
+		return svc.askExtension(ctx, c, t)
+	}
+}
+
+// taskMethod is what a request asks of one task: a list asks for the state of each.
+func taskMethod(c *caller) string {
+	if c.Method == mcp.TasksList {
+		return mcp.TasksGet
+	}
+	return c.Method
+}
+
+// askEnded is askTask for a task that no server has any more.
+func (svc *service) askEnded(c *caller, t *task.Task) ([]byte, error) {
+	switch method := taskMethod(c); {
+	case method == mcp.TasksResult:
+		return task.Related(svc.tasks.Result(t), t.ID), nil
+	case method == mcp.TasksCancel && !c.Modern:
+		return nil, errTaskOver(method)
+	case c.Modern && method != mcp.TasksGet:
+		return nil, nil // acknowledged: it has nothing to stop, and waits for no input
+	default:
+		return svc.tasks.Ended(t, task.KindOf(c.Modern)), nil
+	}
+}
+
+// errTaskOver refuses to cancel what has ended (2025-11-25 basic/utilities/tasks, Task
+// Cancellation).
+func errTaskOver(method string) *fault.Fault {
+	return &fault.Fault{Kind: fault.Invalid, Op: method, Outcome: fault.Answered, Err: errors.New("the task has ended already")}
+}
+
+// putTask puts a request about a task to the server that has it, in the server's own
+// words.
+func (svc *service) putTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
+	out := svc.taskCall(c, t, method, params)
+	out.Client = taskClient{c, t}
 	c.fill(out)
+	return svc.put(ctx, t, out)
+}
+
+// taskCall is a request about a task, but for its client.
+func (svc *service) taskCall(c *caller, t *task.Task, method string, params []byte) *everline.Call {
+	out := &everline.Call{
+		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: t.Session, Params: params, Capabilities: c.serves.Declaration(),
+		By: svc.callers.of(c.exchange),
+	}
+	if out.Session == nil && c.sess != nil {
+		out.Session = &c.sess.Isolated // as it was before a restart
+	}
+	if t.Kind == task.Extension && !c.Modern {
+		out.Capabilities = declaresTasks(out.Capabilities)
+	}
 	if t.Holder.Mortal {
 		out.Generation = t.Holder.Generation
 	}
+	return out
+}
+
+// put sends a request about a task. What the server does not know any more is
+// forgotten, and what its process had is lost with it.
+func (svc *service) put(ctx context.Context, t *task.Task, out *everline.Call) ([]byte, error) {
+	method := out.Method
 	answer, err := svc.backend.Do(ctx, out)
 	if f := fault.From(method, err); f != nil {
-		if f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams {
+		switch {
+		case f.Kind == fault.NotFound && t.Holder.Mortal:
+			svc.tasks.End(t, lost(t, "the process that had the task has ended"))
+		case f.Kind == fault.NotFound || method == mcp.TasksGet && f.RPC != nil && f.RPC.Code == mcp.CodeInvalidParams:
 			svc.tasks.Drop(t)
 		}
 		return nil, err
@@ -180,13 +334,29 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task, method
 	result := task.Relate(answer.Result, t.ServerID, t.ID)
 	if id, _ := wire.Text(wire.Get(result, "taskId")); id == t.ServerID && method != mcp.TasksResult {
 		result = wire.Set(result, wire.AppendString(nil, t.ID), "taskId")
-		key, seen := "ttl", result
-		if c.Modern {
-			key, seen = "ttlMs", nil
-		}
-		svc.tasks.Note(t, task.TimeToLive(result, key), bytes.Clone(seen))
+		svc.tasks.Note(t, task.TimeToLive(result, t.Kind), bytes.Clone(task.State(result, t.Kind, task.Core)))
 	}
 	return result, nil
+}
+
+// about are the params of a request of our own about a task.
+func about(t *task.Task) []byte {
+	return append(wire.AppendString([]byte(`{"taskId":`), t.ServerID), '}')
+}
+
+// lost is the result of a task whose server's process has ended: it may have been
+// executed, or not, or in part, and is not begun again.
+func lost(t *task.Task, why string) []byte {
+	m := &message.Message{}
+	m.Method, m.ID = mcp.ToolsCall, []byte("0")
+	a := m.Failure(&fault.Fault{
+		Kind: fault.Exited, Op: mcp.ToolsCall, Server: t.Holder.Server, Gen: t.Holder.Generation, Outcome: fault.Unknown, Err: errors.New(why),
+	})
+	return bytes.Clone(wire.Get(a.Frame(), "result"))
+}
+
+func lostWithEverline(t *task.Task) []byte {
+	return lost(t, "everline was started anew, and the process that had the task ended with the one before")
 }
 
 // listTasks answers tasks/list with the tasks of this client alone: a server
@@ -206,7 +376,7 @@ func (svc *service) listTasks(parent context.Context, c *caller) message.Answer 
 		return c.Failure(fault.From(c.Method, err))
 	}
 	defer svc.inflight.end(p)
-	all := slices.DeleteFunc(svc.tasks.After(c.id, after), func(t *task.Task) bool { return !svc.sees(t) })
+	all := slices.DeleteFunc(svc.tasks.After(c.sess.Owner(), after), func(t *task.Task) bool { return !svc.sees(t) })
 	page := all[:min(len(all), taskPage)]
 	states := svc.taskStates(ctx, c, page)
 	b := []byte(`{"tasks":[`)
@@ -234,11 +404,11 @@ func (svc *service) taskStates(ctx context.Context, c *caller, page []*task.Task
 	states := make([][]byte, len(page))
 	var work sync.WaitGroup
 	look := func(t *task.Task) []byte {
-		state, err := svc.askTask(ctx, c, t, mcp.TasksGet, nil)
+		state, err := svc.askTask(ctx, c, t)
 		switch {
 		case err == nil:
 			return wire.Delete(state, "_meta")
-		case svc.tasks.Find(t.ID, c.id) != nil:
+		case svc.tasks.Find(t.ID, t.Owner) != nil:
 			return svc.tasks.State(t)
 		default:
 			return nil
@@ -273,15 +443,12 @@ func (c taskClient) Notify(method string, params []byte) {
 
 // listenedTasks are the tasks that a listen asks for and its client has.
 func (svc *service) listenedTasks(x *exchange, ids []byte) []*task.Task {
-	if !x.DeclaresTasks() {
-		return nil
-	}
-	client := svc.clientOf(x)
+	owner := svc.ownerOf(x)
 	seen := map[string]bool{}
 	var all []*task.Task
 	for raw := range wire.Elements(ids) {
 		id, _ := wire.Text(raw)
-		if t := svc.findTask(id, client); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
+		if t := svc.findTask(id, owner); t != nil && !seen[id] && len(all) < stream.MaxSubscribed {
 			seen[id] = true
 			all = append(all, t)
 		}

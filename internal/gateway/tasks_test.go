@@ -153,18 +153,14 @@ func TestTasksAreDeclaredWhereAServerHasThem(t *testing.T) {
 	const hello = `{"protocolVersion":"%s","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`
 	legacy, _, _ := desks(t, mcptest.Legacy, "one")
 	want(t, legacy.post(rpc("1", "initialize", fmt.Sprintf(hello, "2025-11-25"))), 200, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
-	for what, r := range map[string]reply{
-		"an older version": legacy.post(rpc("1", "initialize", fmt.Sprintf(hello, "2025-06-18"))),
-		"a newer era":      legacy.modern("1", "server/discover", "", ""),
-	} {
-		if strings.Contains(r.body, "tasks") {
-			t.Errorf("%s is told of tasks: %s", what, r.body)
-		}
-	}
+	want(t, legacy.modern("1", "server/discover", "", ""), 200, `"extensions":{"io.modelcontextprotocol/tasks":{}}`)
 	modern, _, _ := desks(t, mcptest.Modern, "one")
 	want(t, modern.modern("1", "server/discover", "", ""), 200, `"extensions":{"io.modelcontextprotocol/tasks":{}}`)
-	if r := modern.post(rpc("1", "initialize", fmt.Sprintf(hello, "2025-11-25"))); strings.Contains(r.body, "tasks") {
-		t.Errorf("a client of 2025-11-25 is told of tasks: %s", r.body)
+	want(t, modern.post(rpc("1", "initialize", fmt.Sprintf(hello, "2025-11-25"))), 200, `"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
+	for what, s := range map[string]*site{"2025-11-25": legacy, "2026-07-28": modern} {
+		if r := s.post(rpc("1", "initialize", fmt.Sprintf(hello, "2025-06-18"))); strings.Contains(r.body, "tasks") {
+			t.Errorf("a client of 2025-06-18 is told of the tasks of a server of %s: %s", what, r.body)
+		}
 	}
 	none := whole(t, map[string]*mcptest.Server{"a": mcptest.New(mcptest.Config{})}).up()
 	me := none.initialize("2025-11-25")
@@ -229,8 +225,14 @@ func TestTasksOfAProcessEndWithIt(t *testing.T) {
 		t.Errorf("the server was asked %+v", got)
 	}
 	h.onCall = refuses(7)
-	want(t, s.post(rpc("3", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, `"code":-32602`, "generation 7")
-	if n := s.g.tasks.Len(); n != 0 {
-		t.Errorf("%d tasks are remembered of a life that is over", n)
+	asked := len(seen)
+	// It may have been executed, or not: that is what its call would have been answered.
+	want(t, s.post(rpc("3", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, `"status":"failed"`, id)
+	want(t, s.post(rpc("4", "tasks/result", `{"taskId":"`+id+`"}`), me), 200, `"isError":true`, `"outcome":"unknown","server":"only","generation":7`,
+		`related-task":{"taskId":"`+id+`"}`)
+	want(t, s.post(rpc("5", "tasks/list", `{}`), me), 200, `"status":"failed"`, id)
+	want(t, s.post(rpc("6", "tasks/cancel", `{"taskId":"`+id+`"}`), me), 200, `"code":-32602`, "ended")
+	if len(seen) != asked {
+		t.Errorf("after the loss the server was asked %+v", seen[asked:])
 	}
 }

@@ -1,6 +1,7 @@
 package mcptest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -56,7 +57,7 @@ type task struct {
 func ServeTasks(s *Server) *TaskServer {
 	d := &TaskServer{s: s, modern: s.cfg.Era == Modern}
 	s.On(mcp.ToolsCall, d.call)
-	for method, f := range map[string]func(*task, *taskParams) *Reply{
+	for method, f := range map[string]func(*Request, *task, *taskParams) *Reply{
 		mcp.TasksGet: d.get, mcp.TasksUpdate: d.update, mcp.TasksCancel: d.cancel, mcp.TasksResult: d.result,
 	} {
 		s.On(method, func(r *Request) *Reply { return d.about(r, f) })
@@ -208,7 +209,7 @@ func (d *TaskServer) state(t *task, detailed bool) string {
 }
 
 // about serves a request that is about one task.
-func (d *TaskServer) about(r *Request, f func(*task, *taskParams) *Reply) *Reply {
+func (d *TaskServer) about(r *Request, f func(*Request, *task, *taskParams) *Reply) *Reply {
 	p := readTask(r)
 	if d.modern && r.Method == mcp.TasksResult || !d.modern && r.Method == mcp.TasksUpdate {
 		return nil
@@ -226,12 +227,14 @@ func (d *TaskServer) about(r *Request, f func(*task, *taskParams) *Reply) *Reply
 	if t == nil {
 		return &Reply{Error: `{"code":-32602,"message":"unknown task"}`}
 	}
-	return f(t, p)
+	return f(r, t, p)
 }
 
-func (d *TaskServer) get(t *task, _ *taskParams) *Reply { return &Reply{Result: d.state(t, true)} }
+func (d *TaskServer) get(_ *Request, t *task, _ *taskParams) *Reply {
+	return &Reply{Result: d.state(t, true)}
+}
 
-func (d *TaskServer) update(t *task, p *taskParams) *Reply {
+func (d *TaskServer) update(_ *Request, t *task, p *taskParams) *Reply {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waited := len(t.waits)
@@ -242,8 +245,12 @@ func (d *TaskServer) update(t *task, p *taskParams) *Reply {
 	return &Reply{Result: `{"resultType":"complete"}`}
 }
 
-func (d *TaskServer) cancel(t *task, _ *taskParams) *Reply {
+func (d *TaskServer) cancel(_ *Request, t *task, _ *taskParams) *Reply {
 	d.mu.Lock()
+	if t.settledLocked() && !d.modern {
+		d.mu.Unlock()
+		return &Reply{Error: `{"code":-32602,"message":"the task has ended"}`}
+	}
 	if !t.settledLocked() {
 		t.state, t.result = "cancelled", textResult("canceled", true)
 		close(t.ended)
@@ -252,14 +259,18 @@ func (d *TaskServer) cancel(t *task, _ *taskParams) *Reply {
 	if d.modern {
 		return &Reply{Result: `{"resultType":"complete"}`}
 	}
-	return d.get(t, nil)
+	return d.get(nil, t, nil)
 }
 
-// result waits for the end of a task.
-func (d *TaskServer) result(t *task, _ *taskParams) *Reply {
+// result waits for the end of a task, and asks its client for what is missing.
+func (d *TaskServer) result(r *Request, t *task, _ *taskParams) *Reply {
 	d.mu.Lock()
-	settled, due := t.settledLocked(), t.due
+	settled, due, waits := t.settledLocked(), t.due, slices.Clone(t.waits)
 	d.mu.Unlock()
+	if !settled && len(waits) > 0 {
+		d.ask(r, t, waits)
+		settled = true
+	}
 	if !settled {
 		var alarm <-chan time.Time
 		if !due.IsZero() {
@@ -273,7 +284,62 @@ func (d *TaskServer) result(t *task, _ *taskParams) *Reply {
 		case <-d.s.done:
 		}
 	}
+	if t.failure != "" {
+		return &Reply{Error: t.failure}
+	}
 	return &Reply{Result: t.result[:len(t.result)-1] + fmt.Sprintf(`,"_meta":{%q:{"taskId":%q}}}`, mcp.MetaRelatedTask, t.id)}
+}
+
+// ask puts what a task of 2025-11-25 waits for to the client, all at once, and ends
+// the task with the actions that came back.
+func (d *TaskServer) ask(r *Request, t *task, waits []string) {
+	for _, key := range waits {
+		r.Send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"elicitation/create","params":{"mode":"form","message":%q,`+
+			`"requestedSchema":{"type":"object","properties":{}},"_meta":{%q:{"taskId":%q}}}}`, t.id+" "+key, key, mcp.MetaRelatedTask, t.id))
+	}
+	var said []string
+	for len(said) < len(waits) {
+		d.s.mu.Lock()
+		change := d.s.change
+		d.s.mu.Unlock()
+		said = said[:0]
+		for _, key := range waits {
+			if a := d.s.answerTo(t.id + " " + key); a != "" {
+				said = append(said, key+":"+a)
+			}
+		}
+		if len(said) == len(waits) {
+			break
+		}
+		select {
+		case <-change:
+		case <-t.ended:
+			return
+		case <-d.s.done:
+			return
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !t.settledLocked() {
+		t.waits, t.result = nil, textResult(strings.Join(said, " "), false)
+		close(t.ended)
+	}
+}
+
+// answerTo is the action of the answer that came to a request of the server, or "error";
+// "" if none has come.
+func (s *Server) answerTo(id string) string {
+	for _, raw := range s.Answers() {
+		var a struct {
+			ID     any
+			Result struct{ Action string }
+		}
+		if json.Unmarshal(raw, &a) == nil && a.ID == id {
+			return cmp.Or(a.Result.Action, "error")
+		}
+	}
+	return ""
 }
 
 // list lists the tasks of all, as a server with one session does.

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"slices"
+
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
@@ -22,7 +24,14 @@ func (m *Message) readable(f *fault.Fault, v verdict) Answer {
 	return Answer{Head: b}
 }
 
-// Repeatable tells whether a request may be sent again whatever became of it.
-func Repeatable(method string) bool {
-	return method != mcp.ToolsCall && method != mcp.SubscriptionsListen
+// repeatable are the requests that may be sent again whatever became of them: what
+// they do twice is as if it were done once.
+var repeatable = []string{
+	mcp.Initialize, mcp.ServerDiscover, mcp.Ping, mcp.ToolsList, mcp.PromptsList, mcp.ResourcesList, mcp.ResourcesTemplatesList,
+	mcp.PromptsGet, mcp.ResourcesRead, mcp.ResourcesSubscribe, mcp.ResourcesUnsubscribe, mcp.CompletionComplete, mcp.LoggingSetLevel,
+	mcp.TasksGet, mcp.TasksList, mcp.TasksResult, mcp.TasksCancel, mcp.EverlineResult,
 }
+
+// Repeatable tells whether a request may be sent again whatever became of it. Nobody
+// knows that of a method that no revision defines.
+func Repeatable(method string) bool { return slices.Contains(repeatable, method) }

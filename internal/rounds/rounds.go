@@ -45,7 +45,7 @@ func (r *Request) Next(ctx context.Context, result []byte, ask Ask) (params []by
 		return nil, Failed(r.method, fmt.Errorf("it has asked for more %d times already", Max))
 	}
 	r.round++
-	responses, err := inputs(ctx, wire.Get(result, "inputRequests"), ask)
+	responses, err := Inputs(ctx, wire.Get(result, "inputRequests"), ask)
 	if err != nil {
 		return nil, Failed(r.method, err)
 	}
@@ -110,9 +110,9 @@ type input struct {
 	err         error
 }
 
-// inputs puts all requests of a round to the client, at the same time, and
-// returns the inputResponses.
-func inputs(ctx context.Context, requests []byte, ask Ask) ([]byte, error) {
+// Inputs puts all requests of a round, an inputRequests object, to the client, at the
+// same time, and returns the inputResponses.
+func Inputs(ctx context.Context, requests []byte, ask Ask) ([]byte, error) {
 	var all []*input
 	for key, val := range wire.Members(requests) {
 		method, _ := wire.Text(wire.Get(val, "method"))

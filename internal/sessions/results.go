@@ -1,24 +1,12 @@
 package sessions
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/gob"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/everline/everline/fault"
-	"github.com/everline/everline/internal/owned"
 )
-
-// maxResults bounds the file of one endpoint: what the endpoint keeps, and room
-// for what stands around it.
-const maxResults = 80 << 20
 
 // A Result is the outcome of a call that its client may still ask for.
 type Result struct {
@@ -63,37 +51,13 @@ func (s *Store) SaveResults(endpoint string, all []Result) error {
 			}
 		}
 	}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(list); err != nil {
-		return unable(err)
-	}
-	if b.Len() > maxResults {
-		return unable(fmt.Errorf("outcomes of %d bytes are too many", b.Len()))
-	}
-	if err := owned.Replace(s.resultsOf(endpoint), b.Bytes(), 0o600); err != nil {
-		return unable(err)
-	}
-	return nil
+	return s.save(s.resultsOf(endpoint), list, "outcomes")
 }
 
 // TakeResults returns what the everline before this one has kept for an endpoint,
 // and is not over by now. It is there once.
 func (s *Store) TakeResults(endpoint string) []Result {
-	path := s.resultsOf(endpoint)
-	b, err := readOwn(path, maxResults)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var list []kept
-	if err == nil {
-		err = gob.NewDecoder(bytes.NewReader(b)).Decode(&list)
-	}
-	if removed := os.Remove(path); err == nil {
-		err = removed
-	}
-	if err != nil {
-		s.warn("outcomes that were kept for clients cannot be read: " + err.Error())
-	}
+	list := take[kept](s, s.resultsOf(endpoint), "outcomes that were kept for clients")
 	var all []Result
 	for _, k := range list {
 		r := Result{Key: k.Key, Sum: k.Sum, Until: k.Until, Raw: k.Raw}
@@ -123,7 +87,4 @@ func (k *kept) fault() *fault.Fault {
 	return f
 }
 
-func (s *Store) resultsOf(endpoint string) string {
-	sum := sha256.Sum256([]byte(endpoint))
-	return filepath.Join(s.dir, "results-"+hex.EncodeToString(sum[:8]))
-}
+func (s *Store) resultsOf(endpoint string) string { return s.fileOf("results-", endpoint) }

@@ -53,7 +53,8 @@ func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err er
 		uri, _ = wire.Text(wire.Get(c.Params, "uri"))
 	}
 	if !u.era.Modern {
-		return true, nil // older servers tell of all tasks unasked
+		u.callers.listenTask(c.Method, c.Name)
+		return true, nil
 	}
 	switch c.Method {
 	case mcp.ResourcesSubscribe:

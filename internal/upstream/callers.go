@@ -54,6 +54,7 @@ type inflight struct {
 // since born.
 type callers struct {
 	*core
+	early earlyNews
 
 	mu            sync.Mutex // guards the rest; ordered before core.mu; nothing waits under it
 	calls         map[int64]*inflight

@@ -62,11 +62,11 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 	if e.modern {
 		return wire.Set(p, e.modernMeta(own, c.LogLevel, c.Capabilities), "_meta"), nil
 	}
+	if newer := wire.Get(meta, mcp.MetaVersion) != nil; newer || c.Task {
+		p = asTask(p, c.Task, newer, has[hasTask] != nil)
+	}
 	if own == nil {
 		return p, nil
-	}
-	if wire.Get(meta, mcp.MetaVersion) != nil && has[hasTask] != nil {
-		p = wire.Delete(p, "task") // the client of a newer revision knows no such tasks
 	}
 	own = bare(own)
 	switch {
@@ -76,6 +76,19 @@ func (e *envelope) params(c *Call, id int64) ([]byte, *fault.Fault) {
 		return p, nil
 	}
 	return wire.Set(p, own, "_meta"), nil
+}
+
+// asTask puts the wish for a task into the words of 2025-11-25, of which clients of a
+// newer revision know nothing: what they call a task is something else.
+func asTask(params []byte, wants, newer, has bool) []byte {
+	switch {
+	case wants && (newer || !has):
+		return wire.Set(params, []byte("{}"), "task")
+	case newer && has:
+		return wire.Delete(params, "task")
+	default:
+		return params
+	}
 }
 
 // members are the values of those params that decide here, in the hub or in the

@@ -29,6 +29,8 @@ type Call struct {
 	// Capabilities are what the client has declared to serve, for a modern
 	// server, where Params do not say it themselves; nil for nothing.
 	Capabilities []byte
+	// Task asks a server of 2025-11-25 for a task in place of the result.
+	Task bool
 	// Client is who the call is made for. nil: somebody who serves no requests;
 	// what the server asks for during the call is refused, and put to no other.
 	Client Client

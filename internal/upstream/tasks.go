@@ -1,6 +1,10 @@
 package upstream
 
 import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/everline/everline/internal/mcp"
@@ -26,7 +30,79 @@ func (cs *callers) taskChanged(params []byte) {
 	if over(params) {
 		cs.forgetTask(id)
 	}
+	if !cs.era.Modern && cs.early.keep(id, params) {
+		return
+	}
 	cs.updated(TaskPrefix+id, params)
+}
+
+// An earlyNews keeps what a server of 2025-11-25 tells of tasks that nobody listens to
+// yet: the answer that names the task may be on its way. Of each it keeps the newest.
+type earlyNews struct {
+	mu    sync.Mutex // guards the rest; nothing waits under it, but what is told is told under it
+	heard map[string]bool
+	kept  map[string][]byte // by the server's id
+	order []string          // of those that are kept, the oldest first
+}
+
+const (
+	maxEarly     = 64       // tasks of one generation
+	maxEarlyNews = 64 << 10 // bytes of each
+)
+
+// keep keeps news, and is false if somebody listens.
+func (e *earlyNews) keep(id string, params []byte) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard[id] || len(params) > maxEarlyNews {
+		return false
+	}
+	if e.kept == nil {
+		e.kept = map[string][]byte{}
+	}
+	if e.kept[id] == nil {
+		e.order = append(e.order, id)
+	}
+	e.kept[id] = bytes.Clone(params)
+	if len(e.order) > maxEarly {
+		delete(e.kept, e.order[0])
+		e.order = e.order[1:]
+	}
+	return true
+}
+
+// listen lets a task be listened to from now on, and tells what was kept of it, which
+// does not block, before anything newer.
+func (e *earlyNews) listen(id string, tell func(news []byte)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard == nil {
+		e.heard = map[string]bool{}
+	}
+	e.heard[id] = true
+	if news := e.kept[id]; news != nil {
+		delete(e.kept, id)
+		e.order = slices.DeleteFunc(e.order, func(other string) bool { return other == id })
+		tell(news)
+	}
+}
+
+// leave is the end of that.
+func (e *earlyNews) leave(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.heard, id)
+}
+
+// listenTask serves the subscription to a task of 2025-11-25, whose server tells of all
+// of them unasked.
+func (cs *callers) listenTask(method, name string) {
+	id := strings.TrimPrefix(name, TaskPrefix)
+	if method == mcp.ResourcesUnsubscribe {
+		cs.early.leave(id)
+		return
+	}
+	cs.early.listen(id, func(news []byte) { cs.updated(name, news) })
 }
 
 // isTask tells whether a result stands for a task that will have the real one,

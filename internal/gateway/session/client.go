@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 
+	"github.com/everline/everline"
+	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -102,6 +104,24 @@ func (s *Session) older() []byte {
 	}
 	return serves.Declaration()
 }
+
+// ListsOf are the lists that kinds of items are in, for clients.
+func ListsOf(kinds []everline.Kind) (lists stream.Lists) {
+	for _, k := range kinds {
+		switch k {
+		case everline.Tools:
+			lists |= stream.Tools
+		case everline.Prompts:
+			lists |= stream.Prompts
+		default:
+			lists |= stream.Resources
+		}
+	}
+	return lists
+}
+
+// listsChanged tells the client that lists of generations of its own have changed.
+func (s *Session) listsChanged(kinds []everline.Kind) { s.Out().SendChanged(ListsOf(kinds)) }
 
 // Offer notes what a modern request has declared.
 func (s *Session) Offer(serves Served) {

@@ -3,6 +3,10 @@ package session
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/everline/everline/fault"
@@ -83,6 +87,22 @@ func (st *Store) Restore(id string) (s *Session, full bool) {
 		return there, false
 	}
 }
+
+// connectionOwner begins the owners that end with everline.
+const connectionOwner = "connection "
+
+// Owner names the session where something else belongs to it. If the session comes back
+// to the next everline it has the same name there; see Lasts.
+func (s *Session) Owner() string {
+	if s.Key == "" {
+		return connectionOwner + strconv.FormatUint(s.client, 10)
+	}
+	sum := sha256.Sum256([]byte(s.Key)) // whoever knows the key has the session
+	return "session " + hex.EncodeToString(sum[:])
+}
+
+// Lasts tells whether an Owner may come back to the next everline.
+func Lasts(owner string) bool { return !strings.HasPrefix(owner, connectionOwner) }
 
 // resubscribe asks the servers for the updates of a restored session, again and
 // again where one is away. What has changed meanwhile is not known, so each

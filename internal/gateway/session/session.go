@@ -159,7 +159,7 @@ func (s *Session) End() {
 	s.mu.Unlock()
 	s.Standing.End()
 	s.Requests.Close()
-	s.store.o.Forget(s.client)
+	s.store.o.Forget(s.Owner())
 	s.Responses.End()
 	s.Isolated.End()
 	for _, sub := range subs {
@@ -270,6 +270,7 @@ func (st *Store) New(version string) *Session {
 		store: st, client: door.NewClientID(), version: version, announced: st.o.Lists.Newest(), Responses: st.responses.Session(),
 	}
 	s.Isolated.Client, s.Isolated.Capabilities, s.Isolated.Older = s, s.declaration, s.older
+	s.Isolated.Changed = s.listsChanged
 	return s
 }
 

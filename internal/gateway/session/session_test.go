@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestStore() *Store {
 	return NewStore(Options{
-		Lists: stream.NewListVersions(), Limit: func() int { return 100 }, Most: 100, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(uint64) {},
+		Lists: stream.NewListVersions(), Limit: func() int { return 100 }, Most: 100, Idle: 30 * time.Minute, SetLevel: func(string) {}, Forget: func(string) {},
 		Subscribe: func(context.Context, *everline.Session, string, func([]byte)) (func(), error) { return func() {}, nil },
 	})
 }

@@ -43,8 +43,8 @@ type Options struct {
 	Meter     *meter.Endpoint
 	Idle      time.Duration // after which one ends
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
-	SetLevel  func(level string)  // of log messages that servers send; it does not wait
-	Forget    func(client uint64) // what the client has elsewhere
+	SetLevel  func(level string) // of log messages that servers send; it does not wait
+	Forget    func(owner string) // what a session has elsewhere; see Session.Owner
 
 	// Changed hears of a session that was opened, has expired or was ended, which
 	// how says. It does not block. May be nil.

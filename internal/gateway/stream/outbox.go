@@ -27,12 +27,18 @@ type Outbox struct {
 	mu      sync.Mutex // guards the rest; nothing waits under it
 	order   []string   // URIs with an update that was not taken, oldest first
 	updates map[string][]byte
-	logs    [][]byte
+	logs    []log
 	frames  [][]byte
 	logged  int  // bytes of logs
 	bytes   int  // of frames and updates
 	cut     bool // the client did not read; nothing more is put in until its stream has ended
 	closed  bool // nobody reads any more
+}
+
+// A log is a frame that may be lost, and how many of frames were put in before it.
+type log struct {
+	frame  []byte
+	behind int
 }
 
 // NewOutbox returns an empty outbox.
@@ -93,7 +99,7 @@ func (o *Outbox) Log(frame []byte) {
 		o.mu.Unlock()
 		return
 	}
-	o.logs = append(o.logs, frame)
+	o.logs = append(o.logs, log{frame, len(o.frames)})
 	o.logged += len(frame)
 	o.mu.Unlock()
 	o.Signal()
@@ -116,8 +122,11 @@ func (o *Outbox) Send(frame []byte) {
 
 // SendAllChanged puts in that every list may have changed, for a client whose
 // lists are of another session.
-func (o *Outbox) SendAllChanged() {
-	for method := range AllLists.Methods() {
+func (o *Outbox) SendAllChanged() { o.SendChanged(AllLists) }
+
+// SendChanged puts in that these lists have changed, which is not told to others.
+func (o *Outbox) SendChanged(lists Lists) {
+	for method := range lists.Methods() {
 		o.Send(plainNote(method))
 	}
 }
@@ -132,8 +141,8 @@ func (o *Outbox) dropLocked() {
 	o.order, o.updates, o.logs, o.frames, o.logged, o.bytes = nil, nil, nil, nil, 0, 0
 }
 
-// Take returns what waits, in the order in which it is to be written: a log
-// message or progress that came before an answer is written before it. ok is
+// Take returns what waits, in the order in which it is to be written: updates, and then
+// everything else in the order in which it was put in. ok is
 // false, once, if the client was cut off: its stream ends, and what comes after
 // is for the next one.
 func (o *Outbox) Take() (frames [][]byte, ok bool) {
@@ -153,7 +162,16 @@ func (o *Outbox) Take() (frames [][]byte, ok bool) {
 	}
 	clear(o.updates)
 	o.order = o.order[:0]
-	frames = append(append(frames, o.logs...), o.frames...)
+	logs := o.logs
+	for i, frame := range o.frames {
+		for len(logs) > 0 && logs[0].behind <= i {
+			frames, logs = append(frames, logs[0].frame), logs[1:]
+		}
+		frames = append(frames, frame)
+	}
+	for _, l := range logs {
+		frames = append(frames, l.frame)
+	}
 	o.logs, o.frames, o.logged, o.bytes = nil, nil, 0, 0
 	return frames, true
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 )
@@ -67,5 +68,22 @@ func TestOutboxCutsOff(t *testing.T) {
 	g.Forget("b")
 	if frames, ok := g.Take(); !ok || len(frames) != maxLogs+1 || string(frames[0]) != "3" {
 		t.Errorf("%d frames", len(frames))
+	}
+}
+
+func TestOutboxKeepsTheOrder(t *testing.T) {
+	o := NewOutbox()
+	o.Log([]byte("a"))
+	o.Send([]byte("b"))
+	o.Log([]byte("c"))
+	o.Log([]byte("d"))
+	o.Send([]byte("e"))
+	o.Update("x", []byte("u"))
+	o.Log([]byte("f"))
+	for _, wanted := range []string{"u a b c d e f", ""} {
+		frames, ok := o.Take()
+		if got := string(bytes.Join(frames, []byte(" "))); got != wanted || !ok {
+			t.Errorf("taken: %q, %v", got, ok)
+		}
 	}
 }

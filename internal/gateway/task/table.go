@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline"
@@ -28,8 +29,9 @@ const (
 type Table struct {
 	mu      sync.Mutex // guards the rest, and what a Task says that it guards; nothing waits under it
 	byID    map[string]*Task
-	byOwner map[uint64][]*Task // in the order in which they were begun; 0: of clients without a session
+	byOwner map[string][]*Task // in the order in which they were begun; "": of clients without a session
 	serial  uint64
+	bytes   int         // of kept results
 	timer   *time.Timer // set while there are tasks
 	closed  bool
 }
@@ -39,16 +41,22 @@ type Table struct {
 type Task struct {
 	ID       string            // ours; Add makes it
 	ServerID string            // the server's
+	Kind     Kind              // in which words its server tells of it
 	Holder   everline.Answer   // who has it; without the result
 	Tool     everline.Target   // whose call began it; the zero value if that is not known
-	Owner    uint64            // the client with a session that it is for; 0: whoever knows the id
-	Session  *everline.Session // whose generation of the server has it; nil: the shared one
+	Owner    string            // the session that it is for; "": whoever knows the id
+	Client   uint64            // who its server was told that the call is for; 0 after a restart
+	Session  *everline.Session // whose generation of the server has it; nil: the shared one, or after a restart
+	Begun    time.Time
+
+	Watched atomic.Bool // set by who sees to it that its client of 2025-11-25 hears its news
 
 	serial uint64 // in the order of Add
 
 	// Guarded by Table.mu.
 	until  time.Time // forgotten then
-	seen   []byte    // its newest state, as of 2025-11-25, raw, with our id; nil for the extension's
+	seen   []byte    // its newest state, in words of 2025-11-25, raw, with our id; nil if it was not told so
+	end    *ending   // nil while its server has it
 	gone   bool
 	onDrop []func() // to be called when it is forgotten
 }
@@ -59,16 +67,20 @@ func (t *Task) Serial() uint64 { return t.serial }
 // Add puts a task in, with an id of its own. onDrop is called when it is
 // forgotten.
 func (s *Table) Add(t *Task, ttl time.Duration, onDrop ...func()) {
-	t.ID, t.onDrop = rand.Text(), onDrop
+	t.ID, t.onDrop, t.Begun = rand.Text(), onDrop, time.Now()
+	s.put(t, t.Begun.Add(ttl))
+}
+
+// put puts a task in that has its id.
+func (s *Table) put(t *Task, until time.Time) {
 	s.mu.Lock()
 	if s.byID == nil {
-		s.byID, s.byOwner = map[string]*Task{}, map[uint64][]*Task{}
+		s.byID, s.byOwner = map[string]*Task{}, map[string][]*Task{}
 	}
 	s.serial++
-	t.serial = s.serial
-	t.until = time.Now().Add(ttl)
+	t.serial, t.until = s.serial, until
 	var out []func()
-	if theirs := s.byOwner[t.Owner]; t.Owner != 0 && len(theirs) >= mostOfClient {
+	if theirs := s.byOwner[t.Owner]; t.Owner != "" && len(theirs) >= mostOfClient {
 		out = s.dropLocked(theirs[0])
 	}
 	if len(s.byID) >= mostTasks {
@@ -101,23 +113,23 @@ func (s *Table) OnDrop(t *Task, fn func()) {
 	}
 }
 
-// Find returns a task that this client has; nil if there is none.
-func (s *Table) Find(id string, client uint64) *Task {
+// Find returns a task of this session, or of none; nil if there is no such task.
+func (s *Table) Find(id, owner string) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byID[id]
-	if t == nil || t.Owner != 0 && t.Owner != client || !time.Now().Before(t.until) {
+	if t == nil || t.Owner != "" && t.Owner != owner || !time.Now().Before(t.until) {
 		return nil
 	}
 	return t
 }
 
-// After returns the tasks of a client that were begun behind the one with this
+// After returns the tasks of a session that were begun behind the one with this
 // serial number, the oldest first.
-func (s *Table) After(client, after uint64) []*Task {
+func (s *Table) After(owner string, after uint64) []*Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.byOwner[client]
+	all := s.byOwner[owner]
 	i, _ := slices.BinarySearchFunc(all, after+1, func(t *Task, n uint64) int { return int(int64(t.serial - n)) })
 	return slices.Clone(all[i:])
 }
@@ -147,11 +159,11 @@ func (s *Table) Drop(t *Task) {
 	callAll(out)
 }
 
-// Forget drops the tasks of a client whose session has ended.
-func (s *Table) Forget(client uint64) {
+// Forget drops the tasks of a session that has ended.
+func (s *Table) Forget(owner string) {
 	s.mu.Lock()
 	var out []func()
-	for _, t := range slices.Clone(s.byOwner[client]) {
+	for _, t := range slices.Clone(s.byOwner[owner]) {
 		out = append(out, s.dropLocked(t)...)
 	}
 	s.mu.Unlock()
@@ -164,6 +176,9 @@ func (s *Table) dropLocked(t *Task) []func() {
 		return nil
 	}
 	t.gone = true
+	if t.end != nil {
+		s.bytes -= len(t.end.result)
+	}
 	delete(s.byID, t.ID)
 	left := slices.DeleteFunc(s.byOwner[t.Owner], func(o *Task) bool { return o == t })
 	if s.byOwner[t.Owner] = left; len(left) == 0 {

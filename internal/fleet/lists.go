@@ -4,18 +4,10 @@ import (
 	"maps"
 
 	"github.com/everline/everline/internal/catalog"
-	"github.com/everline/everline/internal/slot"
 )
 
 // A client whose calls are served by a lane sees what that lists, where it is
 // something else than the shared generation lists.
-
-// An ownTable is the table of one session, and what it was made from.
-type ownTable struct {
-	base   *catalog.Table
-	listed map[string]*catalog.Catalog // of its lanes, by server
-	table  *catalog.Table
-}
 
 // TableFor is the table of a session, nil for nobody's: base, with what the lanes of the
 // session list in the place of what the shared slots do. Where definitions are pinned
@@ -82,19 +74,4 @@ func (ss *sessions) lanesOf(s *Session) (all []*Session) {
 		}
 	}
 	return all
-}
-
-// laneListed tells the clients of a lane that it lists something else than before, or
-// than the shared slot does. It runs on the loop of the lane's slot.
-func (m *member) laneListed(shared *member, v *slot.View) {
-	old := m.listed.Swap(v.Catalog)
-	if v.Catalog == nil || old == v.Catalog || m.session.Changed == nil {
-		return
-	}
-	if old == nil {
-		old = shared.slot.View().Catalog
-	}
-	if kinds := catalog.Diff(old, v.Catalog).Kinds(); len(kinds) > 0 {
-		m.session.Changed(kinds)
-	}
 }

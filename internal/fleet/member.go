@@ -119,3 +119,18 @@ func (m *member) learned() upstream.Era {
 func (m *member) private() bool {
 	return m.spec.Isolation == config.IsolationSession && m.slot.View().State.Want
 }
+
+// laneListed tells the clients of a lane that it lists something else than before, or
+// than the shared slot does. It runs on the loop of the lane's slot.
+func (m *member) laneListed(shared *member, v *slot.View) {
+	old := m.listed.Swap(v.Catalog)
+	if v.Catalog == nil || old == v.Catalog || m.session.Changed == nil {
+		return
+	}
+	if old == nil {
+		old = shared.slot.View().Catalog
+	}
+	if kinds := catalog.Diff(old, v.Catalog).Kinds(); len(kinds) > 0 {
+		m.session.Changed(kinds)
+	}
+}

@@ -42,6 +42,13 @@ type Session struct {
 	gens  map[string]uint64       // the newest generation of slots that are gone, by server
 }
 
+// An ownTable is the table of one session, and what it was made from.
+type ownTable struct {
+	base   *catalog.Table
+	listed map[string]*catalog.Catalog // of its lanes, by server
+	table  *catalog.Table
+}
+
 // A sessionSlot is one session's slot of one server.
 type sessionSlot struct {
 	*member                    // nil while it is being made

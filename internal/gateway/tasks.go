@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -40,14 +39,6 @@ func (c *caller) takeTask(out *everline.Call) {
 	case c.asksForTask() && c.target.Tasks.ByServer():
 		out.Capabilities = declaresTasks(out.Capabilities)
 	}
-}
-
-// declaresTasks are client capabilities with the extension.
-func declaresTasks(capabilities []byte) []byte {
-	if capabilities == nil {
-		capabilities = []byte("{}")
-	}
-	return wire.Set(capabilities, []byte("{}"), "extensions", mcp.ExtensionTasks)
 }
 
 // noteTask returns the result of an answer. If it is a task, that is remembered,
@@ -126,39 +117,6 @@ func (svc *service) followTask(ctx context.Context, t *task.Task, c *caller) {
 	}
 }
 
-// maxEarlyNews is how many news of one task wait for the answer that names it.
-const maxEarlyNews = 16
-
-// A taskNews holds the news of a task back until its client knows the task. Of too
-// many the oldest are lost: each tells the whole state.
-type taskNews struct {
-	mu     sync.Mutex // guards the rest; nothing waits under it
-	isOpen bool
-	held   []func()
-}
-
-func (n *taskNews) tell(fn func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.isOpen {
-		fn()
-		return
-	}
-	n.held = append(n.held, fn)
-	if len(n.held) > maxEarlyNews {
-		n.held = n.held[1:]
-	}
-}
-
-func (n *taskNews) open() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, fn := range n.held {
-		fn()
-	}
-	n.isOpen, n.held = true, nil
-}
-
 // taskRequest answers the requests about tasks.
 func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer {
 	switch method := x.Method; {
@@ -199,13 +157,6 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	default:
 		return failed(ctx, x.Message, err)
 	}
-}
-
-// lacksTasks is the answer to a client of 2026-07-28 that needs the extension and has
-// not declared it.
-func (x *exchange) lacksTasks() *message.Answer {
-	return x.Refusal(mcp.CodeMissingCapability, "Missing required client capability: "+mcp.ExtensionTasks,
-		[]byte(`{"requiredCapabilities":{"extensions":{"`+mcp.ExtensionTasks+`":{}}}}`))
 }
 
 // findTask is a task of a session, or of none; nil if there is none: so is that of a
@@ -284,12 +235,6 @@ func (svc *service) askEnded(c *caller, t *task.Task) ([]byte, error) {
 	}
 }
 
-// errTaskOver refuses to cancel what has ended (2025-11-25 basic/utilities/tasks, Task
-// Cancellation).
-func errTaskOver(method string) *fault.Fault {
-	return &fault.Fault{Kind: fault.Invalid, Op: method, Outcome: fault.Answered, Err: errors.New("the task has ended already")}
-}
-
 // putTask puts a request about a task to the server that has it, in the server's own
 // words.
 func (svc *service) putTask(ctx context.Context, c *caller, t *task.Task, method string, params []byte) ([]byte, error) {
@@ -337,26 +282,6 @@ func (svc *service) put(ctx context.Context, t *task.Task, out *everline.Call) (
 		svc.tasks.Note(t, task.TimeToLive(result, t.Kind), bytes.Clone(task.State(result, t.Kind, task.Core)))
 	}
 	return result, nil
-}
-
-// about are the params of a request of our own about a task.
-func about(t *task.Task) []byte {
-	return append(wire.AppendString([]byte(`{"taskId":`), t.ServerID), '}')
-}
-
-// lost is the result of a task whose server's process has ended: it may have been
-// executed, or not, or in part, and is not begun again.
-func lost(t *task.Task, why string) []byte {
-	m := &message.Message{}
-	m.Method, m.ID = mcp.ToolsCall, []byte("0")
-	a := m.Failure(&fault.Fault{
-		Kind: fault.Exited, Op: mcp.ToolsCall, Server: t.Holder.Server, Gen: t.Holder.Generation, Outcome: fault.Unknown, Err: errors.New(why),
-	})
-	return bytes.Clone(wire.Get(a.Frame(), "result"))
-}
-
-func lostWithEverline(t *task.Task) []byte {
-	return lost(t, "everline was started anew, and the process that had the task ended with the one before")
 }
 
 // listTasks answers tasks/list with the tasks of this client alone: a server

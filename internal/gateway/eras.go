@@ -22,7 +22,7 @@ func (svc *service) callLegacy(ctx context.Context, x *exchange, out *everline.C
 	}
 	out.Session = use.isolated
 	round := rounds.New(x.Method, x.Params)
-	x.asked = true
+	x.asked.Store(true)
 	for asked := false; ; asked = true {
 		answer, err := svc.backend.Do(ctx, out)
 		if err == nil && !asked {
@@ -73,7 +73,8 @@ func (svc *service) callModern(ctx context.Context, x *exchange, out *everline.C
 		return svc.callAsking(ctx, c, out, use)
 	}
 	defer use.over()
-	out.Client, x.asked = c, true
+	out.Client = c
+	x.asked.Store(true)
 	answer, err := svc.backend.Do(ctx, out)
 	if err == nil {
 		svc.took(x, &answer)
@@ -89,7 +90,8 @@ func (svc *service) callAsking(ctx context.Context, c *caller, out *everline.Cal
 		use.over()
 		return nil, errClosing
 	}
-	out.Client, c.asked = p, true
+	out.Client = p
+	c.asked.Store(true)
 	if out.Progress != nil {
 		out.Progress = p.progress
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline"
@@ -22,7 +23,7 @@ type exchange struct {
 	held    *claim           // what the body holds of the budget; nil for nothing
 	request *http.Request    // that it came with; nil on stdio
 	began   time.Time        // when it had been read
-	asked   bool             // a server is asked: the hub counts it; set on the way
+	asked   atomic.Bool      // a server is asked: the hub counts it; set on the way
 	sent    []func()         // called once the answer is out; added to on the way
 	tracked bool             // the transport has registered it as in flight, before the next message was read
 

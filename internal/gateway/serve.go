@@ -76,7 +76,7 @@ func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 
 // count counts a request for which no server was asked.
 func (svc *service) count(x *exchange, a *message.Answer) {
-	if !x.asked {
+	if !x.asked.Load() {
 		code, _ := a.Error()
 		svc.opts.Meter.Own(x.Method, code != 0)
 	}

@@ -191,7 +191,7 @@ func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task) ([]byt
 		if !c.Modern {
 			svc.followTask(ctx, t, c) // after a restart nobody does
 		}
-		c.asked = true
+		c.asked.Store(true)
 		result, err := svc.askHolder(ctx, c, t)
 		if svc.tasks.Result(t) == nil { // else it was lost meanwhile
 			return result, err

@@ -196,7 +196,7 @@ func (r *reader) ourFile(root *tree.Node) (err *fault.Fault) {
 			err = r.serverMap(f.Value)
 		default:
 			if !tree.IsComment(f.Name) {
-				r.unknown(f, "at the top", known, nil)
+				r.unknown(f, "at the top", known, misplaced(settings(r.cfg), `in "everline"`))
 			}
 		}
 		if err != nil {
@@ -210,10 +210,15 @@ func (r *reader) ourFile(root *tree.Node) (err *fault.Fault) {
 }
 
 // topSettings reads "everline" at the top. A setting counts once over all files, as
-// a server does.
+// a server does. What belongs in "auth" is an error beside it: somebody relies on it.
 func (r *reader) topSettings(n *tree.Node) *fault.Fault {
 	if n.Kind == tree.Null {
 		return nil
+	}
+	for _, f := range n.Fields {
+		if find(endpointAuth(r.cfg), f.Name) != nil {
+			return tree.Invalid(r.file, f.Pos, `move it into "auth"`, `%q is not read in "everline"; it belongs in "auth" there`, f.Name)
+		}
 	}
 	keys := settings(r.cfg)
 	for i := range keys {

@@ -266,8 +266,12 @@ func (c *Config) policyWarnings(servers []string) {
 		groups = append(groups, g.Name)
 	}
 	warn := func(p Policy, kind, name string, known []string) {
+		help := typed.Meant(name, known)
+		if name == "*" {
+			help = `; for all of them leave "` + kind + `s" out`
+		}
 		c.Warnings = append(c.Warnings, Warning{
-			Origin: p.Origin, Text: "the policy " + p.Name + " names the " + kind + " " + name + ", which is not configured" + typed.Meant(name, known),
+			Origin: p.Origin, Text: "the policy " + p.Name + " names the " + kind + " " + name + ", which is not configured" + help,
 		})
 	}
 	for _, p := range c.Policies {

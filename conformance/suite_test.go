@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -35,7 +37,10 @@ var upstreams = map[string]func(t *testing.T) map[string]any{
 }
 
 // dispatcher is one URL for a server that speaks both eras: the SDK has a handler
-// for each, and leaves it to its user to tell the requests apart.
+// for each, and leaves it to its user to tell the requests apart. It reads a request
+// whole before it passes it on: a ReverseProxy looks for more of a body after its last
+// byte has gone out, and where the answer has begun by then the body is closed, which
+// ends the connection and the answer with it ("unexpected EOF").
 func dispatcher(t *testing.T, modern, legacy map[string]any) string {
 	t.Helper()
 	to := func(server map[string]any) *httputil.ReverseProxy {
@@ -47,6 +52,11 @@ func dispatcher(t *testing.T, modern, legacy map[string]any) string {
 	}
 	m, l := to(modern), to(legacy)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // its client has gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		if r.Header.Get("MCP-Protocol-Version") == "2026-07-28" {
 			m.ServeHTTP(w, r)
 			return

@@ -1,5 +1,6 @@
 // Command goclients is a client of another maker that calls without pause:
-// goclients KIND URL NAME, with the output of ../clients/restart.mjs. It is a
+// goclients KIND URL NAME, with the output of ../clients/restart.mjs; or, with a fourth
+// argument, "steps", when it is told to, as ../clients/steps.mjs does. It is a
 // module of its own, because it needs releases that everline does not.
 package main
 
@@ -32,7 +33,11 @@ var kinds = map[string]func(ctx context.Context, url, name string) (call, error)
 }
 
 func main() {
-	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	work := run
+	if len(os.Args) > 4 && os.Args[4] == "steps" {
+		work = steps
+	}
+	if err := work(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -88,6 +93,36 @@ func run(kind, url, name string) error {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+// steps makes a call for each line of standard input.
+func steps(kind, url, name string) error {
+	ctx := context.Background()
+	one, err := kinds[kind](ctx, url, name)
+	if err != nil {
+		return err
+	}
+	out, in := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	if err := out.Encode(map[string]bool{"ready": true}); err != nil {
+		return err
+	}
+	var next struct {
+		Name      string         `json:"name"`
+		Arguments map[string]any `json:"arguments"`
+	}
+	for in.Decode(&next) == nil { // until the end of standard input
+		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		err := one(limited, next.Name, next.Arguments)
+		cancel()
+		said := map[string]string{"error": ""}
+		if err != nil {
+			said["error"] = err.Error()
+		}
+		if err := out.Encode(said); err != nil {
+			return err
+		}
 	}
 	return nil
 }

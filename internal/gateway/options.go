@@ -88,7 +88,7 @@ type Options struct {
 	MaxSessions  int           // legacy sessions; 10,000
 	MaxListens   int           // subscriptions/listen streams over HTTP; 10,000
 	MaxInFlight  int           // requests at a time on one stdio or HTTP+SSE connection; 1,024
-	SessionIdle  time.Duration // a legacy session without a request or a stream ends after this; 30 min
+	SessionIdle  time.Duration // a legacy session without a request or a stream is put away after this, and ends with it where Sessions is nil; 30 min
 	KeepAlive    time.Duration // silence on a stream after which a comment is sent; 15 s
 	ReadTimeout  time.Duration // how long a client may take to send a body; 60 s
 	WriteTimeout time.Duration // how long a client may take to read what is sent to it; 30 s. See Listener

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/everline/everline/internal/access"
 	"github.com/everline/everline/internal/sessions"
@@ -112,8 +113,6 @@ func TestSessionsThatAreNotRestored(t *testing.T) {
 	want(t, s.post(listRequest("1"), kept), 200)
 	want(t, s.do("DELETE", "/mcp", "", kept), 204)
 	want(t, s.post(listRequest("1"), kept), 404)
-	elsewhere := &lasting{t: t, dir: t.TempDir()}
-	want(t, elsewhere.start(newHub()).post(listRequest("1"), s.initialize("2025-11-25")), 404)
 	without := serve(t, newHub(), Options{})
 	id := without.initialize("2025-11-25")
 	want(t, serve(t, newHub(), Options{}).post(listRequest("1"), id), 404)
@@ -138,16 +137,67 @@ func TestASessionIsRestoredOnce(t *testing.T) {
 	}
 }
 
-// A session that has been idle for long, or had to make room, is over for good.
-func TestSessionsThatExpiredStayOver(t *testing.T) {
-	l := &lasting{t: t, dir: t.TempDir(), opts: Options{MaxSessions: 2}}
-	s := l.start(newHub())
+// A session that has been idle for long, or had to make room, is put away: it goes on
+// with its client's next request, with what the client has asked for.
+func TestSessionsThatWerePutAwayGoOn(t *testing.T) {
+	for how, opts := range map[string]Options{"idle": {SessionIdle: 50 * time.Millisecond}, "no room": {MaxSessions: 1}} {
+		t.Run(how, func(t *testing.T) {
+			l := &lasting{t: t, dir: t.TempDir(), opts: opts}
+			h := newHub()
+			s := l.start(h)
+			first := s.initialize("2025-11-25")
+			want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`, first), 200)
+			if opts.MaxSessions == 1 {
+				s.initialize("2025-11-25")
+			}
+			eventually(t, "the session is put away, and holds nothing", func() bool { return h.subscribers("file:///a") == 0 })
+			eventually(t, "the subscription is made again", func() bool {
+				want(t, s.post(listRequest("2"), first), 200)
+				return h.subscribers("file:///a") == 1
+			})
+			want(t, s.do("DELETE", "/mcp", "", first), 204)
+			want(t, s.post(listRequest("3"), first), 404)
+			want(t, l.start(newHub()).post(listRequest("4"), first), 404)
+		})
+	}
+}
+
+// Where nothing is kept a session that was put away is over.
+func TestSessionsThatAreNotKeptExpire(t *testing.T) {
+	s := serve(t, newHub(), Options{MaxSessions: 1})
 	first := s.initialize("2025-11-25")
 	s.initialize("2025-11-25")
-	s.initialize("2025-11-25")
 	want(t, s.post(listRequest("1"), first), 404)
-	s = l.start(newHub())
-	want(t, s.post(listRequest("1"), first), 404)
+}
+
+// A client goes on with a session of an everline whose key is lost, as what it was: most
+// clients never open another one. What is over, and what was made up, is not there.
+func TestASessionOfALostKeyGoesOn(t *testing.T) {
+	b := (&lasting{t: t, dir: t.TempDir()}).start(newHub())
+	id := b.initialize("2025-06-18")
+	l := &lasting{t: t, dir: t.TempDir()}
+	s := l.start(newHub())
+	own := s.initialize("2025-06-18")
+	want(t, s.do("DELETE", "/mcp", "", own), 204)
+	broken := own[:len(own)-4] + "AAAA"
+	for _, stranger := range []string{own, broken, "Mcp-Session-Id: e2.short", strings.Replace(id, "e2.", "e3.", 1)} {
+		want(t, s.post(listRequest("1"), stranger), 404)
+	}
+	want(t, s.post(listRequest("2"), id), 200)
+	tp := s.tap("GET", "/mcp", "", id)
+	if got := tp.next(); !strings.Contains(got, "list_changed") {
+		t.Errorf("told %s", got)
+	}
+	tp.cancel()
+	tp.end()
+	want(t, s.post(`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"file:///a"}}`, id), 200)
+	next := newHub()
+	s = l.start(next)
+	want(t, s.post(listRequest("4"), id), 200)
+	eventually(t, "its subscription outlives a restart", func() bool { return next.subscribers("file:///a") == 1 })
+	want(t, s.do("DELETE", "/mcp", "", id), 204)
+	want(t, s.post(listRequest("5"), id), 404)
+	want(t, l.start(newHub()).post(listRequest("6"), id), 404)
 }
 
 func BenchmarkRestore(b *testing.B) {

@@ -2,8 +2,10 @@ package sessions
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,61 +30,82 @@ func New(version string, serves uint64) Session {
 
 // prefix begins every id, and names its form. 2025-11-25 basic/transports,
 // Session Management: an id is visible ASCII and cannot be guessed.
-const prefix = "e1."
+const prefix = "e2."
 
 const (
-	idHead  = 16 + 8 + 8 // bytes before the version
-	maxText = 1024       // characters of an id that is looked at
+	clearHead = 4 + 8   // bytes before the version: the key's name, and what the client serves
+	closed    = 16 + 8  // bytes that are sealed: the session's name, and when it began
+	sealing   = 12 + 16 // bytes that sealing adds: the nonce and the tag
+	minID     = clearHead + closed + sealing
+	maxText   = 1024 // characters of an id that is looked at
 
-	maxClient = 64      // bytes of a client's name or version: an id is in every request
-	separator = byte(0) // in no version of the protocol, and cut out of names
+	maxClient = 64     // bytes of a client's name or version: an id is in every request
+	separator = "\x00" // in no version of the protocol, and cut out of names
 )
 
-// Seal is the id of a session, for one endpoint; no other endpoint opens it.
+// Seal is the id of a session, for one endpoint; no other endpoint opens it. What its client has
+// agreed on and calls itself is in clear: it is the client's own, and is wanted where the key is lost.
 func (s *Store) Seal(endpoint string, of Session) string {
-	b := make([]byte, idHead, idHead+len(of.Version))
-	copy(b, of.Name[:])
-	binary.BigEndian.PutUint64(b[16:], uint64(of.Issued.Unix()))
-	binary.BigEndian.PutUint64(b[24:], of.Serves)
-	b = append(b, of.Version...)
-	if of.Client != "" || of.ClientVersion != "" {
-		b = append(append(b, separator), cut(of.Client)...)
-		b = append(append(b, separator), cut(of.ClientVersion)...)
-	}
 	key := s.keys.newest(time.Now())
-	return prefix + base64.RawURLEncoding.EncodeToString(key.aead.Seal(nil, nil, b, []byte(endpoint)))
+	head := make([]byte, 0, minID+len(of.Version)+2*(maxClient+1))
+	head = append(head, key.name[:]...)
+	head = binary.BigEndian.AppendUint64(head, of.Serves)
+	head = append(head, of.Version...)
+	if of.Client != "" || of.ClientVersion != "" {
+		head = append(head, separator+cut(of.Client)+separator+cut(of.ClientVersion)...)
+	}
+	var b [closed]byte
+	copy(b[:], of.Name[:])
+	binary.BigEndian.PutUint64(b[16:], uint64(of.Issued.Unix()))
+	return prefix + base64.RawURLEncoding.EncodeToString(key.aead.Seal(head, nil, b[:], bound(endpoint, head)))
 }
 
 // cut is what an id keeps of a name.
 func cut(name string) string {
-	name = strings.ReplaceAll(name, string([]byte{separator}), "")
+	name = strings.ReplaceAll(name, separator, "")
 	return strings.ToValidUTF8(name[:min(len(name), maxClient)], "")
 }
 
-// Open reads an id that a client came with: false if it is forged, too old, of
-// another endpoint, or of a session that was ended. It keeps nothing.
+// bound is what an id is good for, beside what it says in clear.
+func bound(endpoint string, head []byte) []byte { return slices.Concat(head, []byte(endpoint)) }
+
+// Open reads an id that a client came with: false if it is forged, of another
+// endpoint, or of a session that was ended. It keeps nothing.
+//
+// A key that made the id may be lost, or be too old. Its client has done nothing wrong, and few
+// can begin anew: the session goes on as what the id says in clear, under a name that follows from
+// the id. That is no less than whoever asks for a session is given.
 func (s *Store) Open(endpoint, id string) (Session, bool) {
 	text, ok := strings.CutPrefix(id, prefix)
 	if !ok || len(text) > maxText {
 		return Session{}, false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
+	if err != nil || len(raw) < minID {
 		return Session{}, false
 	}
-	b, ok := s.keys.open(raw, []byte(endpoint))
-	if !ok || len(b) < idHead {
+	head, rest := raw[:len(raw)-closed-sealing], raw[len(raw)-closed-sealing:]
+	of := said(head)
+	switch b, known, ok := s.keys.open([4]byte(head), rest, bound(endpoint, head)); {
+	case ok:
+		of.Name, of.Issued = [16]byte(b), time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0)
+	case known:
 		return Session{}, false
+	default:
+		sum := sha256.Sum256(bound(endpoint, raw))
+		of.Name, of.Issued = [16]byte(sum[:]), time.Now().Round(0).Truncate(time.Second)
 	}
-	of := Session{
-		Name:   [16]byte(b),
-		Issued: time.Unix(int64(binary.BigEndian.Uint64(b[16:])), 0),
-		Serves: binary.BigEndian.Uint64(b[24:]),
-	}
-	var client string
-	of.Version, client, _ = strings.Cut(string(b[idHead:]), string([]byte{separator}))
-	of.Client, of.ClientVersion, _ = strings.Cut(client, string([]byte{separator}))
 	return of, !s.ended.has(of.Name)
+}
+
+// said is what an id says in clear.
+func said(head []byte) Session {
+	of := Session{Serves: binary.BigEndian.Uint64(head[4:])}
+	var client string
+	of.Version, client, _ = strings.Cut(string(head[clearHead:]), separator)
+	client, version, _ := strings.Cut(client, separator)
+	of.Client, of.ClientVersion = cut(client), cut(version)
+	return of
 }
 
 // End ends a session for good: from now on its id opens nothing, here and in

@@ -40,6 +40,7 @@ type keys struct {
 }
 
 type key struct {
+	name [4]byte   // is in each id that it seals
 	made time.Time // by wall clock, in whole seconds
 	raw  []byte
 	aead cipher.AEAD
@@ -167,7 +168,8 @@ func newKey(made time.Time, raw []byte) (key, error) {
 		return key{}, err
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
-	return key{made: made, raw: raw, aead: aead}, err
+	sum := sha256.Sum256(derived)
+	return key{name: [4]byte(sum[:]), made: made, raw: raw, aead: aead}, err
 }
 
 // newest is the key that seals now.
@@ -188,14 +190,18 @@ func (k *keys) newest(now time.Time) key {
 	return k.all[0]
 }
 
-func (k *keys) open(raw, bind []byte) ([]byte, bool) {
+func (k *keys) open(name [4]byte, raw, bind []byte) (b []byte, known, ok bool) {
 	k.mu.RLock()
 	all := k.all
 	k.mu.RUnlock()
 	for _, key := range all {
+		if key.name != name {
+			continue
+		}
+		known = true
 		if b, err := key.aead.Open(nil, nil, raw, bind); err == nil {
-			return b, true
+			return b, true, true
 		}
 	}
-	return nil, false
+	return nil, known, false
 }

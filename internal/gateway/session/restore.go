@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,10 +16,10 @@ import (
 	"github.com/everline/everline/internal/wire"
 )
 
-// A session outlives everline: its id says what its client has agreed on, and a
-// note what it has asked for. The first request with an id that this process
-// does not know, and that an everline on the same state folder has sealed,
-// goes on with the session.
+// A session outlives everline, and its own place in memory: its id says what its client
+// has agreed on, and a note what it has asked for. The first request with an id that is
+// not in memory goes on with the session, be it put away, of the everline before this one,
+// or of one whose key is lost.
 
 const (
 	resubscribeFor  = 10 * time.Second // one attempt for one resource
@@ -65,7 +66,7 @@ func (st *Store) keptAs(id string) (kept sessions.Session, note sessions.Note, o
 // ours, or full if there are too many sessions.
 func (st *Store) Restore(id string) (s *Session, full bool) {
 	kept, note, ok := st.keptAs(id)
-	if !ok || kept.Version == standingOnly {
+	if !ok || !slices.Contains(mcp.LegacyVersions, kept.Version) { // of /sse, or of nobody's making
 		return nil, false
 	}
 	s = st.New(kept.Version)

@@ -49,7 +49,7 @@ func (r *Room) take(limit int, evict func() bool) bool {
 
 func (r *Room) give() { r.n.Add(-1) }
 
-// evict ends the session that was not used for longest, of those that are not in use;
+// evict puts the session away that was not used for longest, of those that are not in use;
 // false if all are.
 func (r *Room) evict() bool {
 	r.mu.Lock()
@@ -100,19 +100,17 @@ func (st *Store) idleSince() (time.Time, bool) {
 	return s.used, true
 }
 
-// evictIdlest ends that session, if it is not in use by now.
+// evictIdlest puts that session away, if it is not in use by now.
 func (st *Store) evictIdlest() {
 	st.mu.Lock()
-	s, keep := st.idlestLocked(), func() {}
+	s := st.idlestLocked()
 	if s != nil {
 		st.removeLocked(s)
 		st.o.Meter.Expired.Add(1)
-		keep = s.conclude()
 	}
 	st.mu.Unlock()
 	if s != nil {
 		s.End()
-		keep()
 		st.tell(s, expired)
 	}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Limit     func() int // sessions at a time in Own; it does not wait
 	Most      int        // sessions at a time in All
 	Meter     *meter.Endpoint
-	Idle      time.Duration // after which one ends
+	Idle      time.Duration // after which one is put away
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	SetLevel  func(level string) // of log messages that servers send; it does not wait
 	Forget    func(owner string) // what a session has elsewhere; see Session.Owner
@@ -157,8 +157,8 @@ func (st *Store) Unpin(s *Session) {
 	}
 }
 
-// Conclude is the end of a session that its client has ended: its id opens nothing
-// any more, here and in the next everline.
+// Conclude is the end of a session that its client has ended, or whose identity is gone:
+// its id opens nothing any more, here and in the next everline.
 func (st *Store) Conclude(s *Session) {
 	keep := s.conclude() // before its id can be restored
 	st.Remove(s)
@@ -252,13 +252,12 @@ func (st *Store) armLocked() {
 	st.timer = time.AfterFunc(wait, st.expire)
 }
 
-// expire ends the sessions that have been idle for long. It runs on the
+// expire puts the sessions away that have been idle for long. It runs on the
 // timer's goroutine, which ends with it.
 func (st *Store) expire() {
 	st.mu.Lock()
 	st.timer = nil
 	var gone []*Session
-	var keep []func()
 	deadline := time.Now().Add(-st.o.Idle)
 	for {
 		s := st.idlestLocked()
@@ -267,13 +266,12 @@ func (st *Store) expire() {
 		}
 		st.removeLocked(s)
 		st.o.Meter.Expired.Add(1)
-		gone, keep = append(gone, s), append(keep, s.conclude())
+		gone = append(gone, s)
 	}
 	st.armLocked()
 	st.mu.Unlock()
-	for i, s := range gone {
+	for _, s := range gone {
 		s.End()
-		keep[i]()
 		st.tell(s, expired)
 	}
 }

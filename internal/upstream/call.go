@@ -26,6 +26,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	if handled, err := u.translate(ctx, c); handled {
 		return emptyResult(err)
 	}
+	if c.LogLevel != "" {
+		defer u.loudness.during(ctx, c.LogLevel)()
+	}
 	msg, f := u.request(ctx, c)
 	if f == nil && c.Method == mcp.ToolsCall && u.era.Modern && errorCode(&msg) == mcp.CodeHeaderMismatch {
 		msg, f = u.withNewHeaders(ctx, c, msg)
@@ -45,6 +48,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 
 // translate serves the methods that the server's era has no requests for.
 func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err error) {
+	if !u.era.Modern && c.Method == mcp.LoggingSetLevel {
+		return true, u.setLevel(ctx, c)
+	}
 	if !u.era.Modern && !strings.HasPrefix(c.Name, TaskPrefix) {
 		return false, nil
 	}
@@ -67,6 +73,23 @@ func (u *Upstream) translate(ctx context.Context, c *Call) (handled bool, err er
 	default:
 		return false, nil
 	}
+}
+
+// setLevel is logging/setLevel toward a server that has it.
+func (u *Upstream) setLevel(ctx context.Context, c *Call) error {
+	f := u.loudness.rebase(ctx, mcp.LevelRank(wire.Get(c.Params, "level")), func(ctx context.Context, params []byte) *fault.Fault {
+		again := *c
+		again.Params = params
+		msg, f := u.request(ctx, &again)
+		if f == nil && msg.Error != nil {
+			f = u.rpcFault(c.Method, msg.Error)
+		}
+		return f
+	})
+	if f != nil {
+		return f
+	}
+	return nil
 }
 
 func emptyResult(err error) (Result, error) {

@@ -87,6 +87,30 @@ func (cs *callers) leave(id int64) {
 	delete(cs.calls, id)
 }
 
+// busy tells whether any call is in flight.
+func (cs *callers) busy() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return len(cs.calls) > 0
+}
+
+// listener is a call that names the level of the messages it wants to hear, if all calls
+// that can have caused one are of its client; else nil.
+func (cs *callers) listener() *inflight {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.calls {
+		if c.LogLevel == "" || c.Client == nil {
+			continue
+		}
+		if one, _ := cs.onlyClientLocked(); one == nil {
+			return nil
+		}
+		return c
+	}
+	return nil
+}
+
 // progressOf is the call whose progress has this token: it is in flight, or a
 // task that it began goes on; nil if there is none.
 func (cs *callers) progressOf(token int64) *Call {

@@ -224,7 +224,8 @@ func (s *serverRequests) withdrawn(rawID []byte) bool {
 
 // message hands a log message to the client whose call it belongs to. One that
 // belongs to no certain call goes to everybody who listens to the server, but
-// not from a modern server: there each message belongs to a request.
+// not from a modern server: there each message belongs to a request. On the one
+// connection of an older server a call that names its level hears it as well.
 func (s *serverRequests) message(stream int64, params []byte) {
 	modern := s.modern.Load()
 	if stream != 0 || modern {
@@ -237,6 +238,8 @@ func (s *serverRequests) message(stream int64, params []byte) {
 			s.ignored.Add(1)
 			return
 		}
+	} else if c := s.callers.listener(); c != nil {
+		c.Client.Notify(mcp.NotifyMessage, params)
 	}
 	if s.opts.Log != nil {
 		s.opts.Log(params)

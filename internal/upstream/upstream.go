@@ -21,6 +21,7 @@ type Upstream struct {
 	callers  *callers        // whose calls are out, and may go on
 	requests *serverRequests // what the server asks of them
 	pinger   *pinger         // for a server that is silent
+	loudness *loudness       // its log level
 	listed   *listed         // what was seen of its lists
 	doubts   *doubts         // whether it is still the same server, and the same session
 	subs     *subscriptions  // to what a modern server tells
@@ -31,6 +32,7 @@ func newUpstream(opts Options) *Upstream {
 	u := &Upstream{core: c, pinger: &pinger{core: c}, listed: &listed{core: c}, callers: newCallers(c)}
 	u.requests = &serverRequests{core: c, callers: u.callers}
 	u.subs = newSubscriptions(c, u.listed)
+	u.loudness = newLoudness(c, func() bool { return !u.callers.busy() })
 	u.doubts = &doubts{core: c, pinger: u.pinger, listed: u.listed}
 	return u
 }
@@ -41,6 +43,7 @@ func newUpstream(opts Options) *Upstream {
 func (u *Upstream) Close(ctx context.Context) error {
 	u.shut()
 	u.pinger.close()
+	u.loudness.close()
 	u.end(nil)
 	u.farewell(ctx)
 	u.stop()

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,6 +21,9 @@ import (
 
 // versions are all protocol versions, the oldest first.
 var versions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+
+// dualVersion stands for the versions of a server that speaks both eras.
+const dualVersion = "both-eras"
 
 // matrixEnv makes this test binary a stdio server of go-sdk that speaks the
 // version it names.
@@ -50,14 +55,22 @@ func matrixServer(transport, version string) *mcp.Server {
 	s.AddPrompt(&mcp.Prompt{Name: "hello"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}, nil
 	})
+	limit := patience
+	if transport == "stateless" {
+		limit = 2 * time.Second // what nobody can answer or cancel is not waited for
+	}
+	s.AddReceivingMiddleware(bounded(limit))
 	addPlainTools(s, uri)
-	addAskingTools(s, version == words.ModernVersion)
+	addAskingTools(s)
 	return s
 }
 
 // pinned lets a server speak one version.
 func pinned(version string) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		if version == dualVersion {
+			return next
+		}
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			switch p := r.GetParams().(type) {
 			case *mcp.InitializeParams:
@@ -66,6 +79,20 @@ func pinned(version string) mcp.Middleware {
 			if method == words.ServerDiscover && version != words.ModernVersion || method == words.Initialize && version == words.ModernVersion {
 				return nil, &jsonrpc.Error{Code: words.CodeMethodNotFound, Message: "method not found"}
 			}
+			return next(ctx, method, r)
+		}
+	}
+}
+
+// bounded ends what a server does after a time.
+func bounded(limit time.Duration) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if method != words.ToolsCall {
+				return next(ctx, method, r) // a stream may be long
+			}
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
 			return next(ctx, method, r)
 		}
 	}
@@ -101,7 +128,9 @@ func addPlainTools(s *mcp.Server, uri string) {
 	})
 	addTool(s, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
 		<-ctx.Done()
-		canceled.Add(1)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			canceled.Add(1)
+		}
 		return "", ctx.Err()
 	})
 	addTool(s, "canceled", func(context.Context, *mcp.CallToolRequest) (string, error) {
@@ -109,36 +138,49 @@ func addPlainTools(s *mcp.Server, uri string) {
 	})
 }
 
-// addAskingTools adds the tools that ask the client, in the way of the era.
-func addAskingTools(s *mcp.Server, modern bool) {
+// addAskingTools adds the tools that ask the client, in the way of the request's era.
+func addAskingTools(s *mcp.Server) {
 	elicit, sample := &mcp.ElicitParams{Message: "?"}, &mcp.CreateMessageParams{MaxTokens: 1}
-	if modern {
-		for name, ask := range map[string]mcp.InputRequest{"elicitation": elicit, "sampling": sample, "roots": &mcp.ListRootsParams{}} {
-			mcp.AddTool(s, &mcp.Tool{Name: name}, func(_ context.Context, r *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
-				if r.Params.InputResponses["k"] == nil {
-					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"k": ask}}, nil, nil
-				}
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "got"}}}, nil, nil
-			})
-		}
-		return
+	inputs := map[string]mcp.InputRequest{"elicitation": elicit, "sampling": sample, "roots": &mcp.ListRootsParams{}}
+	older := map[string]func(context.Context, *mcp.ServerSession) error{
+		"elicitation": func(ctx context.Context, s *mcp.ServerSession) error { _, err := s.Elicit(ctx, elicit); return err },
+		"sampling": func(ctx context.Context, s *mcp.ServerSession) error {
+			_, err := s.CreateMessage(ctx, sample)
+			return err
+		},
+		"roots": func(ctx context.Context, s *mcp.ServerSession) error { _, err := s.ListRoots(ctx, nil); return err },
 	}
-	addTool(s, "elicitation", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
-		_, err := r.Session.Elicit(ctx, elicit)
-		return "got", err
-	})
-	addTool(s, "sampling", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
-		_, err := r.Session.CreateMessage(ctx, sample)
-		return "got", err
-	})
-	addTool(s, "roots", func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
-		_, err := r.Session.ListRoots(ctx, nil)
-		return "got", err
-	})
+	for name, ask := range inputs {
+		mcp.AddTool(s, &mcp.Tool{Name: name}, func(ctx context.Context, r *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			modern := r.Params.Meta[words.MetaVersion] != nil
+			if modern && r.Params.InputResponses["k"] == nil {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"k": ask}}, nil, nil
+			}
+			if !modern {
+				if err := older[name](ctx, r.Session); err != nil {
+					return nil, nil, err
+				}
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "got"}}}, nil, nil
+		})
+	}
 }
 
-// matrixServers are servers of every version on every transport that it has.
-// Their names are "<transport>-<version>".
+// matrixHandler serves over Streamable HTTP, in the modern era or without sessions or with.
+func matrixHandler(s *mcp.Server, stateless bool) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: stateless})
+}
+
+func serveAt(t *testing.T, h http.Handler) string {
+	srv := httptest.NewServer(h)
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	return srv.URL
+}
+
+// matrixServers are servers of every version, and of both eras, on every transport that
+// they have. Their names are "<transport>-<version>", for Streamable HTTP without sessions
+// "stateless-<version>".
 func matrixServers(t *testing.T) []config.Server {
 	t.Helper()
 	exe, err := os.Executable()
@@ -146,26 +188,33 @@ func matrixServers(t *testing.T) []config.Server {
 		t.Fatal(err)
 	}
 	var all []config.Server
-	add := func(transport, version, url string) {
-		c := config.NewServer(transport + "-" + version)
+	add := func(form, transport, version, url string) {
+		c := config.NewServer(form + "-" + version)
 		c.Transport, c.URL = config.Transport(transport), url
 		if transport == "stdio" {
 			c.Command, c.Env = exe, map[string]string{matrixEnv: version, "GORACE": "atexit_sleep_ms=0"}
 		}
 		all = append(all, c)
 	}
-	site := func(h http.Handler) string {
-		srv := httptest.NewServer(h)
-		t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-		return srv.URL
-	}
 	for _, v := range versions {
-		s := matrixServer("http", v)
-		add("stdio", v, "")
-		add("http", v, site(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
-			&mcp.StreamableHTTPOptions{Stateless: v == words.ModernVersion, PropagateRequestCancellation: v == words.ModernVersion})))
+		add("stdio", "stdio", v, "")
+		add("stateless", "http", v, serveAt(t, matrixHandler(matrixServer("stateless", v), true)))
+		if v == words.ModernVersion {
+			continue // which has no sessions, and no HTTP+SSE
+		}
+		add("http", "http", v, serveAt(t, matrixHandler(matrixServer("http", v), false)))
+		s := matrixServer("sse", v)
+		add("sse", "sse", v, serveAt(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)))
 	}
-	s := matrixServer("sse", words.FirstVersion)
-	add("sse", words.FirstVersion, site(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return s }, nil)))
+	add("stdio", "stdio", dualVersion, "")
+	s := matrixServer("http", dualVersion)
+	modern, legacy := matrixHandler(s, true), matrixHandler(s, false)
+	add("http", "http", dualVersion, serveAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(words.HeaderVersion) == words.ModernVersion {
+			modern.ServeHTTP(w, r)
+			return
+		}
+		legacy.ServeHTTP(w, r)
+	})))
 	return all
 }

@@ -30,6 +30,15 @@ type trial struct {
 	version string
 	server  config.Server
 	heard   *heardBy
+	direct  bool // to the server, not by way of everline
+}
+
+// name is the server's own name of something, as the client sees it.
+func (m *trial) name(of string) string {
+	if m.direct {
+		return of
+	}
+	return m.server.Name + "__" + of
 }
 
 // heardBy is what one client hears.
@@ -69,7 +78,7 @@ func matrixClient(t *testing.T, tr mcp.Transport, version string) (*mcp.ClientSe
 
 // text calls a tool of the trial's server.
 func (m *trial) text(ctx context.Context, tool string, meta mcp.Meta) (string, error) {
-	res, err := m.CallTool(ctx, &mcp.CallToolParams{Name: m.server.Name + "__" + tool, Meta: meta})
+	res, err := m.CallTool(ctx, &mcp.CallToolParams{Name: m.name(tool), Meta: meta})
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +121,7 @@ func (m *trial) try(ctx context.Context, feature string) error {
 		_, err := m.text(ctx, "echo", nil)
 		return err
 	case "prompts":
-		_, err := m.GetPrompt(ctx, &mcp.GetPromptParams{Name: m.server.Name + "__hello"})
+		_, err := m.GetPrompt(ctx, &mcp.GetPromptParams{Name: m.name("hello")})
 		return err
 	case "resources":
 		_, err := m.ReadResource(ctx, &mcp.ReadResourceParams{URI: m.uri()})
@@ -147,11 +156,7 @@ func (m *trial) tryLogging(ctx context.Context) error {
 	if _, err := m.text(ctx, "log", mcp.Meta{"io.modelcontextprotocol/logLevel": "info"}); err != nil {
 		return err
 	}
-	wait := patience
-	if noLogs(m.version, m.server) {
-		wait = 0
-	}
-	return hears(m.heard.logs, m.uri(), wait)
+	return hears(m.heard.logs, m.uri(), patience)
 }
 
 // until calls a tool until its effect is heard: a stream may still be opening.
@@ -190,16 +195,14 @@ func (m *trial) tryCancel(ctx context.Context) error {
 	return errors.New("the server was not told")
 }
 
-// noLogs: the level of an older server is one for all its clients, and asked
-// for by sessions alone.
-func noLogs(client string, s config.Server) bool {
-	return client == words.ModernVersion && !strings.HasSuffix(s.Name, words.ModernVersion)
-}
+// lacking is what a server of an older version that keeps no sessions cannot do,
+// whoever is connected to it: TestWhatServersWithoutSessionsLack.
+var lacking = []string{"elicitation", "sampling", "roots", "list_changed", "subscribe", "cancel"}
 
 // excused is why a feature need not work in a pair; "" if it must.
-func excused(feature, client string, s config.Server) string {
-	if feature == "logging" && noLogs(client, s) {
-		return "logging: an older server has one log level for all its clients, which the wish of a single request does not change"
+func excused(feature string, s config.Server) string {
+	if strings.HasPrefix(s.Name, "stateless-") && !strings.HasSuffix(s.Name, words.ModernVersion) && slices.Contains(lacking, feature) {
+		return "of a server that keeps no sessions all but " + strings.Join(lacking, ", ") + ", which its clients lack without everline, too"
 	}
 	return ""
 }
@@ -212,7 +215,7 @@ var rewritePage = flag.Bool("rewrite", false, "write the page anew")
 func TestCompatibilityMatrix(t *testing.T) {
 	servers := matrixServers(t)
 	s := wholeOf(t, servers...)
-	found := map[[2]string]map[string]bool{} // by client and server version: what does not work there, and why
+	found := map[string][]string{} // by server version: why something does not work there
 	run := func(version, by string, tr mcp.Transport, features ...string) {
 		session, heard := matrixClient(t, tr, version)
 		defer session.Close()
@@ -222,23 +225,19 @@ func TestCompatibilityMatrix(t *testing.T) {
 			}
 		}
 		for _, server := range servers {
-			m := &trial{session, version, server, heard}
+			m := &trial{ClientSession: session, version: version, server: server, heard: heard}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			for _, f := range features {
 				if f == "list_changed" && by != string(server.Transport) {
 					continue // slow, since announcements are spaced; each version has one transport to itself
 				}
-				err, excuse := m.try(ctx, f), excused(f, version, server)
-				if (err == nil) != (excuse == "") {
-					t.Errorf("client %s, server %s, %s: %v", version, server.Name, f, err)
-				}
-				if excuse != "" {
-					_, of, _ := strings.Cut(server.Name, "-")
-					key := [2]string{version, of}
-					if found[key] == nil {
-						found[key] = map[string]bool{}
+				_, of, _ := strings.Cut(server.Name, "-")
+				if excuse := excused(f, server); excuse != "" {
+					if !slices.Contains(found[of], excuse) {
+						found[of] = append(found[of], excuse)
 					}
-					found[key][excuse] = true
+				} else if err := m.try(ctx, f); err != nil {
+					t.Errorf("client %s over %s, server %s, %s: %v", version, by, server.Name, f, err)
 				}
 			}
 			cancel()
@@ -255,50 +254,70 @@ func TestCompatibilityMatrix(t *testing.T) {
 			tr, wait := piped(t, s.g.ServeStdio)
 			run(v, "stdio", tr, some...)
 			wait()
+			if v != words.ModernVersion {
+				run(v, "sse", &mcp.SSEClientTransport{Endpoint: s.url + "/sse", HTTPClient: s.web}, some...)
+			}
 		}
-		run(words.FirstVersion, "sse", &mcp.SSEClientTransport{Endpoint: s.url + "/sse", HTTPClient: s.web}, some...)
 	}
 	if !t.Failed() {
 		comparePage(t, matrixPage(found))
 	}
 }
 
-func matrixPage(found map[[2]string]map[string]bool) []byte {
+// TestWhatServersWithoutSessionsLack tries directly what the page says that such servers
+// cannot do.
+func TestWhatServersWithoutSessionsLack(t *testing.T) {
+	for _, version := range versions[:len(versions)-1] {
+		for _, feature := range lacking {
+			t.Run(version+"/"+feature, func(t *testing.T) {
+				t.Parallel()
+				s := matrixServer("stateless", version)
+				session, heard := matrixClient(t, &mcp.StreamableClientTransport{Endpoint: serveAt(t, matrixHandler(s, true))}, version)
+				defer session.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // what works takes milliseconds
+				defer cancel()
+				m := &trial{session, version, config.NewServer("stateless-" + version), heard, true}
+				if err := m.try(ctx, feature); err == nil {
+					t.Error("it works")
+				}
+			})
+		}
+	}
+}
+
+// columns are the server versions of the page.
+var columns = append(slices.Clone(versions), dualVersion)
+
+func matrixPage(found map[string][]string) []byte {
 	var notes []string
-	for _, why := range found {
-		for w := range why {
-			if !slices.Contains(notes, w) {
-				notes = append(notes, w)
+	for _, v := range columns {
+		for _, n := range found[v] {
+			if !slices.Contains(notes, n) {
+				notes = append(notes, n)
 			}
 		}
 	}
-	slices.Sort(notes)
 	var b bytes.Buffer
 	b.WriteString("# Which client works with which server\n\n" +
 		"Written by `go test ./internal/gateway -run TestCompatibilityMatrix -rewrite`. The clients and servers are those of\n" +
-		"go-sdk, held to one protocol version each. Clients come over Streamable HTTP, stdio and (2024-11-05) HTTP+SSE, and\n" +
-		"servers are reached likewise. Tried in each pair:\n" + strings.Join(features, ", ") + ".\n\n| client \\ server |")
-	for _, v := range versions {
-		b.WriteString(" " + v + " |")
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(versions)) + "\n")
+		"go-sdk, held to one protocol version each, and servers that speak both eras. Clients come over Streamable HTTP, stdio and (up to 2025-11-25)\n" +
+		"HTTP+SSE, and servers are reached likewise, over Streamable HTTP with sessions and without. Tried in each pair:\n" +
+		strings.Join(features, ", ") + ".\n\n| client \\ server | " + strings.ReplaceAll(strings.Join(columns, " | "), dualVersion, "both eras") + " |\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
 	for _, c := range versions {
 		b.WriteString("| " + c + " |")
-		for _, v := range versions {
+		for _, v := range columns {
 			cell := "all"
 			for i, n := range notes {
-				if found[[2]string{c, v}][n] {
-					feature, _, _ := strings.Cut(n, ":")
-					cell += fmt.Sprintf(", but %s (%d)", feature, i+1)
+				if slices.Contains(found[v], n) {
+					cell += fmt.Sprintf(" (%d)", i+1)
 				}
 			}
 			b.WriteString(" " + cell + " |")
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n")
 	for i, n := range notes {
-		fmt.Fprintf(&b, "%d. %s.\n", i+1, strings.ToUpper(n[:1])+n[1:])
+		fmt.Fprintf(&b, "\n%d. %s.\n", i+1, strings.ToUpper(n[:1])+n[1:])
 	}
 	b.WriteString(matrixNotes)
 	return b.Bytes()
@@ -326,6 +345,10 @@ which call that is. Over stdio and HTTP+SSE it is certain only while a single cl
 request is refused, and the refusal says why. A call that was given up counts until the server has read the cancel, and a
 call that was made without a client counts as well: [whose question it is](../explanation/clients.md). Roots are not offered to servers there: they ask for them at their start, when no
 client has called.
+
+A client of 2026-07-28 names the log level in each request, and an older server has one for all. It is asked for the most talkative that any
+call or session wants, and for less ten seconds after the last such call. Over stdio and HTTP+SSE its messages belong to a call only while
+all calls there are of one client.
 
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
 gets the error -32021, which names the capability. Before the server is asked it gets that for a tool which requires a task, and

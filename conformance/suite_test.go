@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -120,6 +121,37 @@ func settled(out []byte, chance string) bool {
 		}
 	}
 	return complete.Match(out) && len(names) > 0
+}
+
+// TestWhatTheFixtureCannotDo runs each scenario that is expected to fail behind everline
+// against the fixture alone, where it must fail as well: nothing is excused that a direct
+// connection can do.
+func TestWhatTheFixtureCannotDo(t *testing.T) {
+	lines := regexp.MustCompile(`(?m)^  - (\S+)$`)
+	for upstream, mode := range map[string]string{"stateful": "-stateless=false", "isolated": "-stateless=false", "stateless": "-stateless=true", "dual": "", "stdio": ""} {
+		for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+			text, err := os.ReadFile(filepath.Join("expected-failures", revision+"-"+upstream+".yml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range lines.FindAllSubmatch(text, -1) {
+				scenario := string(line[1])
+				t.Run(revision+"/"+upstream+"/"+scenario, func(t *testing.T) {
+					if mode == "" {
+						t.Fatal("in front of a server of both eras nothing is excused")
+					}
+					cmd := exec.Command(bin(t, "conformance"), "server", "--url", overHTTP(t, mode)["url"].(string), "--scenario", scenario,
+						"--spec-version", revision, "-o", filepath.Join("results", "alone"))
+					cmd.Env = env(t)
+					out, err := cmd.CombinedOutput()
+					out = escapes.ReplaceAll(out, nil)
+					if bad := failedCheck.FindAll(out, -1); err == nil && len(bad) == 0 {
+						t.Errorf("it passes without everline:\n%s", tail(out, 4000))
+					}
+				})
+			}
+		}
+	}
 }
 
 // TestClientSuite runs the official suite's client side against the library.

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -39,8 +40,14 @@ type dual struct {
 }
 
 func newDual(t *testing.T, tools []string, change func(*config.Server)) *dual {
+	return newDualAt(t, "", tools, change)
+}
+
+// newDualAt is newDual with a state folder.
+func newDualAt(t *testing.T, dir string, tools []string, change func(*config.Server)) *dual {
 	d := &dual{t: t}
 	o := newPark().options()
+	o.StateDir = dir
 	o.Emit = func(e event.Event) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -193,6 +200,43 @@ func TestAProcessOfTheOtherEraOnlyWhenItIsNeeded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// That a server asks is found out once for ever: an everline that is killed after that, or
+// whose settings change, has its tools succeed the first time.
+func TestWhatAServerAsksIsRemembered(t *testing.T) {
+	dir, tools := t.TempDir(), []string{tool("ask", ""), tool("plain", "")}
+	synctest.Test(t, func(t *testing.T) {
+		d := newDualAt(t, dir, tools, nil)
+		ann, _ := older(servesForms)
+		if got := d.use(ann, "ask"); !strings.Contains(got, "cannot be sent") {
+			t.Errorf("the first call: %s", got)
+		}
+		synctest.Wait() // what is in memory alone now dies with the process
+		killed, slower := newDualAt(t, copied(t, dir), tools, nil), func(s *config.Server) { s.CallTimeout = time.Hour }
+		for _, next := range []*dual{killed, newDualAt(t, copied(t, dir), tools, slower)} {
+			bob, _ := older(servesForms)
+			if got := next.use(bob, "ask"); !strings.Contains(got, `"era":"legacy"`) {
+				t.Errorf("after a restart: %s", got)
+			}
+			if n := next.wanted(); n != 0 {
+				t.Errorf("found out again: %d events", n)
+			}
+			bob.End()
+			next.wantProcesses("bob has gone", 2, 1)
+		}
+		ann.End()
+	})
+}
+
+// copied is what an everline leaves that is killed now.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 func TestErasAreConfigured(t *testing.T) {

@@ -49,6 +49,7 @@ func newPeer(t *testing.T, url string, modern bool, declares string) *peerClient
 	_, _ = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil).Body.Close()
+	c.post(`{"jsonrpc":"2.0","id":"level","method":"logging/setLevel","params":{"level":"debug"}}`, nil).Body.Close()
 	t.Cleanup(func() {
 		req, _ := http.NewRequest(http.MethodDelete, url, nil)
 		req.Header = c.header
@@ -136,7 +137,7 @@ func (c *peerClient) once(method, name, params string, told *[]string) json.RawM
 	c.id++
 	meta, extra := `"progressToken":"p"`, map[string]string(nil)
 	if c.modern {
-		meta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"peer","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + c.declares + `,"progressToken":"p"`
+		meta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"peer","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + c.declares + `,"io.modelcontextprotocol/logLevel":"debug","progressToken":"p"`
 		extra = map[string]string{"Mcp-Method": method, "Mcp-Name": name}
 	}
 	resp := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s,"_meta":{%s}}}`, c.id, method, params, meta), extra)

@@ -27,7 +27,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		return emptyResult(err)
 	}
 	if c.LogLevel != "" {
-		defer u.loudness.during(ctx, c.LogLevel)()
+		defer u.loudness.during(ctx, c)()
 	}
 	msg, f := u.request(ctx, c)
 	if f == nil && c.Method == mcp.ToolsCall && u.era.Modern && errorCode(&msg) == mcp.CodeHeaderMismatch {

@@ -100,7 +100,7 @@ func (cs *callers) listener() *inflight {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.calls {
-		if c.LogLevel == "" || c.Client == nil {
+		if c.Client == nil || !c.namesLevel() {
 			continue
 		}
 		if one, _ := cs.onlyClientLocked(); one == nil {

@@ -37,10 +37,16 @@ func newLoudness(c *core, idle func() bool) *loudness {
 	return &loudness{core: c, idle: idle, turn: make(chan struct{}, 1)}
 }
 
+// namesLevel tells whether the request itself says which messages its client wants: that of
+// a session has been told by logging/setLevel, and hears them as the session does.
+func (c *Call) namesLevel() bool {
+	return c.LogLevel != "" && wire.Get(c.Params, "_meta", mcp.MetaLogLevel) != nil
+}
+
 // during has the server told of the level that a call names, and returns what ends that.
-func (l *loudness) during(ctx context.Context, level string) (over func()) {
-	rank := slices.Index(mcp.Levels, level)
-	if l.era.Modern || rank <= 0 || !l.declares("logging") {
+func (l *loudness) during(ctx context.Context, c *Call) (over func()) {
+	rank := slices.Index(mcp.Levels, c.LogLevel)
+	if l.era.Modern || rank <= 0 || !c.namesLevel() || !l.declares("logging") {
 		return func() {}
 	}
 	l.mu.Lock()

@@ -40,6 +40,11 @@ func logs(capabilities string) *mcptest.Server {
 	return s
 }
 
+// naming are the params of a request that says which messages its client wants.
+func naming(tool, level string) []byte {
+	return []byte(`{"name":"` + tool + `","_meta":{"io.modelcontextprotocol/logLevel":"` + level + `"}}`)
+}
+
 // A client of 2026-07-28 names its level in each request; an older server has one.
 func TestTheLevelOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +53,7 @@ func TestTheLevelOfACall(t *testing.T) {
 		h := &hearer{}
 		call := func(name, level string) {
 			t.Helper()
-			if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"` + name + `"}`), LogLevel: level, Client: h}); err != nil {
+			if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: naming(name, level), LogLevel: level, Client: h}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -59,8 +64,11 @@ func TestTheLevelOfACall(t *testing.T) {
 				t.Errorf("%s: the server is at %q after %d requests, want %q after %d", when, got, n, level, sent)
 			}
 		}
-		call("echo", "")
-		want("a call without a level", "", 0)
+		ofSession := &Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), LogLevel: "info", Client: h}
+		if _, err := u.Call(t.Context(), ofSession); err != nil {
+			t.Error(err)
+		}
+		want("calls that name no level", "", 0)
 		call("echo", "debug")
 		call("echo", "error")
 		want("two calls with one", "debug", 1)
@@ -92,7 +100,7 @@ func TestLevelsThatAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quiet := logs(`{"tools":{}}`)
 		u, _ := inMemory(t, quiet)
-		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), LogLevel: "debug"}); err != nil {
+		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: naming("echo", "debug"), LogLevel: "debug"}); err != nil {
 			t.Error(err)
 		}
 		if n := quiet.Count("logging/setLevel"); n != 0 {
@@ -106,7 +114,7 @@ func TestLevelsThatAreNotTold(t *testing.T) {
 			_, _ = u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"slow"}`)})
 		})
 		synctest.Wait()
-		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`), LogLevel: "debug", Client: h}); err != nil {
+		if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Params: naming("echo", "debug"), LogLevel: "debug", Client: h}); err != nil {
 			t.Error(err)
 		}
 		if len(h.told) != 0 || s.Count("logging/setLevel") != 1 {

@@ -124,8 +124,9 @@ func vscode() client {
 			"type": transport(fallsBack), "url": address(""), "headers": as("headers"), "envFile": as("envFile"), "cwd": as("cwd"),
 			"dev": meaningless, "gallery": meaningless, "version": meaningless,
 			"oauth":          oauthClient(map[string]string{"clientId": "clientId", "scopes": "scopes"}),
-			"sandboxEnabled": unused("the server runs without VS Code's sandbox"), "sandbox": meaningless,
+			"sandboxEnabled": meaningless, // see finish
 		}),
+		finish: vscodeSandbox,
 	}
 }
 

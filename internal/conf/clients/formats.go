@@ -168,8 +168,9 @@ type File struct {
 	Ask      func(Question) (answer string, known bool) // nil answers none
 	Warn     func(at tree.Pos, format string, args ...any)
 
-	client *client
-	inputs map[string]Question
+	client  *client
+	inputs  map[string]Question
+	sandbox *tree.Node // of VS Code; empty if the file has none
 }
 
 // Open returns the file as one of a format's client; nil for our own format.

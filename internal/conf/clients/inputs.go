@@ -43,6 +43,9 @@ func vscodeServers(r *File, root *tree.Node) []*tree.Node {
 			}
 		}
 	}
+	if r.sandbox = root.Get("sandbox"); r.sandbox == nil {
+		r.sandbox = &tree.Node{}
+	}
 	return underKeys("servers")(r, root)
 }
 

@@ -25,5 +25,5 @@ var mayImportForeign = map[string][]string{
 	"internal/top":             {"github.com/gdamore/tcell/v3"},
 	"internal/observe":         {"github.com/prometheus/client_golang"},
 	"internal/usage":           {"golang.org/x/sys"},
-	"internal/telemetry":       {"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib", "github.com/prometheus/client_golang", "github.com/prometheus/client_model", "google.golang.org/protobuf"},
+	"internal/telemetry":       {"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib", "github.com/prometheus/client_golang"},
 }

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	// What is counted, where it happens; those who show it read it there.
 	"internal/meter": {"internal/mcp", "event", "fault"},
 	// What is recorded, where it happens; telemetry alone knows OpenTelemetry.
-	"internal/tracing":   {"internal/mcp", "internal/wire", "event", "fault"},
+	"internal/tracing":   {"internal/mcp", "internal/wire", "internal/meter", "event", "fault"},
 	"internal/telemetry": {"internal/tracing", "internal/mcp", "event"},
 	"internal/slot":      {"internal/typed", "internal/evidence", "internal/lifecycle", "internal/upstream", "internal/catalog", "event", "config", "fault", "internal/transport", "internal/mcp", "internal/door", "internal/meter", "internal/tracing"},
 	"internal/fleet":     {"internal/tlsfiles", "internal/door", "internal/typed", "internal/upstream", "internal/transport", "internal/transport/stdio", "internal/transport/http", "internal/slot", "internal/catalog", "internal/orphan", "internal/watch", "event", "config", "fault", "internal/mcp", "internal/cgroup", "internal/auth", "internal/meter", "internal/tracing", "internal/sandbox"},
@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 
 	// The rooms of the endpoint, and what is a client of it.
 	"internal/message":         {"internal/mcp", "internal/rounds", "internal/wire", "fault"},
-	"internal/gateway/session": {"event", "internal/access", "internal/meter", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
+	"internal/gateway/session": {"event", "internal/access", "internal/meter", "internal/tracing", ".", "internal/door", "internal/gateway/stream", "internal/message", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/gateway/stream":  {"internal/mcp", "internal/wire", "fault"},
 	"internal/gateway/task":    {".", "internal/mcp", "internal/sessions", "internal/wire", "fault"},
 	"internal/bridge":          {"internal/mcp", "internal/wire", "fault", "internal/message", "internal/pipe", "internal/gateway/stream"},

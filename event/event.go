@@ -217,6 +217,7 @@ type (
 		Method string
 		Name   string // the server's own name of the tool or prompt, or a URI
 		Cause  *fault.Fault
+		Trace  [16]byte // the id of the trace that it is recorded in; zero for none
 	}
 
 	// CallFailed: a call failed for good, in a way that blames the link or
@@ -226,6 +227,7 @@ type (
 		Method string
 		Name   string // as in CallReplayed
 		Cause  *fault.Fault
+		Trace  [16]byte // as in CallReplayed
 	}
 
 	// ClientRefused: requests of a client were refused by what it may do. Its head

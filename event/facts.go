@@ -21,6 +21,7 @@ type CallFacts struct {
 	Began      time.Time
 	Took       time.Duration // from when the call came until its end
 	Waited     time.Duration // of that, for a generation, a turn or the end of a pause
+	Parked     bool          // it has waited for a generation while none served
 	Upstream   time.Duration // of that, at the server: all sends together
 	Sends      int
 	ParamBytes int // of one send
@@ -29,7 +30,7 @@ type CallFacts struct {
 	Exposed     string     // the published name by which the call came; "" where it named the server's own, or has none
 	Client      uint64     // tells the callers apart, as everline.Client does; 0 for none
 	By          *Caller    // what is known of the caller; nil for nothing
-	Trace       [16]byte   // the id of the trace that the call is recorded in; zero for none
+	Trace       [16]byte   // the id of the trace that the call is sure to be recorded in; zero for none
 	Code        int64      // of the JSON-RPC error that the server has answered; 0 for none
 	FirstFailed fault.Kind // what the first send failed with; valid if Sends > 1
 }

@@ -33,13 +33,13 @@ func TestEventText(t *testing.T) {
 		{Reconfigured{Head: h}, "reconfigured without a restart"},
 		{ListFailed{h, exit}, "listing failed (generation 3), the last good catalog stays: exit 1"},
 		{CloseFailed{h, exit}, "generation 3 would not end in order: exit 1"},
-		{CallReplayed{h, "tools/call", "q", exit}, "tools/call q is sent again (failed on generation 3: exit 1)"},
+		{CallReplayed{Head: h, Method: "tools/call", Name: "q", Cause: exit}, "tools/call q is sent again (failed on generation 3: exit 1)"},
 		{
 			ClientRefused{h, "token:ab", []string{"read", "write"}, "rate", "tools/call", 1500 * time.Millisecond, 3},
 			"refused tools/call to token:ab: rate (read, write), try again in 1.5s, 3 times",
 		},
 		{ClientRefused{h, "uid:7", nil, "nothing_granted", "initialize", 0, 1}, "refused initialize to uid:7: nothing_granted"},
-		{CallFailed{h, "resources/list", "", exit}, "resources/list failed (generation 3, outcome unknown): exit 1"},
+		{CallFailed{Head: h, Method: "resources/list", Cause: exit}, "resources/list failed (generation 3, outcome unknown): exit 1"},
 		{
 			CatalogChanged{h, Change{Lists: []ListChange{{Kind: "tools", Added: many, Removed: []string{"x"}}, {Kind: "resources", Removed: []string{"y"}}}, Instructions: true}},
 			"catalog changed (generation 3): tools +t0, t1, t2, t3, t4, t5, t6, t7 and 4 more; tools -x; resources -y; instructions",

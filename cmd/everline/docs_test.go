@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,7 +25,7 @@ import (
 // a page that builds begins in a clone of the repository, as its reader does.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, to := t.TempDir(), collector(t)
 	var docs []string
 	for _, kind := range []string{"tutorial", "how-to"} {
 		found, err := filepath.Glob("../../docs/" + kind + "/*.md")
@@ -40,7 +43,7 @@ func TestDocs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		script := scriptOf(t, string(text))
+		script := scriptOf(t, strings.ReplaceAll(string(text), "export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "export OTEL_EXPORTER_OTLP_ENDPOINT="+to))
 		name := filepath.Base(filepath.Dir(doc)) + "-" + strings.TrimSuffix(filepath.Base(doc), ".md") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
@@ -59,6 +62,23 @@ func TestDocs(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"kill9": kill9},
 	})
+}
+
+// collector is one for whoever exports in the documents: it must have got every signal
+// when all of them are over.
+func collector(t *testing.T) (url string) {
+	t.Helper()
+	var got sync.Map
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got.Store(r.URL.Path, true) }))
+	t.Cleanup(func() {
+		web.Close()
+		for _, path := range []string{"/v1/traces", "/v1/metrics", "/v1/logs"} {
+			if _, ok := got.Load(path); !ok {
+				t.Errorf("the page about collectors says how to export, and nothing came to %s", path)
+			}
+		}
+	})
+	return web.URL
 }
 
 // scriptOf turns a document into a script. The port in it may be taken here,

@@ -126,6 +126,9 @@ func (a *API) EndStreams() { a.end() }
 // Hide takes the secrets of the present configuration, and tokens, out of a text.
 func (a *API) Hide(text string) string { return a.hide()(text) }
 
+// HideData is Hide for the data of an event.
+func (a *API) HideData(d map[string]any) map[string]any { return hideData(d, a.hide()) }
+
 // hide makes a new replacer only after the configuration was replaced.
 func (a *API) hide() func(string) string {
 	cfg := a.opts.Hub.Config()

@@ -65,6 +65,18 @@ func dataOf(e event.Event) data {
 	return data{}
 }
 
+// traceOf is the trace of the call that an event is about.
+func traceOf(e event.Event) [16]byte {
+	switch e := e.(type) {
+	case event.CallReplayed:
+		return e.Trace
+	case event.CallFailed:
+		return e.Trace
+	default:
+		return [16]byte{}
+	}
+}
+
 // phasesOf are the phases of a start, in ms by name.
 func phasesOf(all []event.Phase) data {
 	d := data{}

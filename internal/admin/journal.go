@@ -46,7 +46,7 @@ func (j *Journal) Record(e event.Event) {
 	head := e.About()
 	shaped := &Event{
 		Time: head.Time, Server: head.Server, Generation: head.Gen, Session: head.Session,
-		Kind: EventKind(e), Text: e.String(), Data: dataOf(e),
+		Kind: EventKind(e), Text: e.String(), Data: dataOf(e), Trace: traceOf(e),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -182,6 +182,8 @@ type Event struct {
 	Text       string    `json:"text"`
 	// Data is what the text says, for programs; its members follow from the kind.
 	Data map[string]any `json:"data"`
+	// Trace is that of the call which the event is about; zero for none.
+	Trace [16]byte `json:"-"`
 }
 
 // LogLine is one line of GET /v1/servers/{name}/logs.

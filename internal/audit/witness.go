@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"encoding/hex"
 	"time"
 
 	"github.com/everline/everline/event"
@@ -69,6 +70,9 @@ func recordOf(f *event.CallFacts, name string) *Record {
 		Time: f.Began.Add(f.Took), Type: TypeCall, Action: f.Method, Outcome: f.Result.String(),
 		Target: &Target{Server: f.Server}, Request: &Request{Bytes: f.ParamBytes},
 		Took: millis(f.Took), Waited: millis(f.Waited), Sends: f.Sends, Saved: f.Saved.String(),
+	}
+	if f.Trace != [16]byte{} {
+		r.TraceID = hex.EncodeToString(f.Trace[:])
 	}
 	if f.FirstGen != 0 {
 		r.Target.Generations = append(r.Target.Generations, f.FirstGen)

@@ -149,6 +149,9 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 	d.base, d.end = context.WithCancel(context.Background())
 	d.running.Go(d.logEvents)       // ends with d.base; close waits for it
 	d.running.Go(d.logLateWarnings) // likewise
+	if d.telemetry.Logs() {
+		d.running.Go(d.exportEvents) // likewise
+	}
 	if p.socket != nil {
 		d.adminServer = d.serve(p.socket, d.api.Handler())
 	}

@@ -17,7 +17,7 @@ const lastExport = 2 * time.Second
 // be had: it is no reason not to serve.
 func (d *daemon) openTelemetry(ctx context.Context) *telemetry.Telemetry {
 	t, err := telemetry.Open(ctx, telemetry.Options{
-		Version: d.parts.Version, Log: d.parts.Log,
+		Version: d.parts.Version, Log: d.parts.Log, Hide: d.hideLater,
 		Metrics: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 			if r := d.registry.Load(); r != nil {
 				return r.Gather()

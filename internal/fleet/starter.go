@@ -163,6 +163,7 @@ func (st *starter) upstreamOptions(m *member, s config.Server, gen uint64, h slo
 		Changed: h.Changed, Announced: h.Announced,
 		Stderr:  h.Stderr,
 		Linked:  h.Linked,
+		Failed:  h.Failed,
 		Pinged:  m.meter.Pinged,
 		Spawned: func(pid int) { st.processes.spawned(m.key(), pid) },
 		Modern: func() {

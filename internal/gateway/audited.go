@@ -19,7 +19,6 @@ import (
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/policy"
-	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -38,7 +37,7 @@ func (svc *service) witness(ctx context.Context, x *exchange, out *everline.Call
 	w, f := log.Witness(x.Method, name, func(r *audit.Record) {
 		r.Actor, r.Request.ID = svc.actor(x), string(x.ID)
 		svc.decided(r, name)
-		r.TraceID = traceOf(ctx, x)
+		r.TraceID = cmp.Or(r.TraceID, traceOf(x))
 		if x.Method == mcp.ToolsCall && r.Target.Server != "" {
 			r.Target.Definition = svc.definitions.of(svc.backend.Catalog(), r.Target.Server, r.Target.Tool)
 		}
@@ -61,12 +60,9 @@ func unrecorded(method string) bool {
 	}
 }
 
-// traceOf is the trace that is recorded of a call, or else its client's; "" for none.
-func traceOf(ctx context.Context, x *exchange) string {
+// traceOf is the trace that the client's request is part of; "" for none.
+func traceOf(x *exchange) string {
 	c := callerOf(wire.Text(x.Fields.Meta.TraceParent))
-	if s := tracing.From(ctx); s != nil {
-		c = s.Own
-	}
 	if !c.Valid() {
 		return ""
 	}

@@ -46,6 +46,9 @@ func (svc *service) call(parent context.Context, x *exchange, out *everline.Call
 	if svc.opts.Watch != nil {
 		out.Observe = svc.opts.Watch(x.Params, out.Observe)
 	}
+	if svc.durations != nil {
+		x.observe(out)
+	}
 	serve := svc.callLegacy
 	if x.Modern {
 		serve = svc.callModern

@@ -65,7 +65,7 @@ func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte,
 	span, params := askSpan(ctx, method, params)
 	answer, err := c.sess.Requests.Put(ctx, out, c.gone, method, params)
 	if span != nil {
-		span.Peer = c.peer()
+		span.Peer = c.asker()
 		span.Done(err)
 	}
 	return answer, err

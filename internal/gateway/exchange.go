@@ -8,24 +8,26 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
 // An exchange is one message on its way through the gateway: the message, the
 // session that it came in, and where what belongs to it goes. Its transport
-// builds it once, and nothing in it changes but asked and sent.
+// builds it once, and nothing in it changes but asked, sent and verdict.
 type exchange struct {
 	*message.Message
-	sess    *session.Session // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
-	out     session.Outlet   // takes what goes out before the answer; nil: the client takes nothing
-	gone    <-chan struct{}  // closed when the client of this exchange has gone; nil on stdio
-	reply   followed         // the response that the answer belongs to; nil where answers share a stream
-	held    *claim           // what the body holds of the budget; nil for nothing
-	request *http.Request    // that it came with; nil on stdio
-	began   time.Time        // when it had been read
-	asked   atomic.Bool      // a server is asked: the hub counts it; set on the way
-	sent    []func()         // called once the answer is out; added to on the way
-	tracked bool             // the transport has registered it as in flight, before the next message was read
+	sess    *session.Session              // the legacy session; on stdio, which cancels by message, of modern requests too; else nil
+	out     session.Outlet                // takes what goes out before the answer; nil: the client takes nothing
+	gone    <-chan struct{}               // closed when the client of this exchange has gone; nil on stdio
+	reply   followed                      // the response that the answer belongs to; nil where answers share a stream
+	held    *claim                        // what the body holds of the budget; nil for nothing
+	request *http.Request                 // that it came with; nil on stdio
+	began   time.Time                     // when it had been read
+	asked   atomic.Bool                   // a server is asked: the hub counts it; set on the way
+	sent    []func()                      // called once the answer is out; added to on the way
+	verdict atomic.Pointer[tracing.Facts] // of its call, where durations are measured; nil if there was none
+	tracked bool                          // the transport has registered it as in flight, before the next message was read
 
 	// Of modern requests over HTTP.
 	client uint64 // who sends it, as its connection tells; 0: it does not

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everline/everline"
+	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
@@ -21,21 +23,35 @@ func (svc *service) record(x *exchange) *tracing.Trace {
 	if meta.Traces > 1 {
 		return nil // whose child it is cannot be told
 	}
-	inMeta, inHeader := callerOf(wire.Text(meta.TraceParent)), tracing.Context{}
+	caller, inHeader := callerOf(wire.Text(meta.TraceParent)), tracing.Context{}
 	if x.request != nil {
-		inHeader = callerOf(x.request.Header.Get(mcp.MetaTraceParent), true)
+		inHeader = callerOf(single(x.request.Header[headerTraceParent]))
 	}
-	caller := inMeta
+	linked := inHeader.Valid() && caller.Valid() && inHeader.Span != caller.Span
 	if caller.Valid() {
 		caller.State, _ = wire.Text(meta.TraceState)
 	} else if caller = inHeader; caller.Valid() {
-		caller.State = x.request.Header.Get(mcp.MetaTraceState)
+		caller.State = strings.Join(x.request.Header[headerTraceState], ",")
 	}
-	t := svc.opts.Recorder.Begin(caller, x.Method)
-	if t != nil && inHeader.Valid() && inHeader.Span != caller.Span {
-		t.Root.Link = inHeader
+	t := svc.opts.Recorder.Begin(caller, x.began)
+	if t != nil && linked {
+		t.Link = &inHeader
 	}
 	return t
+}
+
+// The keys of what a POST says of its caller.
+const (
+	headerTraceParent = "Traceparent"
+	headerTraceState  = "Tracestate"
+)
+
+// single is the one value of a header field that may not be there twice.
+func single(values []string) (string, bool) {
+	if len(values) != 1 {
+		return "", false
+	}
+	return values[0], true
 }
 
 func callerOf(text string, ok bool) tracing.Context {
@@ -48,25 +64,57 @@ func callerOf(text string, ok bool) tracing.Context {
 
 // recorded ends what is recorded of a request by its answer.
 func (svc *service) recorded(t *tracing.Trace, x *exchange, a *message.Answer) {
-	s := &t.Root
-	s.Ended, s.Kind, s.Method = time.Now(), tracing.Server, x.Method
+	s := t.Over(time.Now())
+	if s == nil {
+		return
+	}
+	s.Kind, s.Method = tracing.Server, x.Method
 	if x.Method == mcp.ToolsCall || x.Method == mcp.PromptsGet {
 		s.Target, _ = x.ItemName()
 	}
-	if s.Name = s.Method; s.Target != "" {
-		s.Name += " " + s.Target
-	}
-	s.RequestID, s.Peer = requestID(x.ID), x.peer()
+	s.RequestID, s.Peer = tracing.RequestID(x.ID), x.asker()
 	var text string
 	s.Code, text = a.Error()
-	switch verdict := t.Verdict(); {
-	case callersFault(s.Code):
-	case verdict != "":
-		s.Error = verdict
-	case s.Code != 0:
-		s.Error, s.Text = strconv.FormatInt(s.Code, 10), text
+	s.Error = wrong(t.Facts.Verdict(), s.Code)
+	if s.Error != "" && s.Text == "" {
+		s.Text = text
 	}
 	t.End(svc.opts.Recorder)
+}
+
+// wrong is what went wrong with a request, in one word, whose call ended with this
+// verdict and whose answer has this code.
+func wrong(verdict string, code int64) string {
+	switch {
+	case callersFault(code):
+		return ""
+	case verdict == "" && code != 0:
+		return strconv.FormatInt(code, 10)
+	default:
+		return verdict
+	}
+}
+
+// observe has what becomes of a call noted for measured.
+func (x *exchange) observe(out *everline.Call) {
+	also := out.Observe
+	out.Observe = func(f event.CallFacts) {
+		facts := tracing.FactsOf(&f)
+		x.verdict.Store(&facts)
+		if also != nil {
+			also(f)
+		}
+	}
+}
+
+// measured notes how long a request took.
+func (svc *service) measured(x *exchange, a *message.Answer) {
+	code, _ := a.Error()
+	f := tracing.Facts{}
+	if v := x.verdict.Load(); v != nil {
+		f = *v
+	}
+	svc.durations.Answered.Observe(tracing.Operation{Method: x.Method, Error: wrong(f.Verdict(), code), Code: code, Peer: *x.peer()}, time.Since(x.began))
 }
 
 // recordFailure notes why a call has failed.
@@ -74,9 +122,8 @@ func (svc *service) recordFailure(ctx context.Context, err error) {
 	if svc.opts.Recorder == nil {
 		return
 	}
-	if s := tracing.From(ctx); s != nil {
-		f := fault.From("", err)
-		s.Trace().Failed(f.State, f.Reason())
+	if t, _ := tracing.From(ctx); t != nil {
+		t.Failed(fault.From("", err))
 	}
 }
 
@@ -91,15 +138,7 @@ func callersFault(code int64) bool {
 	}
 }
 
-// requestID is the id of a request as text.
-func requestID(raw []byte) string {
-	if text, ok := wire.Text(raw); ok {
-		return text
-	}
-	return string(raw)
-}
-
-// peer is the client of an exchange.
+// peer is the client of an exchange, as far as it is one of many alike.
 func (x *exchange) peer() *tracing.Peer {
 	p := &tracing.Peer{Transport: "pipe"}
 	switch {
@@ -107,16 +146,25 @@ func (x *exchange) peer() *tracing.Peer {
 		p.Version = mcp.ModernVersion
 	case x.sess != nil:
 		p.Version = x.sess.Protocol()
-		p.Session = mcp.Digest(x.sess.Key)
 	}
 	if r := x.request; r != nil {
 		p.Transport, p.HTTP = "tcp", strings.TrimSuffix(strings.TrimPrefix(r.Proto, "HTTP/"), ".0")
-		if host, port, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-			p.Address = host
-			p.Port, _ = strconv.Atoi(port) // 0 is none
-		} else {
+		if !strings.Contains(r.RemoteAddr, ":") {
 			p.Transport = "unix"
 		}
+	}
+	return p
+}
+
+// asker is the client as the spans of its requests have it.
+func (x *exchange) asker() *tracing.Peer {
+	p := x.peer()
+	if !x.Modern && x.sess != nil {
+		p.Session = mcp.Digest(x.sess.Key)
+	}
+	if host, port, err := net.SplitHostPort(x.addr()); err == nil {
+		p.Address = host
+		p.Port, _ = strconv.Atoi(port) // 0 is none
 	}
 	return p
 }
@@ -124,11 +172,11 @@ func (x *exchange) peer() *tracing.Peer {
 // askSpan begins the span of a request to a client, below that of ctx, and returns
 // the params that tell of it; nil where nothing is recorded.
 func askSpan(ctx context.Context, method string, params []byte) (*tracing.Span, []byte) {
-	parent := tracing.From(ctx)
+	t, parent := tracing.From(ctx)
 	if parent == nil {
 		return nil, params
 	}
-	s := parent.Trace().Below(parent, tracing.Client, method)
+	s := t.Below(parent, tracing.Client)
 	s.Method, s.Began = method, time.Now()
 	return s, s.Told(params)
 }

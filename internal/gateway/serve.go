@@ -9,7 +9,6 @@ import (
 	"github.com/everline/everline"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
-	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -19,8 +18,11 @@ import (
 func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 	if svc.opts.Recorder != nil {
 		if t := svc.record(x); t != nil {
-			ctx = tracing.With(ctx, &t.Root)
+			ctx = t.In(ctx)
 			defer func() { svc.recorded(t, x, &a) }()
+		}
+		if svc.durations != nil {
+			defer svc.measured(x, &a)
 		}
 	}
 	defer svc.count(x, &a)

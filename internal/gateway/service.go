@@ -16,6 +16,7 @@ import (
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/message"
+	"github.com/everline/everline/internal/tracing"
 )
 
 // A service answers requests of one identity, by whatever transport they came. It has
@@ -42,6 +43,8 @@ type service struct {
 	definitions definitions
 	callers     callers
 
+	durations *tracing.Durations // of the Recorder; nil: none are noted
+
 	began    time.Time
 	stop     chan struct{} // closed by Leave and Close: streams end in order
 	refusing atomic.Bool   // set by Close: requests are refused
@@ -50,13 +53,14 @@ type service struct {
 func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts Options, use *usage, all *session.Room) {
 	svc.who, svc.usage, svc.callers.subject = who, use, who.Subject()
 	svc.backend, svc.opts, svc.stop, svc.began = b, opts, make(chan struct{}), time.Now()
+	svc.durations = tracing.DurationsOf(opts.Recorder)
 	svc.info = implementation(opts.Name, opts.Version)
 	svc.envs = listEnvelopes(svc.info, opts.ListTTL)
 	svc.lists = stream.NewListVersions()
 	svc.sessions = session.NewStore(session.Options{
 		Endpoint: endpoint, Subject: who.Subject(), Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
-		Changed: svc.sessionChanged,
+		Changed: svc.sessionChanged, Durations: svc.durations,
 	})
 	svc.endpoint = endpoint
 	if opts.Sessions != nil {

@@ -12,7 +12,8 @@ var (
 		1 * ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms, 500 * ms,
 		sec, 2 * sec, 5 * sec, 10 * sec, 30 * sec, 60 * sec, 120 * sec, 300 * sec,
 	}
-	Recovery = []time.Duration{
+	Conventional = Calls[3:] // what OpenTelemetry's conventions for MCP want
+	Recovery     = []time.Duration{
 		10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, sec, 2500 * ms, 5 * sec, 10 * sec, 30 * sec, 60 * sec, 300 * sec, 1800 * sec,
 	}
 	Overhead = []time.Duration{

@@ -40,8 +40,8 @@ type Source struct {
 	Events  func() map[string]uint64 // by kind
 	Clients func() meter.EndpointCounts
 	Audit   func() (lost uint64, failing bool)
-	Viewers func() int    // pages that are open
-	Lost    func() uint64 // spans that could not be exported
+	Viewers func() int               // pages that are open
+	Lost    func() map[string]uint64 // what could not be exported, by signal
 
 	Trees func() usage.Trees // as they are now
 }
@@ -293,7 +293,10 @@ func (c *collector) itself(s scrape) {
 	}
 	s.put(leftovers, float64(left[true]), "true")
 	s.put(leftovers, float64(left[false]), "false")
-	s.put(telemetryLost, float64(c.from.Lost()), "spans")
+	unexported := c.from.Lost()
+	for _, signal := range []string{"spans", "logs", "metrics"} {
+		s.put(telemetryLost, float64(unexported[signal]), signal)
+	}
 }
 
 // states are all that a server can be in.

@@ -99,7 +99,7 @@ func scripted() Source {
 		Clients: clients.Read,
 		Viewers: func() int { return 2 },
 		Trees:   func() usage.Trees { return usage.Trees{7: {Processes: 2, Resident: 12 << 20, CPU: 3 * time.Second}} },
-		Lost:    func() uint64 { return 4 },
+		Lost:    func() map[string]uint64 { return map[string]uint64{"spans": 4} },
 	}
 }
 

@@ -40,7 +40,7 @@ func (w *Waited) For() time.Duration { return w.sum.waited }
 func (s *Slot) Wait(ctx context.Context) (Waited, error) {
 	w := Waited{Began: time.Now()}
 	if s.opts.Recorder != nil {
-		w.sum.trace = tracing.From(ctx).Trace()
+		w.sum.trace, _ = tracing.From(ctx)
 	}
 	lease, err := s.acquire(ctx, 0, &w.sum)
 	if err == nil {

@@ -47,7 +47,7 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 		t.began = time.Now()
 	}
 	if s.opts.Recorder != nil {
-		t.trace = tracing.From(ctx).Trace()
+		t.trace, _ = tracing.From(ctx)
 	}
 	out, err := s.call(ctx, gen, c, &t)
 	f := s.settle(c, &t, &out, err)
@@ -62,14 +62,11 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) event.CallFacts {
 	f := event.CallFacts{
 		Server: s.name, Session: s.opts.Session, Gen: t.gen, FirstGen: t.first, Method: c.Method, Name: c.Name,
-		Began: t.began, Waited: t.waited, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
+		Began: t.began, Waited: t.waited, Parked: t.parked, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
 		Exposed: c.Exposed, By: c.By, FirstFailed: t.firstFailed,
 	}
 	if c.Client != nil {
 		f.Client = c.Client.ID()
-	}
-	if t.trace != nil && t.trace.Root.Own.Sampled() {
-		f.Trace = t.trace.Root.Own.Trace
 	}
 	switch {
 	case err != nil:
@@ -90,15 +87,13 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) eve
 	case t.parked:
 		f.Saved = event.ByParking
 	}
+	f.Trace = t.trace.Settle(&f)
 	s.meter.Call(&f)
 	if s.meter.CountsTools() && f.Method == mcp.ToolsCall {
 		s.meter.Tool(f.Name, f.Result, func() bool { return s.lists(f.Name) })
 	}
-	if t.trace != nil {
-		t.trace.Settle(&f)
-		if own := &t.trace.Root.Own; own.Sampled() {
-			s.meter.Sampled(own.Trace, &f)
-		}
+	if f.Trace != [16]byte{} {
+		s.meter.Sampled(f.Trace, &f)
 	}
 	if s.opts.Observe != nil {
 		s.opts.Observe(f)
@@ -124,7 +119,7 @@ func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, t *attemp
 		}
 		if !t.bind(lease.gen) {
 			lease.free()
-			s.gaveUp(lease.gen, t.unknown, c)
+			s.gaveUp(lease.gen, t, t.unknown, c)
 			return Answer{}, s.withState(t.unknown)
 		}
 		if f := s.admit(lease.gen, c); f != nil {
@@ -193,17 +188,15 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 		}
 	}()
 	if t.trace != nil {
-		span := t.trace.Below(&t.trace.Root, tracing.Client, c.Method)
-		span.Server, span.Generation, span.Peer, span.Send, span.Began = s.name, lease.Gen(), lease.gen.peer, t.sent, begun
-		c = recorded(c, span)
+		c = recorded(c, t.trace.Below(nil, tracing.Client), lease.gen, t.sent, begun)
 	}
 	result, err := lease.gen.up.Call(ctx, c)
 	returned = true
 	t.ended = time.Now()
-	if c.Span != nil {
-		finish(c, t.ended, &result, err)
-	}
 	took := t.ended.Sub(begun)
+	if c.Span != nil || s.durations != nil {
+		lease.gen.sent(s.durations, c, t.ended, took, &result, err)
+	}
 	t.upstream += took
 	s.meter.Sent(took)
 	if err == nil {
@@ -255,7 +248,7 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		what = giveUp
 	}
 	if what == giveUp {
-		s.gaveUp(g, f, c)
+		s.gaveUp(g, t, f, c)
 		return false
 	}
 	t.failure = f.Kind
@@ -263,7 +256,7 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		t.firstFailed = f.Kind
 	}
 	s.drill.Load().count(ctx, resends)
-	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
+	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID(true)})
 	if what == nextGeneration {
 		s.leave(ctx, g, t)
 	}
@@ -272,12 +265,12 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 
 // gaveUp tells of a call that failed for good, unless the server itself or the
 // client is why.
-func (s *Slot) gaveUp(g *generation, f *fault.Fault, c *upstream.Call) {
+func (s *Slot) gaveUp(g *generation, t *attempts, f *fault.Fault, c *upstream.Call) {
 	if f.Kind == fault.RPC || f.Kind == fault.Canceled {
 		return
 	}
 	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
-		s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f})
+		s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID(f.Outcome == fault.Unknown || t.sent > 1)})
 	}
 }
 

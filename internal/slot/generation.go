@@ -53,6 +53,7 @@ type generation struct {
 	info    upstream.Info
 	excused time.Duration // of the start, which Options.Ready has taken; after a failure for the credential's sake all of it
 	peer    *tracing.Peer // nil while nothing is recorded
+	served  time.Time     // when it could; zero if the start failed
 
 	known atomic.Pointer[catalog.Catalog] // what this generation offers, as last listed; nil before it serves
 	shown atomic.Pointer[catalog.Catalog] // the view's catalog, as of then: it has the same items; nil before it serves
@@ -119,6 +120,7 @@ func (g *generation) hooks(faults *transport.Injector) Hooks {
 		},
 		Stderr: func(line string) { g.logs.add(g.gen, g.redact.hide(line)) },
 		Linked: func(info func() transport.Info) { g.link.Store(&info) },
+		Failed: func(era upstream.Era, phases []upstream.Phase) { g.info.Era, g.info.Phases = era, phases },
 		Faults: faults,
 	}
 }

@@ -134,6 +134,7 @@ func (lp *loop) keep(g *generation) {
 func (lp *loop) drop(gen uint64) {
 	if g := lp.gens[gen]; g != nil {
 		g.countLink(lp.slot.meter)
+		g.lasted(lp.slot.durations)
 	}
 	delete(lp.gens, gen)
 	lp.count()

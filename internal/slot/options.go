@@ -36,7 +36,9 @@ type Hooks struct {
 	Announced func(catalog.Kind) // the server itself has said so; before Changed
 	Stderr    func(line string)
 	Linked    func(info func() transport.Info) // a link is open; info describes it as it is when it is called
-	Faults    *transport.Injector              // breaks the server on purpose; the slot's
+	// Failed is told how far a start has come that failed.
+	Failed func(upstream.Era, []upstream.Phase)
+	Faults *transport.Injector // breaks the server on purpose; the slot's
 }
 
 // Dial starts one generation: it returns after the handshake, or with a
@@ -85,7 +87,8 @@ type Options struct {
 	// Observe gets the facts of each call that has ended, on the call's own
 	// goroutine; it must not block. May be nil.
 	Observe func(event.CallFacts)
-	// Recorder takes what is recorded of calls and of starts. nil: nothing is.
+	// Recorder takes what is recorded and measured of calls and of generations. nil:
+	// nothing is.
 	Recorder tracing.Recorder
 	// Emit receives events, from the loop; it must not block. May be nil.
 	Emit func(event.Event)

@@ -14,41 +14,53 @@ import (
 )
 
 // recorded returns the call with the span s for one send of it.
-func recorded(c *upstream.Call, s *tracing.Span) *upstream.Call {
+func recorded(c *upstream.Call, s *tracing.Span, g *generation, send int, began time.Time) *upstream.Call {
+	s.Method, s.Server, s.Generation, s.Peer, s.Send, s.Began = c.Method, g.server, g.gen, g.peer, send, began
 	if c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet {
 		s.Target = c.Name
-		s.Name += " " + c.Name
 	}
-	s.Method = c.Method
 	out := *c
 	out.Span = s
 	return &out
 }
 
-// finish ends the span of a send by what came of it.
-func finish(c *upstream.Call, at time.Time, result *upstream.Result, err error) {
-	s := c.Span
+// sent records and measures a send to g that has ended.
+func (g *generation) sent(d *tracing.Durations, c *upstream.Call, at time.Time, took time.Duration, result *upstream.Result, err error) {
+	word, code, text := "", int64(0), ""
 	f := fault.From(c.Method, err)
 	switch {
 	case f == nil && c.Method == mcp.ToolsCall && result.IsError():
-		s.Error = event.CallToolError.String()
+		word = event.CallToolError.String()
 	case f == nil:
 	case f.RPC != nil:
-		s.Code, s.Error, s.Text = f.RPC.Code, strconv.FormatInt(f.RPC.Code, 10), f.RPC.Message
+		code, text = f.RPC.Code, g.redact.hide(f.RPC.Message)
+		word = strconv.FormatInt(code, 10)
 	default:
-		s.Error = f.Kind.String() // its text may hold what the process wrote
+		word = f.Kind.String() // its text may hold what the process wrote
 	}
-	s.End(at)
+	if c.Span != nil {
+		c.Span.Error, c.Span.Code, c.Span.Text = word, code, text
+		c.Span.End(at)
+	}
+	if d != nil {
+		d.Asked.Observe(tracing.Operation{Method: c.Method, Error: word, Code: code, Peer: *g.peer}, took)
+	}
 }
 
-// peerOf is the server as the spans of its calls have it.
-func peerOf(info *upstream.Info) *tracing.Peer {
-	p := &tracing.Peer{Version: info.Era.Version, Session: info.Session, Transport: "pipe"}
-	if info.Kind != transport.HTTP && info.Kind != transport.SSE {
+// meet is the server as the spans of its calls have it. The start is over.
+func (g *generation) meet() *tracing.Peer {
+	link := transport.Info{Kind: transport.HTTP, URL: g.spec.URL}
+	if info := g.link.Load(); info != nil {
+		link = (*info)()
+	} else if g.spec.URL == "" {
+		link.Kind = transport.Stdio
+	}
+	p := &tracing.Peer{Version: g.info.Era.Version, Session: link.Session, Transport: "pipe"}
+	if link.Kind != transport.HTTP && link.Kind != transport.SSE {
 		return p
 	}
-	p.Transport, p.HTTP = "tcp", "1.1"
-	u, err := url.Parse(info.URL)
+	p.Transport, p.HTTP = "tcp", link.HTTP
+	u, err := url.Parse(link.URL)
 	switch {
 	case err != nil:
 	case u.Scheme == "unix":
@@ -63,28 +75,32 @@ func peerOf(info *upstream.Info) *tracing.Peer {
 }
 
 // recordStart records how a generation came up, or that it did not.
-func recordStart(r tracing.Recorder, server string, gen uint64, began time.Time, phases []upstream.Phase, peer *tracing.Peer, f *fault.Fault) {
-	t := r.Begin(tracing.Context{}, "everline.start")
+func recordStart(r tracing.Recorder, g *generation, began time.Time, f *fault.Fault) {
+	t := r.Begin(tracing.Context{}, began)
 	if t == nil {
 		return
 	}
-	s := &t.Root
-	s.Name, s.Server, s.Generation, s.Peer = "everline.start "+server, server, gen, peer
-	s.Began, s.Ended = began, time.Now()
-	if f != nil {
-		s.Error, s.Text = f.Kind.String(), f.Reason()
-	}
-	for _, p := range phases {
-		kind, method := tracing.Client, methodOfPhase[p.Name]
-		if method == "" {
-			kind, method = tracing.Internal, "everline.start "+p.Name
+	for i := range g.info.Phases {
+		p := &g.info.Phases[i]
+		child := t.Below(nil, tracing.Internal)
+		child.Server, child.Generation, child.Began = g.server, g.gen, p.Began
+		if child.Method = methodOfPhase[p.Name]; child.Method != "" {
+			child.Kind, child.Peer = tracing.Client, g.peer
+		} else {
+			child.Name = "everline.start " + p.Name
 		}
-		child := t.Below(s, kind, method)
-		child.Server, child.Generation, child.Began = server, gen, p.Began
-		if kind == tracing.Client {
-			child.Method, child.Peer = method, peer
+		if p.Fault != nil {
+			child.Fail(g.redact.fault(p.Fault))
 		}
 		child.End(p.Began.Add(p.Took))
+	}
+	s := t.Over(time.Now())
+	if s == nil {
+		return
+	}
+	s.Name, s.Server, s.Generation, s.Peer = "everline.start "+g.server, g.server, g.gen, g.peer
+	if f != nil {
+		s.Fail(f)
 	}
 	t.End(r)
 }
@@ -92,4 +108,11 @@ func recordStart(r tracing.Recorder, server string, gen uint64, began time.Time,
 // methodOfPhase are the phases that are one request.
 var methodOfPhase = map[string]string{
 	upstream.PhaseEra: mcp.ServerDiscover, upstream.PhaseInitialize: mcp.Initialize, upstream.PhaseList: mcp.ToolsList,
+}
+
+// lasted measures how long a generation has served.
+func (g *generation) lasted(d *tracing.Durations) {
+	if d != nil && !g.served.IsZero() {
+		d.Generations.Observe(tracing.Operation{Peer: *g.peer}, time.Since(g.served))
+	}
 }

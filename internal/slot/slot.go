@@ -18,6 +18,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/meter"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -45,6 +46,7 @@ type Slot struct {
 	callEvents chan event.Event // what calls have to tell; events that find it full are dropped
 	waiting    atomic.Int64
 	meter      *meter.Server                 // the server's, whatever slots it has
+	durations  *tracing.Durations            // of the Recorder; nil: none are noted
 	faults     transport.Injector            // breaks the server on purpose; off
 	drill      atomic.Pointer[drill]         // the drill that runs; nil if none does
 	alive      atomic.Pointer[[]*generation] // the generations that are not gone yet; replaced by the loop
@@ -73,6 +75,7 @@ func New(o Options) *Slot {
 	s := &Slot{
 		opts:       o,
 		meter:      o.Meter,
+		durations:  tracing.DurationsOf(o.Recorder),
 		name:       o.Server.Name,
 		born:       time.Now(),
 		callEvents: make(chan event.Event, maxCallEvents),

@@ -12,6 +12,7 @@ import (
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/transport"
 	"github.com/everline/everline/internal/upstream"
@@ -57,14 +58,15 @@ func (st *starter) start(g *generation, old *catalog.Catalog) note {
 	if err != nil {
 		g.freezeLink()
 	}
-	close(g.over)
 	var f *fault.Fault
 	if err != nil {
 		f = g.explain(fault.From("start", err))
 	}
 	if st.recorder != nil {
-		recordStart(st.recorder, g.server, g.gen, began, g.info.Phases, g.peer, f)
+		g.peer = g.meet()
+		recordStart(st.recorder, g, began, f)
 	}
+	close(g.over)
 	if f != nil {
 		return failed{g, f}
 	}
@@ -97,16 +99,16 @@ func (st *starter) open(g *generation, old *catalog.Catalog) error {
 	}
 	listed := time.Now()
 	cat, err := firstList(ctx, up, old)
+	g.info = up.Info()
+	g.info.Phases = append(slices.Clip(g.info.Phases), upstream.Phase{
+		Name: upstream.PhaseList, Began: listed, Took: time.Since(listed), Fault: fault.From(mcp.ToolsList, err),
+	})
 	if err != nil {
 		err = lateStart(ctx, linkErr(up, err), limit)
 		_ = st.closer.shutDown(up, g.spec) // what it says is no news beside err
 		return err
 	}
-	g.up, g.cat, g.info = up, cat, up.Info()
-	if st.recorder != nil {
-		g.peer = peerOf(&g.info)
-	}
-	g.info.Phases = append(slices.Clip(g.info.Phases), upstream.Phase{Name: upstream.PhaseList, Began: listed, Took: time.Since(listed)})
+	g.up, g.cat, g.served = up, cat, time.Now()
 	return nil
 }
 

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	mcptest.RunChild()
 	historyChild()
 	traceChild()
+	otlpChild()
 	processChild()
 	goleak.VerifyTestMain(m)
 }

@@ -25,6 +25,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/everline/everline"
@@ -43,6 +44,8 @@ type stub struct {
 
 type tracedSpan struct {
 	service, name, kind, trace, id, parent string
+	status, link                           string
+	began                                  uint64
 	attrs                                  map[string]string
 }
 
@@ -81,7 +84,13 @@ func (s *stub) take(req *collector.ExportTraceServiceRequest) {
 			for _, sp := range ss.Spans {
 				got := tracedSpan{
 					service: service, name: sp.Name, kind: strings.TrimPrefix(sp.Kind.String(), "SPAN_KIND_"), attrs: map[string]string{},
-					trace: hex.EncodeToString(sp.TraceId), id: hex.EncodeToString(sp.SpanId), parent: hex.EncodeToString(sp.ParentSpanId),
+					trace: hex.EncodeToString(sp.TraceId), id: hex.EncodeToString(sp.SpanId), parent: hex.EncodeToString(sp.ParentSpanId), began: sp.StartTimeUnixNano,
+				}
+				if sp.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR {
+					got.status = strings.TrimRight(" ERROR "+sp.Status.Message, " ")
+				}
+				for _, l := range sp.Links {
+					got.link = hex.EncodeToString(l.SpanId)
 				}
 				for _, a := range sp.Attributes {
 					got.attrs[a.Key] = strings.Trim(strings.SplitN(a.Value.String(), ":", 2)[1], `"`)
@@ -260,7 +269,6 @@ func TestOneTrace(t *testing.T) {
 			t.Run(server+" from "+client, func(t *testing.T) {
 				to := newStub(t)
 				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.url)
-				t.Setenv("OTEL_METRICS_EXPORTER", "none")
 				kind, era, _ := strings.Cut(server, " ")
 				traceOnce(t, to, tracedServer(t, kind, era, to.url), client)
 				checkTrace(t, to, kind, client)
@@ -269,16 +277,27 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// traceOnce makes one call from a client of go-sdk through everline.
-func traceOnce(t *testing.T, to *stub, server map[string]any, client string) {
+// recording is what the environment asks for, and the options of a hub that records.
+func recording(t *testing.T) (*telemetry.Telemetry, everline.Options) {
 	t.Helper()
-	ctx := within(t)
-	rec, err := telemetry.Open(ctx, telemetry.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+	t.Setenv("OTEL_LOGS_EXPORTER", "none")
+	rec, err := telemetry.Open(within(t), telemetry.Options{
+		Version: "test", Log: slog.New(slog.DiscardHandler), Hide: func(text string) string { return strings.ReplaceAll(text, "hunter2", "•••") },
+	})
 	if err != nil || rec == nil {
 		t.Fatal(rec, err)
 	}
 	var o everline.Options
 	door.Record(&o, rec)
+	return rec, o
+}
+
+// traceOnce makes one call from a client of go-sdk through everline.
+func traceOnce(t *testing.T, to *stub, server map[string]any, client string) {
+	t.Helper()
+	ctx := within(t)
+	rec, o := recording(t)
 	hub, err := everline.Open(ctx, servers{"s": server}.config(t), o)
 	if err != nil {
 		t.Fatal(err)

@@ -3,120 +3,130 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/tracing"
 )
 
-// bounds are the buckets that the conventions want, in seconds.
-var bounds = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
-
 func (t *Telemetry) openMetrics(ctx context.Context, o Options, res *resource.Resource) error {
+	t.durations, t.unmetered = &tracing.Durations{}, &outlet{signal: "metrics", log: o.Log}
+	counted := o.Metrics
+	if counted == nil {
+		counted = prometheus.Gatherers{}
+	}
 	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) {
-		return bridge.NewMetricProducer(bridge.WithGatherer(dotted{o.Metrics})), nil
+		return producer{bridge.NewMetricProducer(bridge.WithGatherer(counted)), t.durations, o.Version, time.Now()}, nil
 	})
 	reader, err := autoexport.NewMetricReader(ctx)
 	if err != nil {
 		return fmt.Errorf("OTEL_METRICS_EXPORTER: %w", err)
 	}
 	t.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(reader))
-	m := t.metrics.Meter(scope, metric.WithInstrumentationVersion(o.Version), metric.WithSchemaURL(schemaURL))
-	histogram := func(name, about string) metric.Float64Histogram {
-		h, problem := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...))
-		if problem != nil {
-			err = problem
-		}
-		return h
-	}
-	t.answered = histogram("mcp.server.operation.duration", "How long requests of clients took.")
-	t.asked = histogram("mcp.client.operation.duration", "How long requests to servers took, each send by itself.")
-	return err
+	return nil
 }
 
-// measure notes how long a request and its sends took.
-func (t *Telemetry) measure(tr *tracing.Trace) {
-	ctx := context.Background()
-	if tr.Root.Kind == tracing.Server {
-		t.answered.Record(ctx, tr.Root.Ended.Sub(tr.Root.Began).Seconds(), metric.WithAttributes(measured(&tr.Root)...))
-	}
-	for _, s := range tr.Spans() {
-		if s.Kind == tracing.Client && s.Server != "" {
-			t.asked.Record(ctx, s.Ended.Sub(s.Began).Seconds(), metric.WithAttributes(measured(s)...))
+// Durations implements tracing.Recorder.
+func (t *Telemetry) Durations() *tracing.Durations { return t.durations }
+
+// A producer has what everline counts, and durations as the conventions want them.
+type producer struct {
+	counts    sdkmetric.Producer
+	durations *tracing.Durations
+	version   string
+	began     time.Time
+}
+
+// Produce implements sdkmetric.Producer.
+func (p producer) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error) {
+	all, err := p.counts.Produce(ctx)
+	for _, scope := range all {
+		for i := range scope.Metrics {
+			m := &scope.Metrics[i]
+			m.Name, m.Unit = dotted(m.Name)
 		}
+	}
+	own := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: scope, Version: p.version, SchemaURL: schemaURL}}
+	for _, m := range []struct {
+		name, about string
+		of          *tracing.Measure
+		server      bool // everline is the server
+	}{
+		{"mcp.server.operation.duration", "How long requests of clients took.", &p.durations.Answered, true},
+		{"mcp.client.operation.duration", "How long requests to servers took, each send by itself.", &p.durations.Asked, false},
+		{"mcp.server.session.duration", "How long sessions of clients lasted.", &p.durations.Sessions, true},
+		{"mcp.client.session.duration", "How long connections to servers lasted, from when they served.", &p.durations.Generations, false},
+	} {
+		h := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
+		for _, measured := range m.of.Read() {
+			h.DataPoints = append(h.DataPoints, p.point(&measured, m.server))
+		}
+		if len(h.DataPoints) > 0 {
+			own.Metrics = append(own.Metrics, metricdata.Metrics{Name: m.name, Description: m.about, Unit: "s", Data: h})
+		}
+	}
+	if len(own.Metrics) > 0 {
+		all = append(all, own)
+	}
+	return all, err
+}
+
+func (p producer) point(m *tracing.Measured, server bool) metricdata.HistogramDataPoint[float64] {
+	bounds := make([]float64, len(m.Bounds))
+	for i, b := range m.Bounds {
+		bounds[i] = b.Seconds()
+	}
+	return metricdata.HistogramDataPoint[float64]{
+		Attributes: attribute.NewSet(measured(&m.Operation, server)...), StartTime: p.began, Time: time.Now(),
+		Count: m.Count(), Sum: m.Sum.Seconds(), Bounds: bounds, BucketCounts: m.Counts,
 	}
 }
 
 // measured are the attributes by which durations are told apart: none of them has
 // more values than servers and methods, which a client cannot make up.
-func measured(s *tracing.Span) []attribute.KeyValue {
-	a := []attribute.KeyValue{mcpMethod.String(known(s.Method))}
-	if s.Error != "" {
-		a = append(a, errorType.String(s.Error))
+func measured(o *tracing.Operation, server bool) []attribute.KeyValue {
+	a := make([]attribute.KeyValue, 0, 8)
+	text := func(k attribute.Key, v string) {
+		if v != "" {
+			a = append(a, k.String(v))
+		}
 	}
-	if s.Code != 0 {
-		a = append(a, statusCode.Int64(s.Code))
+	text(mcpMethod, o.Method)
+	text(errorType, o.Error)
+	if o.Code != 0 {
+		text(statusCode, strconv.FormatInt(o.Code, 10))
 	}
-	p := s.Peer
-	if p == nil {
-		return a
+	text(netTransport, o.Peer.Transport)
+	text(mcpVersion, o.Peer.Version)
+	if o.Peer.HTTP != "" {
+		text(netProtocol, "http")
 	}
-	a = append(a, netTransport.String(p.Transport))
-	if p.Version != "" {
-		a = append(a, mcpVersion.String(p.Version))
-	}
-	if p.HTTP != "" {
-		a = append(a, netProtocol.String("http"))
-	}
-	if s.Kind == tracing.Client && p.Address != "" {
-		a = append(a, serverHost.String(p.Address), serverPort.Int(p.Port))
+	if !server && o.Peer.Address != "" {
+		text(serverHost, o.Peer.Address)
+		if o.Peer.Port != 0 {
+			a = append(a, serverPort.Int(o.Peer.Port))
+		}
 	}
 	return a
 }
 
-// methods are those that durations are told apart by.
-var methods = []string{
-	mcp.Initialize, mcp.Ping, mcp.ServerDiscover, mcp.ToolsList, mcp.ToolsCall, mcp.PromptsList, mcp.PromptsGet,
-	mcp.ResourcesList, mcp.ResourcesTemplatesList, mcp.ResourcesRead, mcp.ResourcesSubscribe, mcp.ResourcesUnsubscribe,
-	mcp.CompletionComplete, mcp.LoggingSetLevel, mcp.TasksGet, mcp.TasksList, mcp.TasksResult, mcp.TasksCancel, mcp.TasksUpdate,
-}
-
-// known is a method, or "_OTHER" for one that somebody has made up.
-func known(method string) string {
-	if slices.Contains(methods, method) {
-		return method
-	}
-	return "_OTHER"
-}
-
-// dotted has what a gatherer has by the names that OpenTelemetry would give it.
-type dotted struct{ from prometheus.Gatherer }
-
-// Gather implements prometheus.Gatherer.
-func (d dotted) Gather() ([]*dto.MetricFamily, error) {
-	if d.from == nil {
-		return nil, nil
-	}
-	all, err := d.from.Gather()
-	for _, f := range all {
-		name := strings.TrimSuffix(f.GetName(), "_total")
-		for suffix, unit := range map[string]string{"_seconds": "s", "_bytes": "By"} {
-			if short, ok := strings.CutSuffix(name, suffix); ok {
-				name, f.Unit = short, proto.String(unit)
-			}
+// dotted is a metric by the name and with the unit that OpenTelemetry would give it.
+func dotted(name string) (_, unit string) {
+	name = strings.TrimSuffix(name, "_total")
+	for suffix, u := range map[string]string{"_seconds": "s", "_bytes": "By"} {
+		if short, ok := strings.CutSuffix(name, suffix); ok {
+			name, unit = short, u
 		}
-		f.Name = proto.String(strings.ReplaceAll(name, "_", "."))
 	}
-	return all, err
+	return strings.ReplaceAll(name, "_", "."), unit
 }

@@ -1,13 +1,12 @@
 package telemetry
 
 import (
-	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	"time"
 
 	"github.com/everline/everline/internal/tracing"
 )
@@ -16,60 +15,59 @@ import (
 // where the environment does not say.
 const usualRatio = 0.05
 
-// samplerOf is the sampler of the environment, and whether it takes a share of what
-// it decides about: then what is of interest may be kept beside it.
-func samplerOf(getenv func(string) string) (s sdktrace.Sampler, share bool, err error) {
+// A sampler decides as the SDK's does that has the same name. It is asked about each
+// request, and costs a twentieth of it.
+type sampler struct {
+	byCaller bool   // who has a caller is sampled if that is
+	below    uint64 // of all others those are whose trace ids are: 1<<63 for all
+	share    bool   // it takes a part: what is of interest may be kept beside it
+}
+
+// samplerOf is the sampler of the environment.
+func samplerOf(getenv func(string) string) (sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(getenv("OTEL_TRACES_SAMPLER")))
 	if name == "" {
-		return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(usualRatio)), true, nil
+		return sampler{byCaller: true, below: shareOf(usualRatio), share: true}, nil
 	}
-	kind, byParent := strings.CutPrefix(name, "parentbased_")
+	kind, byCaller := strings.CutPrefix(name, "parentbased_")
 	switch kind {
 	case "always_on":
-		s = sdktrace.AlwaysSample()
+		return sampler{byCaller: byCaller, below: shareOf(1)}, nil
 	case "always_off":
-		s = sdktrace.NeverSample()
+		return sampler{byCaller: byCaller}, nil
 	case "traceidratio":
 		ratio := 1.0
 		if arg := strings.TrimSpace(getenv("OTEL_TRACES_SAMPLER_ARG")); arg != "" {
-			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || ratio < 0 || ratio > 1 {
-				return nil, false, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q is no number from 0 to 1", arg)
+			var err error
+			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || !(0 <= ratio && ratio <= 1) {
+				return sampler{}, fmt.Errorf("OTEL_TRACES_SAMPLER_ARG: %q is no number from 0 to 1", arg)
 			}
 		}
-		s, share = sdktrace.TraceIDRatioBased(ratio), true
+		return sampler{byCaller: byCaller, below: shareOf(ratio), share: true}, nil
 	default:
-		return nil, false, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is none of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio", name)
+		return sampler{}, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is none of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio", name)
 	}
-	if byParent {
-		s = sdktrace.ParentBased(s)
+}
+
+// shareOf is what the ids of a share of all traces are below.
+func shareOf(ratio float64) uint64 { return uint64(ratio*math.MaxInt64) + uint64(ratio) }
+
+// takes tells whether a request is sampled whose span is own.
+func (s *sampler) takes(own, caller *tracing.Context) bool {
+	if s.byCaller && caller.Valid() {
+		return caller.Sampled()
 	}
-	return s, share, nil
+	return binary.BigEndian.Uint64(own.Trace[8:])>>1 < s.below
 }
 
 // Begin implements tracing.Recorder.
-func (t *Telemetry) Begin(caller tracing.Context, method string) *tracing.Trace {
+func (t *Telemetry) Begin(caller tracing.Context, came time.Time) *tracing.Trace {
 	own := caller.Child()
-	if t.sampler != nil && t.samples(own, caller, method) {
+	switch {
+	case t.sampler.takes(&own, &caller):
 		own.Sample()
-	} else if t.metrics == nil && (!t.keeps || caller.Valid()) {
+	case !t.sampler.share || caller.Valid():
 		return nil
 	}
-	return tracing.New(own, caller)
-}
-
-func (t *Telemetry) samples(own, caller tracing.Context, method string) bool {
-	ctx := context.Background()
-	if caller.Valid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, spanContext(caller))
-	}
-	return t.sampler.ShouldSample(sdktrace.SamplingParameters{
-		ParentContext: ctx, TraceID: own.Trace, Name: method, Kind: trace.SpanKindServer,
-	}).Decision == sdktrace.RecordAndSample
-}
-
-func spanContext(c tracing.Context) trace.SpanContext {
-	state, _ := trace.ParseTraceState(c.State) // what cannot be read is left out
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: c.Trace, SpanID: c.Span, TraceFlags: trace.TraceFlags(c.Flags), TraceState: state,
-	})
+	return tracing.New(own, caller, came)
 }

@@ -2,10 +2,8 @@ package telemetry
 
 import (
 	"context"
-	"log/slog"
+	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -13,38 +11,26 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/everline/everline/event"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/tracing"
 )
 
-// slow is from when on a request is of interest because it took so long.
-const slow = 10 * time.Second
-
 // End implements tracing.Recorder.
 func (t *Telemetry) End(tr *tracing.Trace) {
-	if t.metrics != nil {
-		t.measure(tr)
-	}
-	root := &tr.Root
-	if t.tracer == nil || !root.Own.Sampled() && !(t.keeps && !root.Parent.Valid() && ofInterest(tr)) {
+	if !t.outlet.take(int64(1 + len(tr.Spans))) {
 		return
 	}
-	n := int64(1 + len(tr.Spans()))
-	if !t.outlet.take(n) {
-		return
-	}
-	t.write(tr, root)
-	for _, s := range tr.Spans() {
+	t.write(tr, tr.Root)
+	for _, s := range tr.Spans {
 		t.write(tr, s)
 	}
 }
 
-// ofInterest tells whether a request shows what everline is there for.
-func ofInterest(tr *tracing.Trace) bool {
-	f := &tr.Facts
-	return tr.Root.Ended.Sub(tr.Root.Began) > slow ||
-		tr.Called && (f.Sends > 1 || f.Saved != event.NotSaved || f.Result == event.CallUnknown)
+// Late implements tracing.Recorder.
+func (t *Telemetry) Late(s *tracing.Span) {
+	if t.outlet.take(1) {
+		t.write(s.Trace(), s)
+	}
 }
 
 var kinds = [...]trace.SpanKind{tracing.Internal: trace.SpanKindInternal, tracing.Server: trace.SpanKindServer, tracing.Client: trace.SpanKindClient}
@@ -52,24 +38,43 @@ var kinds = [...]trace.SpanKind{tracing.Internal: trace.SpanKindInternal, tracin
 // write gives the SDK a span that is over.
 func (t *Telemetry) write(tr *tracing.Trace, s *tracing.Span) {
 	ctx := context.WithValue(context.Background(), givenKey{}, s)
-	if s.Parent.Valid() {
-		parent := spanContext(s.Parent)
-		if s == &tr.Root {
-			parent = parent.WithRemote(true)
-		}
-		ctx = trace.ContextWithSpanContext(ctx, parent)
+	if parent := s.Parent(); parent.Valid() {
+		ctx = trace.ContextWithSpanContext(ctx, spanContext(&parent).WithRemote(s == tr.Root))
 	}
 	options := []trace.SpanStartOption{
 		trace.WithTimestamp(s.Began), trace.WithSpanKind(kinds[s.Kind]), trace.WithAttributes(attributes(tr, s)...),
 	}
-	if s.Link.Valid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: spanContext(s.Link)}))
+	if s == tr.Root && tr.Link != nil {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: spanContext(tr.Link)}))
 	}
-	_, span := t.tracer.Start(ctx, s.Name, options...)
+	_, span := t.tracer.Start(ctx, nameOf(s), options...)
 	if s.Error != "" {
-		span.SetStatus(codes.Error, short(s.Text))
+		text := s.Text
+		if t.hide != nil {
+			text = t.hide(text)
+		}
+		span.SetStatus(codes.Error, short(text))
 	}
 	span.End(trace.WithTimestamp(s.Ended))
+}
+
+// nameOf is never a URI: only tools and prompts are targets.
+func nameOf(s *tracing.Span) string {
+	switch {
+	case s.Name != "":
+		return s.Name
+	case s.Target != "":
+		return s.Method + " " + s.Target
+	default:
+		return s.Method
+	}
+}
+
+func spanContext(c *tracing.Context) trace.SpanContext {
+	state, _ := trace.ParseTraceState(c.State) // what cannot be read is left out
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: c.Trace, SpanID: c.Span, TraceFlags: trace.TraceFlags(c.Flags), TraceState: state,
+	})
 }
 
 // maxText is how many bytes of a text of an error go into a span.
@@ -103,19 +108,22 @@ func attributes(tr *tracing.Trace, s *tracing.Span) []attribute.KeyValue {
 	case mcp.PromptsGet:
 		text(promptName, s.Target)
 	}
+	if s.Number != 0 {
+		text(requestID, strconv.FormatInt(s.Number, 10))
+	}
 	text(requestID, s.RequestID)
 	text(errorType, s.Error)
 	if s.Code != 0 {
-		a = append(a, statusCode.Int64(s.Code))
+		text(statusCode, strconv.FormatInt(s.Code, 10))
 	}
 	if s.Peer != nil {
 		a = appendPeer(a, s)
 	}
 	text(ownWait, s.For)
 	server, generation := s.Server, s.Generation
-	if s == &tr.Root && tr.Called {
+	if s == tr.Root && tr.Asked {
 		f := &tr.Facts
-		server, generation = f.Server, f.Gen
+		server, generation = f.Server, f.Generation
 		text(ownOutcome, f.Result.String())
 		text(ownSaved, f.Saved.String())
 		text(ownState, tr.State)
@@ -163,47 +171,22 @@ type given struct{}
 type givenKey struct{}
 
 func (given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	s := ctx.Value(givenKey{}).(*tracing.Span)
-	return s.Own.Trace, s.Own.Span
+	own := ctx.Value(givenKey{}).(*tracing.Span).Own()
+	return own.Trace, own.Span
 }
 
 func (given) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	return ctx.Value(givenKey{}).(*tracing.Span).Own.Span
+	return ctx.Value(givenKey{}).(*tracing.Span).Own().Span
 }
 
-// An outlet counts what goes out, and what does not.
-type outlet struct {
+// A spanOutlet counts what of the spans goes out, and what does not.
+type spanOutlet struct {
 	sdktrace.SpanExporter
-	log  *slog.Logger
-	room int64 // for spans that wait
-
-	waiting atomic.Int64
-	lost    atomic.Uint64
-	failing atomic.Bool // the last export has failed
+	outlet
 }
 
-// take makes room for spans; false if there is none, and they are lost. The SDK's
-// own queue has as much and is never full, so that no loss is uncounted.
-func (o *outlet) take(n int64) bool {
-	if o.waiting.Add(n) <= o.room {
-		return true
-	}
-	o.waiting.Add(-n)
-	o.lost.Add(uint64(n))
-	return false
-}
-
-// ExportSpans implements sdktrace.SpanExporter.
-func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := o.SpanExporter.ExportSpans(ctx, spans)
-	o.waiting.Add(-int64(len(spans)))
-	if err != nil {
-		o.lost.Add(uint64(len(spans)))
-	}
-	if was := o.failing.Swap(err != nil); err != nil && !was {
-		o.log.Warn("spans are lost: they cannot be exported", "cause", err)
-	} else if was && err == nil {
-		o.log.Info("spans are exported again", "lost", o.lost.Load())
-	}
-	return err
+// ExportSpans implements sdktrace.SpanExporter. Nobody else is told of a failure.
+func (o *spanOutlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	o.exported(len(spans), o.SpanExporter.ExportSpans(ctx, spans))
+	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/log"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -29,7 +29,8 @@ import (
 type Options struct {
 	Version string
 	Log     *slog.Logger
-	Getenv  func(string) string // nil: os.Getenv. The SDK itself reads the environment whatever this says
+	Hide    func(text string) string // takes secrets out of the text of an error; nil: there are none
+	Getenv  func(string) string      // nil: os.Getenv. The SDK itself reads the environment whatever this says
 	// Metrics are what is exported as metrics besides what is measured here; nil
 	// for nothing. It may be used before Open returns.
 	Metrics prometheus.Gatherer
@@ -41,12 +42,17 @@ type Options struct {
 type Telemetry struct {
 	spans   *sdktrace.TracerProvider // nil where no spans are exported
 	tracer  trace.Tracer
-	sampler sdktrace.Sampler
-	keeps   bool // what is of interest is kept, though the sampler did not take it
-	outlet  *outlet
+	sampler sampler
+	outlet  *spanOutlet
+	hide    func(string) string
 
-	metrics         *sdkmetric.MeterProvider // nil where no metrics are exported
-	asked, answered metric.Float64Histogram
+	metrics   *sdkmetric.MeterProvider // nil where no metrics are exported
+	durations *tracing.Durations       // nil, too
+	unmetered *outlet                  // of metrics; nil, too
+
+	logs      *sdklog.LoggerProvider // nil where no events are exported
+	logger    log.Logger
+	logOutlet *logOutlet
 }
 
 // scope is the name of what measures.
@@ -58,11 +64,10 @@ func Open(ctx context.Context, o Options) (*Telemetry, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	wantSpans, wantMetrics := wants(o.Getenv, "TRACES") || o.Exporter != nil, wants(o.Getenv, "METRICS")
-	if !wantSpans && !wantMetrics {
+	wantSpans, wantMetrics, wantLogs := wants(o.Getenv, "TRACES") || o.Exporter != nil, wants(o.Getenv, "METRICS"), wants(o.Getenv, "LOGS")
+	if !wantSpans && !wantMetrics && !wantLogs {
 		return nil, nil
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Debug("OpenTelemetry", "cause", err) }))
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "everline"), attribute.String("service.version", o.Version)),
@@ -71,7 +76,7 @@ func Open(ctx context.Context, o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &Telemetry{}
+	t := &Telemetry{hide: o.Hide}
 	if wantSpans {
 		if err := t.openSpans(ctx, o, res); err != nil {
 			return nil, err
@@ -82,6 +87,12 @@ func Open(ctx context.Context, o Options) (*Telemetry, error) {
 			return nil, errors.Join(err, t.Close(ctx))
 		}
 	}
+	if wantLogs {
+		if err := t.openLogs(ctx, o, res); err != nil {
+			return nil, errors.Join(err, t.Close(ctx))
+		}
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.failed))
 	return t, nil
 }
 
@@ -98,7 +109,7 @@ func wants(getenv func(string) string, signal string) bool {
 }
 
 func (t *Telemetry) openSpans(ctx context.Context, o Options, res *resource.Resource) (err error) {
-	if t.sampler, t.keeps, err = samplerOf(o.Getenv); err != nil {
+	if t.sampler, err = samplerOf(o.Getenv); err != nil {
 		return err
 	}
 	exporter := o.Exporter
@@ -107,7 +118,7 @@ func (t *Telemetry) openSpans(ctx context.Context, o Options, res *resource.Reso
 			return fmt.Errorf("OTEL_TRACES_EXPORTER: %w", err)
 		}
 	}
-	t.outlet = &outlet{SpanExporter: exporter, log: o.Log, room: queueSize(o.Getenv)}
+	t.outlet = &spanOutlet{exporter, outlet{signal: "spans", log: o.Log, room: roomOf(o.Getenv, "OTEL_BSP_MAX_QUEUE_SIZE")}}
 	t.spans = sdktrace.NewTracerProvider(
 		sdktrace.WithResource(res),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is written was decided before
@@ -118,26 +129,21 @@ func (t *Telemetry) openSpans(ctx context.Context, o Options, res *resource.Reso
 	return nil
 }
 
-// queueSize is how many spans may wait to be exported, as the SDK has it.
-func queueSize(getenv func(string) string) int64 {
-	if n, err := strconv.ParseInt(getenv("OTEL_BSP_MAX_QUEUE_SIZE"), 10, 64); err == nil && n > 0 {
-		return n
-	}
-	return sdktrace.DefaultMaxQueueSize
-}
-
 // Close exports what is left, until ctx ends.
 func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	done := make(chan error, 2)
+	done := make(chan error, 3)
 	ends := []func(context.Context) error{}
 	if t.spans != nil {
 		ends = append(ends, t.spans.Shutdown)
 	}
 	if t.metrics != nil {
 		ends = append(ends, t.metrics.Shutdown)
+	}
+	if t.logs != nil {
+		ends = append(ends, t.logs.Shutdown)
 	}
 	for _, end := range ends {
 		go func() { done <- end(ctx) }() // ends with ctx; waited for below
@@ -149,12 +155,31 @@ func (t *Telemetry) Close(ctx context.Context) error {
 	return failed
 }
 
-// Lost is how many spans were recorded and not exported.
-func (t *Telemetry) Lost() uint64 {
-	if t == nil || t.outlet == nil {
-		return 0
+// failed takes what the SDK fails with that nobody else has taken: exports of metrics.
+func (t *Telemetry) failed(err error) {
+	if t.unmetered != nil {
+		t.unmetered.waiting.Add(1)
+		t.unmetered.exported(1, err)
 	}
-	return t.outlet.lost.Load()
+}
+
+// Lost is what was recorded and not exported, by signal: spans, log records, and
+// exports of metrics.
+func (t *Telemetry) Lost() map[string]uint64 {
+	lost := map[string]uint64{}
+	if t == nil {
+		return lost
+	}
+	if t.outlet != nil {
+		lost[t.outlet.signal] = t.outlet.lost.Load()
+	}
+	if t.logOutlet != nil {
+		lost[t.logOutlet.signal] = t.logOutlet.lost.Load()
+	}
+	if t.unmetered != nil {
+		lost[t.unmetered.signal] = t.unmetered.lost.Load()
+	}
+	return lost
 }
 
 var _ tracing.Recorder = (*Telemetry)(nil)

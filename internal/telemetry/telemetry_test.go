@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,10 +27,12 @@ type env map[string]string
 
 func (e env) get(key string) string { return e[key] }
 
+func hide(text string) string { return strings.ReplaceAll(text, "hunter2", "•••") }
+
 // openTo opens one whose spans go to an exporter.
 func openTo(t *testing.T, e env, to sdktrace.SpanExporter) *Telemetry {
 	t.Helper()
-	rec, err := Open(t.Context(), Options{Version: "1", Log: slog.New(slog.DiscardHandler), Getenv: e.get, Exporter: to})
+	rec, err := Open(t.Context(), Options{Version: "1", Log: slog.New(slog.DiscardHandler), Getenv: e.get, Exporter: to, Hide: hide})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func openTo(t *testing.T, e env, to sdktrace.SpanExporter) *Telemetry {
 func TestNothingIsOpenedUnasked(t *testing.T) {
 	for _, e := range []env{
 		{},
-		{"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+		{"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
 		{"OTEL_SERVICE_NAME": "x"},
 	} {
@@ -49,7 +52,7 @@ func TestNothingIsOpenedUnasked(t *testing.T) {
 		}
 	}
 	var none *Telemetry
-	if none.Lost() != 0 || none.Close(t.Context()) != nil {
+	if len(none.Lost()) != 0 || none.Close(t.Context()) != nil {
 		t.Error("without one something is lost")
 	}
 }
@@ -62,29 +65,34 @@ func TestSamplers(t *testing.T) {
 		"parentbased_always_off": {false, true, false, false}, "traceidratio": {true, true, true, true},
 		" ParentBased_TraceIDRatio ": {true, true, false, true},
 	} {
-		s, share, err := samplerOf(env{"OTEL_TRACES_SAMPLER": name}.get)
+		s, err := samplerOf(env{"OTEL_TRACES_SAMPLER": name}.get)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := &Telemetry{sampler: s}
 		for caller, want := range map[tracing.Context]bool{{}: want.root, yes: want.sampled, no: want.unsampled} {
-			if got := rec.samples(caller.Child(), caller, "ping"); got != want {
-				t.Errorf("%s below %s: %v", name, caller.String(), got)
+			if own := caller.Child(); s.takes(&own, &caller) != want {
+				t.Errorf("%s below %s: not %v", name, caller.String(), want)
 			}
 		}
-		if share != want.share {
-			t.Errorf("%s: a share %v", name, share)
+		if s.share != want.share {
+			t.Errorf("%s: a share %v", name, s.share)
 		}
 	}
-	for _, e := range []env{{"OTEL_TRACES_SAMPLER": "sometimes"}, {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "5"}} {
-		if _, _, err := samplerOf(e.get); err == nil || !strings.HasPrefix(err.Error(), "OTEL_TRACES_SAMPLER") {
+	for _, e := range []env{{"OTEL_TRACES_SAMPLER": "sometimes"}, {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "5"}, {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "NaN"}} {
+		if _, err := samplerOf(e.get); err == nil || !strings.HasPrefix(err.Error(), "OTEL_TRACES_SAMPLER") {
 			t.Errorf("%v: %v", e, err)
 		}
 	}
-	usual, _, _ := samplerOf(env{}.get)
-	rec, n := &Telemetry{sampler: usual}, 0
+	usual, _ := samplerOf(env{}.get)
+	sdk, n := sdktrace.TraceIDRatioBased(usualRatio), 0
 	for range 20_000 {
-		if rec.samples(tracing.Context{}.Child(), tracing.Context{}, "ping") {
+		own := tracing.Context{}.Child()
+		got := usual.takes(&own, &tracing.Context{})
+		want := sdk.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: own.Trace}).Decision == sdktrace.RecordAndSample
+		if got != want {
+			t.Fatalf("%x: the SDK's sampler says %v", own.Trace, want)
+		}
+		if got {
 			n++
 		}
 	}
@@ -113,22 +121,22 @@ func written(spans tracetest.SpanStubs) string {
 func TestAttributes(t *testing.T) {
 	to := tracetest.NewInMemoryExporter()
 	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "always_on"}, to)
-	tr := rec.Begin(tracing.Context{}, "tools/call")
-	send := tr.Below(&tr.Root, tracing.Client, "tools/call search")
-	send.Method, send.Target, send.RequestID, send.Server, send.Generation, send.Send = "tools/call", "search", "7", "github", 3, 1
-	send.Peer = &tracing.Peer{Version: "2025-11-25", Session: "abc", Transport: "tcp", HTTP: "1.1", Address: "mcp.example.com", Port: 443}
+	tr := rec.Begin(tracing.Context{}, time.Now())
+	send := tr.Below(nil, tracing.Client)
+	send.Method, send.Target, send.Number, send.Server, send.Generation, send.Send = "tools/call", "search", 7, "github", 3, 1
+	send.Peer = &tracing.Peer{Version: "2025-11-25", Session: "abc", Transport: "tcp", HTTP: "2", Address: "mcp.example.com", Port: 443}
 	send.Error, send.Code, send.Text = "-32603", -32603, strings.Repeat("ä", 150)
 	send.End(time.Now())
 	tr.Settle(&event.CallFacts{Server: "github", Gen: 3, Result: event.CallUnknown, Kind: fault.Broken, Sends: 1})
-	tr.Failed("reconnecting", "the connection broke")
-	root := &tr.Root
-	root.Kind, root.Name, root.Method, root.Target, root.RequestID = tracing.Server, "tools/call github__search", "tools/call", "github__search", "x"
-	root.Peer, root.Error, root.Ended = &tracing.Peer{Version: "2026-07-28", Transport: "tcp", HTTP: "1.1", Address: "127.0.0.1", Port: 4711}, tr.Verdict(), time.Now()
+	tr.Failed(&fault.Fault{Kind: fault.Broken, State: "reconnecting", Err: errors.New("the connection of hunter2 broke")})
+	root := tr.Over(time.Now())
+	root.Kind, root.Method, root.Target, root.RequestID = tracing.Server, "tools/call", "github__search", "x"
+	root.Peer, root.Error = &tracing.Peer{Version: "2026-07-28", Transport: "tcp", HTTP: "1.1", Address: "127.0.0.1", Port: 4711}, tr.Facts.Verdict()
 	tr.End(rec)
 	if err := rec.spans.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const want = `server tools/call github__search Error (the connection broke)
+	const want = `server tools/call github__search Error (the connection of ••• broke)
   client.address=127.0.0.1
   client.port=4711
   error.type=broken
@@ -159,49 +167,43 @@ func TestAttributes(t *testing.T) {
 		}
 	}
 	spans := to.GetSpans()
-	if spans[1].Parent.SpanID() != spans[0].SpanContext.SpanID() || spans[0].SpanContext.SpanID() != root.Own.Span || spans[0].Parent.IsValid() {
+	if spans[1].Parent.SpanID() != spans[0].SpanContext.SpanID() || spans[0].SpanContext.SpanID() != root.Own().Span || spans[0].Parent.IsValid() {
 		t.Error("the ids are not those that others were told of")
 	}
 }
 
-// Of what the sampler left out, that is kept which shows what everline is there for;
-// of requests whose callers decide nothing is.
+// Of what the sampler left out, that is recorded which may show what everline is there
+// for; of requests whose callers decide nothing is.
 func TestWhatIsOfInterestIsKept(t *testing.T) {
 	to := tracetest.NewInMemoryExporter()
 	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}, to)
-	play := func(f event.CallFacts, took time.Duration) int {
-		t.Helper()
-		to.Reset()
-		tr := rec.Begin(tracing.Context{}, "tools/call")
-		if tr == nil || tr.Root.Own.Sampled() {
-			t.Fatal("a root is not looked at, or others are told of it")
-		}
-		tr.Settle(&f)
-		tr.Root.Ended = tr.Root.Began.Add(took)
-		tr.End(rec)
-		if err := rec.spans.ForceFlush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return len(to.GetSpans())
+	tr := rec.Begin(tracing.Context{}, time.Now())
+	if tr == nil || tr.Sampled() {
+		t.Fatal("a root is not looked at, or others are told of it")
 	}
-	for _, c := range []struct {
-		what string
-		f    event.CallFacts
-		took time.Duration
-		kept int
-	}{
-		{"usual", event.CallFacts{Sends: 1}, time.Second, 0},
-		{"repeated", event.CallFacts{Sends: 2}, time.Second, 1},
-		{"parked", event.CallFacts{Sends: 1, Saved: event.ByParking}, time.Second, 1},
-		{"unknown", event.CallFacts{Sends: 1, Result: event.CallUnknown}, time.Second, 1},
-		{"slow", event.CallFacts{Sends: 1}, 11 * time.Second, 1},
-	} {
-		if n := play(c.f, c.took); n != c.kept {
-			t.Errorf("%s: %d spans", c.what, n)
-		}
+	tr.Settle(&event.CallFacts{Sends: 2})
+	if tr.Over(time.Now()) == nil {
+		t.Fatal("it is not kept")
 	}
-	if tr := rec.Begin(tracing.Context{}.Child(), "tools/call"); tr != nil {
+	tr.End(rec)
+	if err := rec.spans.ForceFlush(t.Context()); err != nil || len(to.GetSpans()) != 1 {
+		t.Errorf("%d spans, %v", len(to.GetSpans()), err)
+	}
+	if tr := rec.Begin(tracing.Context{}.Child(), time.Now()); tr != nil {
 		t.Error("a caller decides, and something is recorded all the same")
+	}
+	always := openTo(t, env{"OTEL_TRACES_SAMPLER": "parentbased_always_off"}, to)
+	if tr := always.Begin(tracing.Context{}, time.Now()); tr != nil {
+		t.Error("nothing is wanted, and something is recorded all the same")
+	}
+}
+
+// ping records one request.
+func ping(rec *Telemetry) {
+	tr := rec.Begin(tracing.Context{}, time.Now())
+	if s := tr.Over(time.Now()); s != nil {
+		s.Method = "ping"
+		tr.End(rec)
 	}
 }
 
@@ -220,14 +222,12 @@ func TestNobodyWaitsForACollector(t *testing.T) {
 	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "always_on", "OTEL_BSP_MAX_QUEUE_SIZE": "100"}, hung{})
 	began := time.Now()
 	for range 5000 {
-		tr := rec.Begin(tracing.Context{}, "ping")
-		tr.Root.Ended = time.Now()
-		tr.End(rec)
+		ping(rec)
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("5,000 requests took %s", took)
 	}
-	if lost, waits := rec.Lost(), rec.outlet.waiting.Load(); lost != 4900 || waits != 100 {
+	if lost, waits := rec.Lost()["spans"], rec.outlet.waiting.Load(); lost != 4900 || waits != 100 {
 		t.Errorf("%d are lost, %d wait", lost, waits)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -252,17 +252,107 @@ func TestRefusedExports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, status = range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusOK} {
-		tr := rec.Begin(tracing.Context{}, "ping")
-		tr.Root.Ended = time.Now()
-		tr.End(rec)
+		ping(rec)
 		_ = rec.spans.ForceFlush(t.Context()) // its failure is what is counted
 	}
 	if err := rec.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if rec.Lost() != 2 || strings.Count(said.String(), "cannot be exported") != 1 || !strings.Contains(said.String(), "again") {
-		t.Errorf("%d lost: %s", rec.Lost(), said.String())
+	if rec.Lost()["spans"] != 2 || strings.Count(said.String(), "cannot be exported") != 1 || !strings.Contains(said.String(), "again") {
+		t.Errorf("%v lost: %s", rec.Lost(), said.String())
 	}
+}
+
+// A collector that refuses, that hangs or that is not there costs nobody anything:
+// requests go on, what waits is bounded, what is dropped is counted, somebody is told
+// once, and the end is not held up.
+func TestCollectorsThatFail(t *testing.T) {
+	hang := make(chan struct{})
+	for what, answer := range map[string]http.HandlerFunc{
+		"429":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"500":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"hanging": func(http.ResponseWriter, *http.Request) { <-hang },
+		"absent":  nil,
+	} {
+		t.Run(what, func(t *testing.T) {
+			web := httptest.NewServer(answer)
+			defer web.Close()
+			switch what {
+			case "absent":
+				web.Close()
+			case "hanging":
+				defer close(hang)
+			}
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", web.URL)
+			t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
+			t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+			t.Setenv("OTEL_BLRP_MAX_QUEUE_SIZE", "100")
+			for _, variable := range []string{"OTEL_BSP_EXPORT_TIMEOUT", "OTEL_BLRP_EXPORT_TIMEOUT", "OTEL_METRIC_EXPORT_TIMEOUT", "OTEL_METRIC_EXPORT_INTERVAL"} {
+				t.Setenv(variable, "50") // ms
+			}
+			said := &lines{news: make(chan struct{}, 1)}
+			rec, err := Open(t.Context(), Options{Version: "1", Log: slog.New(slog.NewTextHandler(said, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.durations.Answered.Observe(tracing.Operation{Method: "ping"}, time.Second) // something to measure
+			began := time.Now()
+			for range 5000 {
+				ping(rec)
+				rec.Log(&Event{Kind: "lost", Text: "x"})
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("5,000 requests took %s", took)
+			}
+			if spans, logs := rec.outlet.waiting.Load(), rec.logOutlet.waiting.Load(); spans > 100 || logs > 100 {
+				t.Errorf("%d spans and %d log records wait", spans, logs)
+			}
+			signals := []string{"spans", "logs", "metrics"}
+			for _, signal := range signals {
+				for said.count(signal+" are lost") == 0 {
+					<-said.news
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began = time.Now()
+			_ = rec.Close(ctx) // nothing was exported
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the end took %s", took)
+			}
+			if lost := rec.Lost(); lost["spans"] != 5000 || lost["logs"] != 5000 || lost["metrics"] == 0 {
+				t.Errorf("of 5,000 spans and 5,000 log records are lost: %v", lost)
+			}
+			for _, signal := range signals {
+				if n := said.count(signal + " are lost"); n != 1 {
+					t.Errorf("of %s it was said %d times", signal, n)
+				}
+			}
+		})
+	}
+}
+
+// lines are those of a log.
+type lines struct {
+	news chan struct{} // one slot
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+	return l.text.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
 }
 
 func BenchmarkRequest(b *testing.B) {
@@ -279,13 +369,16 @@ func BenchmarkRequest(b *testing.B) {
 			peer := &tracing.Peer{Version: "2025-11-25", Transport: "pipe"}
 			b.ReportAllocs()
 			for b.Loop() {
-				tr := rec.Begin(tracing.Context{}, "tools/call")
-				send := tr.Below(&tr.Root, tracing.Client, "tools/call x")
-				send.Method, send.Target, send.Peer = "tools/call", "x", peer
-				send.End(time.Now())
+				now := time.Now()
+				tr := rec.Begin(tracing.Context{}, now)
+				send := tr.Below(nil, tracing.Client)
+				send.Method, send.Target, send.Peer, send.Began = "tools/call", "x", peer, now
+				send.End(now)
 				tr.Settle(&event.CallFacts{Server: "s", Sends: 1})
-				tr.Root.Method, tr.Root.Peer, tr.Root.Ended = "tools/call", peer, time.Now()
-				tr.End(rec)
+				if s := tr.Over(time.Now()); s != nil {
+					s.Kind, s.Method, s.Peer = tracing.Server, "tools/call", peer
+					tr.End(rec)
+				}
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 )
@@ -94,15 +95,18 @@ func (c Context) Child() Context {
 		put(out.Trace[:8], rand.Uint64())
 		put(out.Trace[8:], rand.Uint64())
 	}
-	for out.Span = [8]byte{}; out.Span == [8]byte{}; {
-		put(out.Span[:], rand.Uint64())
-	}
+	out.Span = newID()
 	out.Flags &^= flagSampled
 	return out
 }
 
-func put(dst []byte, n uint64) {
-	for i := range dst {
-		dst[i] = byte(n >> (8 * i))
+func newID() (id [8]byte) {
+	for id == [8]byte{} {
+		put(id[:], rand.Uint64())
 	}
+	return id
+}
+
+func put(dst []byte, n uint64) {
+	binary.LittleEndian.PutUint64(dst, n)
 }

@@ -1,9 +1,12 @@
 package tracing
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everline/everline/event"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -69,28 +72,94 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// What is begun before the end and ended after it is left out, and what is nil
-// records nothing.
+// Who wants a trace decides at its end: what is sampled, and what shows what everline
+// is there for. What ends after it goes the same way. What is nil records nothing.
 func TestTraceEnds(t *testing.T) {
 	var none *Trace
 	none.Waited(time0, time0.Add(second), "turn")
-	none.Settle(nil)
-	none.Failed("", "")
-	tr := New(Context{}.Child(), Context{})
-	tr.Waited(time0, time0.Add(second/1000), "turn") // too short to be of interest
-	tr.Waited(time0, time0.Add(second), "turn")
-	late := tr.Below(&tr.Root, Client, "late")
-	tr.End(sink{})
-	late.End(time0)
-	if all := tr.Spans(); len(all) != 1 || all[0].For != "turn" || all[0].Parent != tr.Root.Own {
-		t.Errorf("%+v", all)
+	none.Failed(nil)
+	if none.Settle(&event.CallFacts{Sends: 2}) != [16]byte{} {
+		t.Error("nothing has an id")
+	}
+	usual, parked := event.CallFacts{Sends: 1, Took: second}, event.CallFacts{Sends: 1, Parked: true}
+	repeated, unknown := event.CallFacts{Sends: 2}, event.CallFacts{Sends: 1, Result: event.CallUnknown}
+	for _, c := range []struct {
+		what    string
+		sampled bool
+		f       event.CallFacts
+		took    time.Duration
+		wanted  bool
+	}{
+		{"sampled", true, usual, second, true},
+		{"usual", false, usual, second, false},
+		{"slow", false, usual, 11 * second, true},
+		{"parked", false, parked, second, true},
+		{"repeated", false, repeated, second, true},
+		{"unknown", false, unknown, second, true},
+	} {
+		own := Context{}.Child()
+		if c.sampled {
+			own.Sample()
+		}
+		tr, to := New(own, Context{}, time0), &sink{}
+		tr.Waited(time0, time0.Add(second/1000), "turn") // too short to be of interest
+		tr.Waited(time0, time0.Add(second), "turn")
+		early, late := tr.Below(nil, Client), tr.Below(nil, Client)
+		early.End(time0)
+		if id := tr.Settle(&c.f); (id == own.Trace) != (c.wanted && c.what != "slow") {
+			t.Errorf("%s: id %x", c.what, id)
+		}
+		root := tr.Over(time0.Add(c.took))
+		if (root != nil) != c.wanted {
+			t.Fatalf("%s: root %v", c.what, root)
+		}
+		if root != nil {
+			tr.End(to)
+		}
+		late.End(time0)
+		if !c.wanted {
+			if to.ended+to.late != 0 {
+				t.Errorf("%s: somebody got it", c.what)
+			}
+			continue
+		}
+		if to.ended != 1 || to.late != 1 || len(tr.Spans) != 2 || tr.Spans[0].For != "turn" || tr.Spans[0].Parent() != tr.Root.Own() {
+			t.Errorf("%s: %+v, %d late", c.what, tr.Spans, to.late)
+		}
 	}
 }
 
-type sink struct{}
+type sink struct{ ended, late int }
 
-func (sink) Begin(Context, string) *Trace { return nil }
-func (sink) End(*Trace)                   {}
+func (*sink) Begin(Context, time.Time) *Trace { return nil }
+func (s *sink) End(*Trace)                    { s.ended++ }
+func (s *sink) Late(*Span)                    { s.late++ }
+func (*sink) Durations() *Durations           { return nil }
+
+// A context is of a trace, or of a span below it.
+func TestFrom(t *testing.T) {
+	if tr, s := From(t.Context()); tr != nil || s != nil {
+		t.Error("a context without a trace has one")
+	}
+	tr := New(Context{}.Child(), Context{}, time0)
+	ctx := tr.In(t.Context())
+	child, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if got, s := From(child); got != tr || s != nil {
+		t.Error("the root is not found")
+	}
+	below := tr.Below(nil, Client)
+	if got, s := From(With(child, below)); got != tr || s != below {
+		t.Error("the span is not found")
+	}
+	below.Follow(Context{Trace: [16]byte{1}, Span: [8]byte{2}})
+	if below.Parent() != (Context{Trace: tr.id, Span: tr.own}) {
+		t.Error("a span follows one of another trace")
+	}
+	if below.Follow(Context{Trace: tr.id, Span: [8]byte{2}}); below.Parent().Span != [8]byte{2} {
+		t.Error("a span does not follow one of its trace")
+	}
+}
 
 const second = time.Second
 

@@ -18,11 +18,24 @@ import (
 // A Recorder decides about requests, and takes what was recorded. Its methods are
 // called by many goroutines at a time; they do not block.
 type Recorder interface {
-	// Begin is asked about each request, whose caller stands there. nil: nothing
-	// of it is recorded.
-	Begin(caller Context, method string) *Trace
-	// End takes a trace that is over. Nothing in it changes any more.
+	// Begin is asked about each request, whose caller stands there and which came
+	// then. nil: nothing of it is recorded.
+	Begin(caller Context, came time.Time) *Trace
+	// End takes a trace that is over and has a root. Nothing in it changes any more.
 	End(*Trace)
+	// Late takes a span that has ended after its trace, as of a call that has gone on
+	// behind the answer to its request.
+	Late(*Span)
+	// Durations are where durations are noted; nil: nowhere. It is always the same.
+	Durations() *Durations
+}
+
+// DurationsOf are those of a recorder; nil of none.
+func DurationsOf(r Recorder) *Durations {
+	if r == nil {
+		return nil
+	}
+	return r.Durations()
 }
 
 // Kind is the side of an exchange that a span is of.
@@ -39,15 +52,13 @@ const (
 // final when its trace ends.
 type Span struct {
 	Kind         Kind
-	Own          Context
-	Parent       Context // the zero value of a root
-	Link         Context // another caller; the zero value if there is none
-	Name         string
+	Name         string // "" where Method and Target are the name
 	Began, Ended time.Time
 
 	Method     string
 	Target     string // of tools/call and prompts/get: the name, in the words of that side
 	RequestID  string // the JSON-RPC id, in the words of that side; "" for none
+	Number     int64  // the same where it is one of ours; 0 for none
 	Peer       *Peer  // the other side; nil if there is none
 	Server     string // its name in the configuration
 	Generation uint64
@@ -58,7 +69,8 @@ type Span struct {
 	Code  int64  // of the JSON-RPC error that is the answer; 0 if that is none
 	Text  string // of the error, without secrets
 
-	trace *Trace
+	trace       *Trace
+	own, parent [8]byte
 }
 
 // A Peer is the other side of an exchange.
@@ -71,87 +83,175 @@ type Peer struct {
 	Port      int
 }
 
-// A Trace is what everline records of one request. All methods may be called by
-// many goroutines at a time, and on nil, which records nothing.
-type Trace struct {
-	Root Span
-	// Facts are what became of the request at a server; valid if Called.
-	Facts  event.CallFacts
-	Called bool
-	State  string // of the server, where the request failed
-
-	mu    sync.Mutex // guards the rest, and Facts, Called and State until End
-	spans []*Span
-	over  bool
-	first [2]*Span // most requests have no more
+// Facts are what became of a request at a server.
+type Facts struct {
+	Server     string
+	Generation uint64
+	Sends      int
+	Result     event.CallResult
+	Kind       fault.Kind // why it failed
+	Saved      event.Saved
+	Parked     bool
 }
 
-// New returns a trace whose root stands below caller. Others are told of its spans
-// if own is sampled.
-func New(own, caller Context) *Trace {
-	t := &Trace{}
-	t.Root = Span{Own: own, Parent: caller, Began: time.Now(), trace: t}
-	t.spans = t.first[:0]
+// slow is from when on a request is of interest because it took so long.
+const slow = 10 * time.Second
+
+// interesting tells whether a request shows what everline is there for.
+func (f *Facts) interesting() bool {
+	return f.Sends > 1 || f.Parked || f.Result == event.CallUnknown
+}
+
+// A Trace is what everline records of one request. It is begun before anybody knows
+// whether it is wanted, and so holds no more than cannot be had later. All methods may
+// be called by many goroutines at a time, and on nil, which records nothing.
+type Trace struct {
+	context.Context // of the request: see In
+
+	Caller Context  // the zero value for none
+	Link   *Context // another caller; nil if there is none
+	Began  time.Time
+
+	// What follows is for the Recorder, once the trace is over.
+	Root  *Span
+	Facts Facts
+	Asked bool   // a server was asked, or meant: Facts are valid
+	State string // of the server, where the request failed
+	Spans []*Span
+
+	id    [16]byte
+	own   [8]byte // the root's
+	flags byte
+
+	mu    sync.Mutex // guards the rest, and until the end Facts, Asked, State and Spans
+	text  string     // why the request failed
+	over  bool
+	late  Recorder // of spans that end now; nil until the end, and where nobody wants them
+	taken bool     // first is a span
+	first Span     // most requests have one below the root
+	room  [2]*Span
+}
+
+// New returns a trace whose root stands below caller and began then. Others are told
+// of its spans if own is sampled.
+func New(own, caller Context, began time.Time) *Trace {
+	t := &Trace{Caller: caller, Began: began, id: own.Trace, own: own.Span, flags: own.Flags}
+	t.Spans = t.room[:0]
 	return t
 }
 
-// Spans are those below the root. It is for the Recorder, once the trace is over.
-func (t *Trace) Spans() []*Span { return t.spans }
+// Sampled tells whether the trace was wanted from the beginning, and others are told
+// of it.
+func (t *Trace) Sampled() bool { return t.flags&flagSampled != 0 }
 
-// End gives the trace to the recorder; what is begun below it now is not recorded.
+// In returns ctx with the trace, whose root is the parent of what is begun below.
+// A trace is of one context alone.
+func (t *Trace) In(ctx context.Context) context.Context {
+	t.Context = ctx
+	return t
+}
+
+// Value implements context.Context.
+func (t *Trace) Value(k any) any {
+	if k == (key{}) {
+		return t
+	}
+	return t.Context.Value(k)
+}
+
+// Over returns the root, for who began the trace to fill before End; nil if nobody
+// wants the trace, which is over then.
+func (t *Trace) Over(now time.Time) *Span {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.Sampled() && !t.Facts.interesting() && now.Sub(t.Began) <= slow {
+		t.over = true
+		return nil
+	}
+	t.Root = &Span{trace: t, own: t.own, parent: t.Caller.Span, Began: t.Began, Ended: now, Text: t.text}
+	return t.Root
+}
+
+// End gives the trace to the recorder.
 func (t *Trace) End(r Recorder) {
 	t.mu.Lock()
-	t.over = true
+	t.over, t.late = true, r
 	t.mu.Unlock()
 	r.End(t)
 }
 
-// Settle notes what became of the request at a server.
-func (t *Trace) Settle(f *event.CallFacts) {
+// ID is the id of the trace if it is sure to be recorded, as it is once something
+// interesting has happened; else zero.
+func (t *Trace) ID(interesting bool) (id [16]byte) {
+	if t != nil && (interesting || t.Sampled()) {
+		id = t.id
+	}
+	return id
+}
+
+// Settle notes what became of the request at a server, and returns the id of the trace
+// if that is now sure to be recorded.
+func (t *Trace) Settle(f *event.CallFacts) [16]byte {
 	if t == nil {
-		return
+		return [16]byte{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over {
-		t.Facts, t.Called = *f, true
+		t.Facts, t.Asked = FactsOf(f), true
 	}
+	return t.ID(t.Facts.interesting() || f.Took > slow)
+}
+
+// FactsOf are those of a call.
+func FactsOf(f *event.CallFacts) Facts {
+	return Facts{f.Server, f.Gen, f.Sends, f.Result, f.Kind, f.Saved, f.Parked}
 }
 
 // Verdict is what went wrong at the server, in one word: nothing did where it has
 // answered by an error of its own, or the caller gave up.
-func (t *Trace) Verdict() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch f := &t.Facts; {
-	case !t.Called || f.Result == event.CallAnswered || f.Result == event.CallRPCError || f.Result == event.CallCanceled:
+func (f *Facts) Verdict() string {
+	switch f.Result {
+	case event.CallAnswered, event.CallRPCError, event.CallCanceled:
 		return ""
-	case f.Result == event.CallToolError:
+	case event.CallToolError:
 		return f.Result.String()
 	default:
 		return f.Kind.String()
 	}
 }
 
-// Failed notes how the server was seen when the request failed, and why it did.
-func (t *Trace) Failed(state, text string) {
+// Failed notes why the request failed, and how its server was seen then.
+func (t *Trace) Failed(f *fault.Fault) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.over {
-		t.State, t.Root.Text = state, text
+	if t.over {
+		return
+	}
+	t.State, t.text = f.State, f.Reason()
+	if !t.Asked {
+		t.Facts, t.Asked = Facts{Server: f.Server, Generation: f.Gen, Result: event.ResultOf(f), Kind: f.Kind}, true
 	}
 }
 
-// Below returns a new span below parent, a span of this trace. Whoever gets it
-// fills it, and finishes it by End; what is not finished when the trace is over is
-// left out.
-func (t *Trace) Below(parent *Span, kind Kind, name string) *Span {
-	own := parent.Own.Child()
-	own.Flags = parent.Own.Flags
-	return &Span{Kind: kind, Own: own, Parent: parent.Own, Name: name, trace: t}
+// Below returns a new span below parent, a span of this trace; nil is the root.
+// Whoever gets it fills it, and finishes it by End.
+func (t *Trace) Below(parent *Span, kind Kind) *Span {
+	t.mu.Lock()
+	s := &t.first
+	if t.taken {
+		s = new(Span)
+	}
+	t.taken = true
+	t.mu.Unlock()
+	s.Kind, s.trace, s.own, s.parent = kind, t, newID(), t.own
+	if parent != nil {
+		s.parent = parent.own
+	}
+	return s
 }
 
 // Waited notes a wait that was long enough to be of interest.
@@ -159,32 +259,67 @@ func (t *Trace) Waited(began, ended time.Time, what string) {
 	if t == nil || ended.Sub(began) <= time.Millisecond {
 		return
 	}
-	s := t.Below(&t.Root, Internal, "everline.wait")
-	s.Began, s.For = began, what
+	s := t.Below(nil, Internal)
+	s.Name, s.Began, s.For = "everline.wait", began, what
 	s.End(ended)
 }
 
 // End finishes a span.
 func (s *Span) End(at time.Time) {
-	t := s.trace
+	s.Ended = at
+	if late := s.trace.add(s); late != nil {
+		late.Late(s)
+	}
+}
+
+// add keeps a span that has ended, or returns who else takes it.
+func (t *Trace) add(s *Span) Recorder {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.over {
-		s.Ended = at
-		t.spans = append(t.spans, s)
+		t.Spans = append(t.Spans, s)
 	}
+	return t.late
 }
 
 // Done finishes a span of a request by how that went.
 func (s *Span) Done(err error) {
 	if f := fault.From(s.Method, err); f != nil {
-		s.Error, s.Text = f.Kind.String(), f.Reason()
-		if f.RPC != nil {
-			s.Code = f.RPC.Code
-			s.Error = strconv.FormatInt(s.Code, 10)
-		}
+		s.Fail(f)
 	}
 	s.End(time.Now())
+}
+
+// Fail notes why the request of the span has failed.
+func (s *Span) Fail(f *fault.Fault) {
+	s.Error, s.Text = f.Kind.String(), f.Reason()
+	if f.RPC != nil {
+		s.Code = f.RPC.Code
+		s.Error = strconv.FormatInt(s.Code, 10)
+	}
+}
+
+// Own is where the span stands, as others are told.
+func (s *Span) Own() Context {
+	return Context{Trace: s.trace.id, Span: s.own, Flags: s.trace.flags, State: s.trace.Caller.State}
+}
+
+// Parent is what the span stands below; the zero value of a root.
+func (s *Span) Parent() Context {
+	if s == s.trace.Root {
+		return s.trace.Caller
+	}
+	c := s.Own()
+	c.Span = s.parent
+	return c
+}
+
+// Follow has the span stand below what others have begun, if that is of the same
+// trace.
+func (s *Span) Follow(c Context) {
+	if c.Trace == s.trace.id {
+		s.parent = c.Span
+	}
 }
 
 // Told returns the params of a request in which the span takes the place of what
@@ -193,7 +328,19 @@ func (s *Span) Told(params []byte) []byte {
 	if !s.Tells() {
 		return params
 	}
-	return wire.Set(params, s.Own.Text(), "_meta", mcp.MetaTraceParent)
+	own := s.Own()
+	return wire.Set(params, own.Text(), "_meta", mcp.MetaTraceParent)
+}
+
+// RequestID is the id of a request as text; "" of null.
+func RequestID(raw []byte) string {
+	if text, ok := wire.Text(raw); ok {
+		return text
+	}
+	if wire.IsNull(raw) {
+		return ""
+	}
+	return string(raw)
 }
 
 // Trace is what the span is of; nil of a nil span.
@@ -205,15 +352,24 @@ func (s *Span) Trace() *Trace {
 }
 
 // Tells tells whether others are to be told of the span.
-func (s *Span) Tells() bool { return s != nil && s.Own.Sampled() }
+func (s *Span) Tells() bool { return s != nil && s.trace.Sampled() }
 
 type key struct{}
 
 // With returns a context below which the span is the parent of others.
-func With(ctx context.Context, s *Span) context.Context { return context.WithValue(ctx, key{}, s) }
+func With(ctx context.Context, s *Span) context.Context {
+	return context.WithValue(ctx, key{}, s)
+}
 
-// From is the span of a context; nil if it has none.
-func From(ctx context.Context) *Span {
-	s, _ := ctx.Value(key{}).(*Span)
-	return s
+// From is the trace of a context, and the span of it below which others stand there:
+// nil is the root. The trace is nil if the context has none.
+func From(ctx context.Context) (*Trace, *Span) {
+	switch v := ctx.Value(key{}).(type) {
+	case *Trace:
+		return v, nil
+	case *Span:
+		return v.trace, v
+	default:
+		return nil, nil
+	}
 }

@@ -31,7 +31,7 @@ type Request struct {
 	// Name is the tool's or prompt's name or the resource's URI, for the
 	// Mcp-Name header (modern Streamable HTTP); "" where the method has none.
 	Name   string
-	Header [][2]string // further header fields (Mcp-Param-*), Streamable HTTP only
+	Header [][2]string // further header fields (Mcp-Param-*, traceparent), over HTTP only
 	// Frame is the whole message, without a line end. The transport may keep
 	// it, and write into the capacity behind it: nobody else may change it.
 	Frame []byte
@@ -105,6 +105,7 @@ type Info struct {
 	Kind    Kind
 	PID     int       // Stdio: the child's process id
 	URL     string    // HTTP, SSE
+	HTTP    string    // HTTP, SSE: the version that the last answer came by, "1.1" or "2"; "" before the first
 	Session string    // HTTP: a digest of its id, which itself opens it; "" for none
 	Started time.Time // when the link was opened
 	Noise   uint64    // lines or events that were not JSON-RPC, skipped

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -178,9 +177,10 @@ func (c *core) encode(call *Call, id int64) (*transport.Request, *fault.Fault) {
 		req.Header = headers(call)
 	}
 	if call.Span != nil {
-		call.Span.RequestID = strconv.FormatInt(id, 10)
+		call.Span.Number = id
 		if call.Span.Tells() && c.opts.Server.URL != "" { // what stands before a server may read headers alone
-			req.Header = append(slices.Clip(req.Header), [2]string{mcp.MetaTraceParent, call.Span.Own.String()})
+			own := call.Span.Own()
+			req.Header = append(slices.Clip(req.Header), [2]string{mcp.MetaTraceParent, own.String()})
 		}
 	}
 	req.Frame = wire.AppendRequest(wire.Room(len(params)+len(call.Method)+64), id, call.Method, params)

@@ -47,7 +47,7 @@ func (h *handshake) discover(ctx context.Context) finding {
 		h.hello.envelope = newEnvelope(version, h.opts.Name, h.opts.Version)
 		began := time.Now()
 		msg, f := h.askProbe(ctx, append(member([]byte{'{'}, "_meta", mcp.HandshakeMeta()), '}'))
-		h.phases.answer(PhaseEra, began, f)
+		h.phases.answer(PhaseEra, began, h.failure(mcp.ServerDiscover, &msg, f))
 		switch {
 		case f != nil:
 			return finding{verdict: notModern, fault: f}
@@ -256,8 +256,17 @@ func (h *handshake) initialize(ctx context.Context, version string) (wire.Messag
 	if err := ctx.Err(); err != nil && (f == nil || !evidence.Tokenless(f)) {
 		msg, f = wire.Message{}, h.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
 	}
-	h.phases.answer(PhaseInitialize, began, f)
+	h.phases.answer(PhaseInitialize, began, h.failure(mcp.Initialize, &msg, f))
 	return msg, f
+}
+
+// failure is what a request of the handshake has failed with: no answer, or one that
+// is an error.
+func (h *handshake) failure(method string, msg *wire.Message, f *fault.Fault) *fault.Fault {
+	if f == nil && msg.Error != nil {
+		return h.rpcFault(method, msg.Error)
+	}
+	return f
 }
 
 // outlast returns a context that lasts sessionWait longer than ctx, where the

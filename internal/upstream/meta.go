@@ -193,7 +193,9 @@ func retoken(meta []byte, c *Call, id int64) []byte {
 }
 
 // retraced puts the context of the send where that of the client's own span is:
-// what the server records is its child then, and not its sibling.
+// what the server records is its child then, and not its sibling. What a client has
+// said of its trace in _meta stays; what it has said in the header of its POST is
+// handed on here.
 func retraced(meta []byte, c *Call) []byte {
 	if !c.Span.Tells() {
 		return meta
@@ -201,7 +203,11 @@ func retraced(meta []byte, c *Call) []byte {
 	if meta == nil {
 		meta = []byte("{}")
 	}
-	return wire.Set(meta, c.Span.Own.Text(), mcp.MetaTraceParent)
+	own := c.Span.Own()
+	if own.State != "" && wire.Get(meta, mcp.MetaTraceParent) == nil && wire.Get(meta, mcp.MetaTraceState) == nil {
+		meta = wire.Set(meta, wire.AppendString(nil, own.State), mcp.MetaTraceState)
+	}
+	return wire.Set(meta, own.Text(), mcp.MetaTraceParent)
 }
 
 // bare returns meta without the members that modern requests alone carry.

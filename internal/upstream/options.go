@@ -26,6 +26,7 @@ type Options struct {
 	Modern    func()                           // the probe was answered after the handshake went on without it: the next generation may be modern
 	Spawned   func(pid int)                    // a process was started; a handshake may use up two
 	Linked    func(info func() transport.Info) // a link is open, likewise; info describes it as it is when it is called
+	Failed    func(Era, []Phase)               // the start has failed, and this is how far it came
 
 	// Asked: a modern server has asked its client in the way of the older
 	// versions, over a connection on which that can be seen.

@@ -12,6 +12,7 @@ type Phase struct {
 	Name  string // PhaseSpawn, ...
 	Began time.Time
 	Took  time.Duration
+	Fault *fault.Fault // why it failed, at the last try; nil if it did not
 }
 
 // The phases, in their order. Those that a generation did not go through are left
@@ -31,30 +32,31 @@ type phases struct {
 }
 
 // add counts a phase that began then; what happens twice counts as one.
-func (p *phases) add(name string, began time.Time) {
+func (p *phases) add(name string, began time.Time, f *fault.Fault) {
 	took := time.Since(began)
 	for i := range p.all {
-		if p.all[i].Name == name {
-			p.all[i].Took += took
+		if was := &p.all[i]; was.Name == name {
+			was.Took, was.Fault = was.Took+took, f
 			return
 		}
 	}
-	p.all = append(p.all, Phase{name, began, took})
+	p.all = append(p.all, Phase{name, began, took, f})
 }
 
 // open notes that a link is there, whose opening began then.
 func (p *phases) open(k transport.Kind, began time.Time) {
 	if k == transport.Stdio {
-		p.add(PhaseSpawn, began)
+		p.add(PhaseSpawn, began, nil)
 	}
 	p.opened = time.Now()
 }
 
 // answer notes a request of the handshake that is over.
 func (p *phases) answer(name string, began time.Time, f *fault.Fault) {
-	if f == nil && !p.opened.IsZero() {
-		p.add(PhaseFirstByte, p.opened)
+	answered := f == nil || f.Outcome == fault.Answered
+	if answered && !p.opened.IsZero() {
+		p.add(PhaseFirstByte, p.opened, nil)
 		p.opened = time.Time{}
 	}
-	p.add(name, began)
+	p.add(name, began, f)
 }

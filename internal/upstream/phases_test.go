@@ -23,15 +23,16 @@ func TestPhases(t *testing.T) {
 		}
 		start := time.Now()
 		p.open(transport.Stdio, wait(300*time.Millisecond))
-		p.answer(PhaseEra, wait(2*time.Second), fault.New(fault.Deadline, "", "silence"))
+		silence := fault.New(fault.Deadline, "", "silence")
+		p.answer(PhaseEra, wait(2*time.Second), silence)
 		p.open(transport.Stdio, wait(200*time.Millisecond))
 		p.answer(PhaseInitialize, wait(40*time.Millisecond), nil)
 		p.answer(PhaseInitialize, wait(3*time.Millisecond), nil)
 		want := []Phase{
-			{PhaseSpawn, start, 500 * time.Millisecond},
-			{PhaseEra, start.Add(300 * time.Millisecond), 2 * time.Second},
-			{PhaseFirstByte, start.Add(2500 * time.Millisecond), 40 * time.Millisecond},
-			{PhaseInitialize, start.Add(2500 * time.Millisecond), 43 * time.Millisecond},
+			{PhaseSpawn, start, 500 * time.Millisecond, nil},
+			{PhaseEra, start.Add(300 * time.Millisecond), 2 * time.Second, silence},
+			{PhaseFirstByte, start.Add(2500 * time.Millisecond), 40 * time.Millisecond, nil},
+			{PhaseInitialize, start.Add(2500 * time.Millisecond), 43 * time.Millisecond, nil},
 		}
 		if len(p.all) != len(want) {
 			t.Fatalf("%+v", p.all)

@@ -148,13 +148,13 @@ func (s *serverRequests) asked(ctx context.Context, c *inflight, m *wire.Message
 	if c.Span == nil {
 		return ctx, nil
 	}
-	span := c.Span.Trace().Below(c.Span, tracing.Server, m.Method)
+	span := c.Span.Trace().Below(c.Span, tracing.Server)
 	if text, ok := wire.Text(wire.Get(m.Params, "_meta", mcp.MetaTraceParent)); ok {
-		if parent, ok := tracing.Parse([]byte(text)); ok && parent.Trace == c.Span.Own.Trace {
-			span.Parent = parent
+		if parent, ok := tracing.Parse([]byte(text)); ok {
+			span.Follow(parent)
 		}
 	}
-	span.Method, span.RequestID, span.Peer = m.Method, string(m.ID), c.Span.Peer
+	span.Method, span.RequestID, span.Peer = m.Method, tracing.RequestID(m.ID), c.Span.Peer
 	span.Server, span.Generation, span.Began = s.opts.Server.Name, s.opts.Gen, time.Now()
 	return tracing.With(ctx, span), span
 }

@@ -300,7 +300,11 @@ func (h *handshake) dial(ctx context.Context, k transport.Kind) *fault.Fault {
 		Injector:   h.opts.Faults,
 	})
 	if err != nil {
-		return h.blame("start", err)
+		f := h.blame("start", err)
+		if k == transport.Stdio {
+			h.phases.add(PhaseSpawn, began, f)
+		}
+		return f
 	}
 	h.phases.open(k, began)
 	l.conn = conn

@@ -105,6 +105,9 @@ func Start(ctx context.Context, opts Options) (*Upstream, error) {
 	}
 	if f := h.connect(ctx); f != nil {
 		h.abandon()
+		if opts.Failed != nil {
+			opts.Failed(h.era, h.phases.all)
+		}
 		return nil, u.blame("start", f)
 	}
 	if h.late != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/meter"
 	"github.com/everline/everline/internal/sessions"
+	"github.com/everline/everline/internal/tracing"
 )
 
 // A Store owns all sessions that one identity has at an endpoint: those that came over HTTP, the
@@ -45,6 +47,8 @@ type Options struct {
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	SetLevel  func(level string) // of log messages that servers send; it does not wait
 	Forget    func(owner string) // what a session has elsewhere; see Session.Owner
+
+	Durations *tracing.Durations // where those of sessions are noted; nil: nowhere
 
 	// Changed hears of a session that was opened, has expired or was ended, which
 	// how says. It does not block. May be nil.
@@ -206,9 +210,21 @@ const (
 )
 
 func (st *Store) tell(s *Session, how string) {
+	if st.o.Durations != nil && how != opened {
+		st.o.Durations.Sessions.Observe(tracing.Operation{Peer: s.peer()}, time.Since(s.born))
+	}
 	if st.o.Changed != nil {
 		st.o.Changed(s, how)
 	}
+}
+
+// peer is the client, as far as it is one of many alike.
+func (s *Session) peer() tracing.Peer {
+	p := tracing.Peer{Version: s.Protocol(), Transport: "tcp", HTTP: "1.1"}
+	if !strings.Contains(s.Addr, ":") {
+		p.Transport = "unix"
+	}
+	return p
 }
 
 func (st *Store) frontLocked(s *Session) {

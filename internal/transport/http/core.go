@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type core struct {
 	started  time.Time
 	noise    atomic.Uint64
 	late     atomic.Uint64 // answers that no call waited for
+	major    atomic.Int32  // version of HTTP that the last answer came by; 0 before the first
 	relisten chan struct{}
 
 	link         transport.Breakable // what the injector reaches; the owner
@@ -310,6 +312,7 @@ func (k *core) follow(req *http.Request, ex *exchange) (*http.Response, *http.Re
 		if err != nil {
 			return nil, req, err
 		}
+		k.major.Store(int32(resp.ProtoMajor))
 		k.cookies.take(req.URL, resp)
 		if resp.StatusCode < 300 || resp.StatusCode > 399 || hop == maxHops {
 			return resp, req, nil
@@ -325,6 +328,18 @@ func (k *core) follow(req *http.Request, ex *exchange) (*http.Response, *http.Re
 		_ = resp.Body.Close()
 		next.Header = header
 		req = next
+	}
+}
+
+// httpVersion is Info's HTTP.
+func (k *core) httpVersion() string {
+	switch n := k.major.Load(); n {
+	case 0:
+		return ""
+	case 1:
+		return "1.1"
+	default:
+		return strconv.Itoa(int(n))
 	}
 }
 

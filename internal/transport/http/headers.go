@@ -62,6 +62,22 @@ func postHeader(base http.Header) http.Header {
 	return h
 }
 
+// withFields returns a header with the fields that go with one message alone. It does
+// not change h.
+func withFields(h http.Header, fields [][2]string) http.Header {
+	if len(fields) == 0 {
+		return h
+	}
+	more := make(http.Header, len(h)+len(fields))
+	for k, v := range h {
+		more[k] = v
+	}
+	for _, f := range fields {
+		more[http.CanonicalHeaderKey(f[0])] = []string{f[1]}
+	}
+	return more
+}
+
 // modernHeader returns post with what revision 2026-07-28 mirrors from the
 // body of r. The version is read from the frame itself, so that header and
 // body cannot differ; agreed is used where the frame names none.

@@ -64,7 +64,7 @@ func Open(_ context.Context, spec Spec, opts transport.Options) (transport.Conn,
 func (c *conn) Info() transport.Info {
 	s := c.state.Load()
 	return transport.Info{
-		Kind: transport.HTTP, URL: c.shown, Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load(),
+		Kind: transport.HTTP, URL: c.shown, HTTP: c.httpVersion(), Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load(),
 		Session: mcp.Digest(s.session), CancelByClose: s.modern, Sessionless: s.session == "" && !s.modern,
 	}
 }
@@ -167,6 +167,7 @@ type post struct {
 	op      string
 	id      int64 // 0: no answer is due
 	frame   []byte
+	fields  [][2]string // HTTP+SSE: of the header, that go with this message alone
 	state   *state
 	modern  bool
 	session bool // a session id goes with it
@@ -194,7 +195,7 @@ func (c *conn) headerOf(r *transport.Request, p *post) (http.Header, *fault.Faul
 	case r.Method == mcp.Initialize:
 		return c.ours(c.bare), nil
 	default:
-		return c.ours(p.state.post), nil
+		return withFields(c.ours(p.state.post), r.Header), nil
 	}
 }
 

@@ -339,7 +339,7 @@ func (c *sseConn) call(ctx context.Context, r *transport.Request) (wire.Message,
 	}
 	c.waitMu.Unlock()
 	defer c.forget(r.ID, w)
-	p := post{op: r.Method, id: r.ID, frame: r.Frame, session: c.worked.Load()}
+	p := post{op: r.Method, id: r.ID, frame: r.Frame, fields: r.Header, session: c.worked.Load()}
 	if msg, f := c.submit(posting, &p); f != nil || msg.IsResponse() {
 		select {
 		case a, ok := <-w.answer: // the stream was faster, and knows better
@@ -397,7 +397,7 @@ func (c *sseConn) cutOff(op string) *fault.Fault {
 // submit posts a message. Servers answer 202; one that answers with the
 // message itself is understood.
 func (c *sseConn) submit(ctx context.Context, p *post) (wire.Message, *fault.Fault) {
-	ex, f := c.sendTo(ctx, c.post, c.postHeader(), p)
+	ex, f := c.sendTo(ctx, c.post, withFields(c.postHeader(), p.fields), p)
 	if f != nil {
 		return wire.Message{}, f
 	}
@@ -455,5 +455,5 @@ func (c *sseConn) Close(ctx context.Context) error {
 
 // Info implements Conn.
 func (c *sseConn) Info() transport.Info {
-	return transport.Info{Kind: transport.SSE, URL: c.shown, Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load()}
+	return transport.Info{Kind: transport.SSE, URL: c.shown, HTTP: c.httpVersion(), Started: c.started, Noise: c.noise.Load(), LateAnswers: c.late.Load()}
 }

@@ -92,6 +92,7 @@ func members(t reflect.Type) []string {
 	for f := range t.Fields() {
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
+		case tag == "-":
 		case f.Anonymous && tag == "":
 			all = append(all, members(f.Type)...)
 		case f.IsExported():

@@ -45,6 +45,27 @@ func TestCaptureEnds(t *testing.T) {
 	})
 }
 
+// A recording that is prolonged just when it ends goes on: its timer, which comes
+// late, ends nothing.
+func TestCaptureIsProlongedAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCapture(func(p []byte) string { return string(p) })
+		defer c.Close()
+		c.Begin("a")
+		time.Sleep(CaptureTime - time.Second)
+		c.Begin("a")
+		c.forget("a", false) // as its first timer would
+		if len(c.Running()) != 1 {
+			t.Error("it has ended")
+		}
+		time.Sleep(CaptureTime)
+		synctest.Wait()
+		if len(c.Running()) != 0 {
+			t.Error("it does not end any more")
+		}
+	})
+}
+
 func TestCaptureIsBounded(t *testing.T) {
 	c := NewCapture(func(p []byte) string { return string(p) })
 	defer c.Close()

@@ -99,6 +99,8 @@ func (s *server) eventLocked(e event.Event) (grown int) {
 		bump(&s.markLocked(head.Time).Catalog)
 	case event.Reconfigured:
 		bump(&s.markLocked(head.Time).Config)
+	case event.DrillBegan:
+		bump(&s.markLocked(head.Time).Drill)
 	case event.CallReplayed:
 		bump(&s.markLocked(head.Time).Repeated)
 	default:

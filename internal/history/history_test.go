@@ -117,8 +117,10 @@ func TestMarksAndSeries(t *testing.T) {
 	call(time.Minute, event.CallFacts{Result: event.CallUnknown, Kind: fault.Deadline})
 	call(time.Minute, event.CallFacts{Result: event.CallCanceled})
 	h.Event(event.CatalogChanged{Head: at(30 * time.Minute)})
+	h.Event(event.DrillBegan{Head: at(30 * time.Minute)})
+	h.Event(event.DrillEnded{Head: at(30 * time.Minute)})
 	marks := h.Marks("db", begin, begin.Add(time.Hour))
-	if len(marks) != 2 || marks[0].Saved != 1 || marks[0].Unknown != 1 || marks[1].Catalog != 1 || marks[0].At() != begin.Add(time.Minute).Local() {
+	if len(marks) != 2 || marks[1].Drill != 1 || marks[0].Saved != 1 || marks[0].Unknown != 1 || marks[1].Catalog != 1 || marks[0].At() != begin.Add(time.Minute).Local() {
 		t.Errorf("%+v", marks)
 	}
 	step, first, points := h.Series("db", begin, begin.Add(time.Minute))

@@ -12,7 +12,7 @@ import (
 type Mark struct {
 	Minute                           int32 // since 1970
 	Saved, Unknown, Failed, Repeated uint16
-	Catalog, Config                  uint8
+	Catalog, Config, Drill           uint8
 }
 
 // At is when the minute begins.

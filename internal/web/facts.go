@@ -59,6 +59,7 @@ type Mark struct {
 	Repeated uint16    `json:"repeated,omitempty"`
 	Catalog  uint8     `json:"catalog,omitempty"`
 	Config   uint8     `json:"config,omitempty"`
+	Drill    uint8     `json:"drill,omitempty"` // that began
 }
 
 // window is the time that a request asks for; the last hour if it does not say.
@@ -116,7 +117,7 @@ func (s *Site) shapeHistory(name string, from, to time.Time, least time.Duration
 		from = st.AwaySince // what an outage has cost is told whole
 	}
 	for _, m := range s.opts.History.Marks(name, from, to) {
-		h.Marks = append(h.Marks, Mark{m.At(), m.Saved, m.Unknown, m.Failed, m.Repeated, m.Catalog, m.Config})
+		h.Marks = append(h.Marks, Mark{m.At(), m.Saved, m.Unknown, m.Failed, m.Repeated, m.Catalog, m.Config, m.Drill})
 	}
 	return h
 }

@@ -132,9 +132,8 @@ func (s *Site) route() {
 	} {
 		s.mux.Handle(pattern, s.doing(actions.ServeHTTP))
 	}
-	unlock := s.opts.API.Doing(http.HandlerFunc(s.unlock))
-	s.mux.HandleFunc("POST /api/v1/unlock", func(w http.ResponseWriter, r *http.Request) {
-		unlock.ServeHTTP(w, r.WithContext(admin.FromWeb(r.Context())))
+	s.mux.HandleFunc("POST /api/v1/unlock", func(w http.ResponseWriter, r *http.Request) { // Options.Unlock has it recorded
+		s.unlock(w, r.WithContext(admin.FromWeb(r.Context())))
 	})
 	s.mux.Handle("POST /api/v1/renew", s.doing(s.renew))
 	s.mux.Handle("POST /api/v1/servers/{name}/capture", s.acting(s.capture))

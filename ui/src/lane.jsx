@@ -1,7 +1,7 @@
 // The lane: what a server did over time, by generation, with what its outages cost.
 import {h, Fragment} from 'preact';
 import {useState, useEffect, useRef} from 'preact/hooks';
-import {lanes, frame, begin, end, show, now, events} from './store.js';
+import {lanes, frame, begin, end, show, now, edge, events} from './store.js';
 import {width, x, scale, folds, folding, setFolding} from './scale.js';
 import {setOption, option, go} from './route.js';
 import {clock, when, span, isAway, visible, utc} from './format.js';
@@ -33,7 +33,7 @@ function boxes(spans) {
 }
 
 export function words(s) {
-  const long = span((s.to || now.value) - s.from);
+  const long = span((s.to || edge.value) - s.from);
   const at = `${when(s.from)} – ${s.to ? when(s.to) : 'now'}`;
   switch (s.state) {
     case 'connected': return `generation ${s.generation} served ${long}, ${at}`;
@@ -43,7 +43,7 @@ export function words(s) {
   }
 }
 
-const MARKS = [['unknown', '✕', 'outcome unknown'], ['failed', '✕', 'failed'], ['saved', '▲', 'saved'], ['catalog', '◆', 'catalog changed'], ['config', '⚙', 'configuration changed']];
+const MARKS = [['unknown', '✕', 'outcome unknown'], ['failed', '✕', 'failed'], ['saved', '▲', 'saved'], ['catalog', '◆', 'catalog changed'], ['config', '⚙', 'configuration changed'], ['drill', '⚡', 'drill']];
 export function markWords(m) {
   return MARKS.filter(([k]) => m[k]).map(([k, , word]) => `${m[k]} ${word}`).join(', ');
 }
@@ -52,7 +52,7 @@ export function markWords(m) {
 function bunch(marks, known) {
   const out = [];
   for (const m of marks) {
-    const at = x(Math.min(Math.max(m.time + 30e3, known), now.value)); // somewhere in its minute
+    const at = x(Math.min(Math.max(m.time + 30e3, known), edge.value)); // somewhere in its minute
     if (at < 0 || at > width.value) continue;
     const last = out.at(-1);
     if (last && at - last.at < 14) {
@@ -123,7 +123,7 @@ function Mark({m, top, height, on}) {
   return <g class={on ? 'mark on' : 'mark'}>
     {bad > 0 && <text class="m-bad" data-mark={m.unknown ? 'unknown' : 'failed'} x={m.at} y={top - 0} text-anchor="middle">✕{many(bad)}</text>}
     {m.saved > 0 && <text class="m-saved" data-mark="saved" x={m.at} y={top + height + 8} text-anchor="middle">▲{many(m.saved)}</text>}
-    {!bad && m.catalog > 0 && <text class="m-note" x={m.at} y={top - 0} text-anchor="middle">◆{many(m.catalog)}</text>}
+    {!bad && (m.drill > 0 || m.catalog > 0) && <text class={m.drill ? 'm-drill' : 'm-note'} data-mark={m.drill ? 'drill' : 'catalog'} x={m.at} y={top - 0} text-anchor="middle">{m.drill ? '⚡' : '◆'}{many(m.drill || m.catalog)}</text>}
     {!m.saved && m.config > 0 && <text class="m-note" x={m.at} y={top + height + 8} text-anchor="middle">⚙</text>}
   </g>;
 }
@@ -133,7 +133,7 @@ export function summary(lane) {
   const from = begin();
   for (const s of lane.spans) {
     if ((s.to || end()) < from) continue;
-    if (isAway(s.state)) { away += Math.min(s.to || now.value, end()) - Math.max(s.from, from); if (!last || !isAway(last.state)) outages++; }
+    if (isAway(s.state)) { away += Math.min(s.to || edge.value, end()) - Math.max(s.from, from); if (!last || !isAway(last.state)) outages++; }
     if (s.state === 'mixed') { away += s.awayMs || 0; outages += s.generations || 0; }
     last = s;
   }
@@ -200,7 +200,7 @@ export function fit() {
   show((now.value - first) * 1.02, 0);
 }
 
-const WINDOWS = [['5m', 300e3], ['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
+const WINDOWS = [['1m', 60e3], ['5m', 300e3], ['15m', 900e3], ['1h', 3600e3], ['6h', 21600e3], ['24h', 86400e3]];
 const asked = WINDOWS.find(([word]) => word === option('window'));
 if (asked) show(asked[1], 0);
 

@@ -3,9 +3,9 @@ import {h, render, Fragment} from 'preact';
 import {useEffect, useState} from 'preact/hooks';
 import {signal} from '@preact/signals';
 import {order, cards, capturing, live, lastByte, retryAt, token, hello, restarted, stale, said, now, frame, show, end, connect, unlock} from './store.js';
-import {Dialogs, Left, Type, operate, mayAct, Locked} from './parts.jsx';
+import {Dialogs, Left, Type, operate, questions, confirmed, mayAct} from './parts.jsx';
 import {clock, span, utc, visible, STATES} from './format.js';
-import {route, go, link, option} from './route.js';
+import {route, go, link, selected} from './route.js';
 import {fit, Patterns} from './lane.jsx';
 import {Overview, shown} from './overview.jsx';
 import {Server} from './server.jsx';
@@ -83,7 +83,6 @@ function App() {
 /* ---- keys ---- */
 
 let waiting = '';
-const row = () => document.activeElement?.closest?.('[data-server]')?.dataset.server || (route.value.parts[0] === 'servers' ? route.value.parts[1] : '');
 function step(by) {
   const rows = [...document.querySelectorAll('.row[data-server]')], at = rows.findIndex((r) => r.contains(document.activeElement));
   const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
@@ -92,15 +91,17 @@ function step(by) {
 }
 const press = {
   '/': () => document.getElementById('filter')?.focus(), j: () => step(1), k: () => step(-1), '?': () => go('about'),
-  l: () => row() && go('servers', row(), 'logs'), c: () => row() && go('servers', row(), 'calls'), t: () => row() && go('servers', row(), 'tools'),
-  r: () => row() && mayAct() && operate(row(), 'reconnect').catch(() => {}),
-  e: () => click('enable'), d: () => click('disable'),
+  l: () => selected() && go('servers', selected(), 'logs'), c: () => selected() && go('servers', selected(), 'calls'), t: () => selected() && go('servers', selected(), 'tools'),
+  r: () => selected() && mayAct() && operate(selected(), 'reconnect').catch(() => {}),
+  e: () => change('enable'), d: () => change('disable'),
   '+': () => show(frame.value.span / 2, frame.value.end), '-': () => show(frame.value.span * 2, frame.value.end), 0: fit,
   '[': () => show(frame.value.span, end() - frame.value.span / 2), ']': () => show(frame.value.span, end() + frame.value.span / 2), g: () => { waiting = 'g'; },
 };
 const jump = {o: [], s: [], c: ['calls'], t: ['tools'], p: ['pins'], e: ['events']};
-// click presses a button of the server's own page, which asks before it does it.
-const click = (label) => [...document.querySelectorAll('article button')].find((b) => b.textContent === label)?.click();
+async function change(op) {
+  const name = selected();
+  if (name && mayAct() && await confirmed(questions[op](name))) operate(name, op).catch(() => {}); // the state says it
+}
 addEventListener('keydown', (e) => {
   if (e.key === 'Escape' && e.target.matches('input[type=search]')) { e.target.blur(); return; }
   if (!keys.value || e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, select, textarea') || document.querySelector('dialog[open]')) return;

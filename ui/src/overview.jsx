@@ -46,7 +46,7 @@ export function Overview() {
       {chunks.map((c, i) => <Chunk key={i} names={c} first={i < 2} table={table} />)}
     </div>
     {names.length === 0 && <p>No server is like that. <button type="button" onClick={() => { setOption('filter', ''); setOption('state', ''); }}>show all</button></p>}
-    <p class="legend quiet"><span><i class="swatch hue1" /> generation</span> <span><i class="swatch s-disconnected" /> away</span> <span><b class="m-saved">▲</b> calls saved by everline</span> <span><b class="m-bad">✕</b> calls that failed, or whose outcome is unknown</span> <span>◆ catalog changed</span> <span><i class="swatch s-gap" /> not recorded</span></p>
+    <p class="legend quiet"><span><i class="swatch hue1" /> generation</span> <span><i class="swatch s-disconnected" /> away</span> <span><b class="m-saved">▲</b> calls saved by everline</span> <span><b class="m-bad">✕</b> calls that failed, or whose outcome is unknown</span> <span>◆ catalog changed</span> <span>⚙ configuration changed</span> <span><b class="m-drill">⚡</b> drill</span> <span><i class="swatch s-gap" /> not recorded</span></p>
     <News />
   </>;
 }
@@ -105,7 +105,7 @@ export function Trouble({s}) {
     <div><dt>since</dt><dd><At time={since} /> (<Ago time={since} word="" />){s.attempt > 1 && <>, {s.attempt} attempts</>}{s.nextAttempt && <>, next attempt <Left time={s.nextAttempt} /></>}</dd></div>
     <div><dt>why</dt><dd class="cause">{s.cause ? visible(s.cause) : <span class="quiet">not known yet</span>}{s.stderr.length > 0 && !s.cause?.includes(s.stderr.at(-1)) && <pre>{visible(s.stderr.slice(-3).join('\n'))}</pre>}</dd></div>
     <div><dt>cost</dt><dd>{paid || 'no call so far'}</dd></div>
-    <div><dt>type</dt><dd>{s.remedy ? <Remedy text={s.remedy} /> : <Type command={`everline logs ${shell(s.name)}`} />} <Act label="reconnect" run={() => operate(s.name, 'reconnect')} /> <a href={link('servers', s.name, 'logs')}>logs</a></dd></div>
+    <div><dt>do</dt><dd>{s.remedy ? <Remedy text={s.remedy} /> : <Type command={`everline logs ${shell(s.name)}`} />} <Act label="reconnect" run={() => operate(s.name, 'reconnect')} /> <a href={link('servers', s.name, 'logs')}>logs</a></dd></div>
   </dl>;
 }
 export const shell = (name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);

@@ -74,14 +74,14 @@ export function Dialogs() {
   dialogs.ask = (q) => new Promise((resolve) => set({...q, resolve}));
   useEffect(() => { if (state) box.current.showModal(); }, [state]);
   if (!state) return null;
-  const close = (answer) => { state.resolve(answer); set(null); };
+  const close = (answer) => { box.current.close(); state.resolve(answer); set(null); }; // it gives the focus back
   return <dialog ref={box} aria-label={state.title} onCancel={() => close(false)}><form method="dialog" onSubmit={(e) => { e.preventDefault(); close(true); }}>
     <h2>{state.title}</h2><p>{state.text}</p>
     {state.type && <label>Type <code>{visible(state.type)}</code> to go on<input autofocus name="typed" onInput={(e) => { state.typed = e.target.value; set({...state}); }} /></label>}
     <p class="buttons"><button type="submit" class="danger" disabled={state.type && state.typed !== state.type}>{state.yes || 'Yes'}</button> <button type="button" autofocus={!state.type} onClick={() => close(false)}>Cancel</button></p>
   </form></dialog>;
 }
-const confirmed = (q) => dialogs.ask(q);
+export const confirmed = (q) => dialogs.ask(q);
 
 // Load gets something for a view, again where the deps change. What was there
 // before stays while it is asked for, and when that fails.
@@ -104,4 +104,10 @@ export function Loaded({of, children}) {
     {of.data ? children(of.data) : !of.error && <p class="quiet">loading …</p>}</>;
 }
 
+// questions are asked before something is done to a server.
+export const questions = {
+  restart: (name) => ({title: `Restart ${visible(name)}?`, text: 'Calls in flight may finish first; new ones wait for the next generation.', yes: 'Restart'}),
+  disable: (name) => ({title: `Disable ${visible(name)}?`, text: 'It is stopped, and its calls are refused until it is enabled.', yes: 'Disable'}),
+  enable: (name) => ({title: `Enable ${visible(name)}?`, text: 'It is started, and its calls are served again.', yes: 'Enable'}),
+};
 export const operate = (name, op) => post(`servers/${encodeURIComponent(name)}/${op}`).then(() => op + ' done');

@@ -12,6 +12,8 @@ export const route = signal(parse());
 addEventListener('hashchange', () => { route.value = parse(); });
 
 export const link = (...parts) => '#/' + parts.map(encodeURIComponent).join('/');
+// selected is the server whose page this is, or whose row has the focus; '' for none.
+export const selected = () => (route.value.parts[0] === 'servers' && route.value.parts[1]) || document.activeElement?.closest?.('[data-server]')?.dataset.server || '';
 export const go = (...parts) => { location.hash = link(...parts).slice(1); };
 
 // option is one of the options; set without a value takes it away.

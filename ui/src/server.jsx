@@ -2,7 +2,7 @@
 import {h, Fragment} from 'preact';
 import {useEffect, useState, useRef} from 'preact/hooks';
 import {cards, lanes, events, get, post, want, begin, end, frame, hello, capturing} from './store.js';
-import {State, Ago, At, Act, Locked, Type, Remedy, operate, copy, mayAct, useLoad, Loaded} from './parts.jsx';
+import {State, Ago, At, Act, Locked, Type, Remedy, operate, questions, copy, mayAct, useLoad, Loaded} from './parts.jsx';
 import {Lane, Axis, Windows, words, markWords} from './lane.jsx';
 import {Trouble, EventLine, shell} from './overview.jsx';
 import {Calls} from './calls.jsx';
@@ -25,8 +25,8 @@ export function Server({name, tab = 'timeline'}) {
     {trouble(s) && <Trouble s={s} />}
     {[...s.warnings, ...s.configWarnings].map((w) => <p class="warning">{visible(w)}</p>)}
     <p class="buttons">{s.state === 'disabled' || s.state === 'disabling' ? <Act label="enable" run={() => operate(name, 'enable')} /> : <>
-      {!trouble(s) && <Act label="restart" run={() => operate(name, 'restart')} ask={{title: `Restart ${name}?`, text: 'Calls in flight may finish first; new ones wait for the next generation.', yes: 'Restart'}} />}
-      <Act label="disable" danger run={() => operate(name, 'disable')} ask={{title: `Disable ${name}?`, text: 'It is stopped, and its calls are refused until it is enabled.', yes: 'Disable'}} /></>}</p>
+      {!trouble(s) && <Act label="restart" run={() => operate(name, 'restart')} ask={questions.restart(name)} />}
+      <Act label="disable" danger run={() => operate(name, 'disable')} ask={questions.disable(name)} /></>}</p>
     <Locked />
     <nav class="tabs" aria-label={name}>{TABS.map((t) => <a href={link('servers', name, t)} aria-current={t === tab ? 'page' : undefined}>{t}</a>)}</nav>
     {tab === 'calls' ? <><Arguments name={name} /><Calls server={name} /></> : tab === 'tools' ? <ToolList server={name} /> : tab === 'logs' ? <Logs name={name} key={name} /> : tab === 'config' ? <Settings s={s} /> : <Timeline s={s} />}

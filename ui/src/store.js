@@ -2,6 +2,7 @@
 // requests for what happened before.
 import {signal, batch} from '@preact/signals';
 import {parse} from './json.js';
+import {selected} from './route.js';
 
 export const order = signal([]); // names of servers
 export const cards = new Map(); // name -> signal of the server as in status
@@ -16,9 +17,10 @@ export const hello = signal(null);
 export const restarted = signal(null); // {at, was, is}: everline came back as another process
 export const stale = signal(false); // the files of the page have changed
 export const now = signal(Date.now()); // of everline's clock, each second
+export const edge = signal(Date.now()); // now, as far as lanes are drawn
 export const said = signal(''); // for a screen reader
 export const capturing = signal({}); // server -> until when its arguments are recorded
-export const frame = signal({span: 0, end: 0}); // what lanes show; end 0 follows now, span 0 is not chosen yet
+export const frame = signal({span: 0, end: 0, grows: true}); // what lanes show; end 0 follows now, and it grows with everline's age until a person chooses
 
 const listeners = {call: new Set(), log: new Set()};
 let skew = 0;
@@ -205,7 +207,7 @@ const words_ = {
     capturing.value = {};
     token.value = h.token;
     live.value = 'live';
-    if (!frame.value.span) frame.value = {span: [300e3, 900e3].find((span) => Date.now() - Date.parse(h.startedAt) < span) ?? 3600e3, end: 0};
+    grow();
     renew();
     loadLanes();
     loadRates();
@@ -214,7 +216,7 @@ const words_ = {
     for (const s of set) {
       const c = cards.get(s.name);
       if (c) {
-        if (s.required && c.value.state !== s.state) say(s.name + ' is ' + s.state);
+        if (c.value.state !== s.state && (s.required || selected() === s.name)) say(s.name + ' is ' + s.state);
         c.value = s;
       } else cards.set(s.name, signal(s));
     }
@@ -270,7 +272,7 @@ function touch(name) {
 }
 
 export const begin = () => end() - frame.value.span;
-export const end = () => frame.value.end || now.value;
+export const end = () => frame.value.end || edge.value;
 
 export async function loadLanes(server) {
   if (!frame.value.span) return;
@@ -284,7 +286,7 @@ export async function loadLanes(server) {
     const spans = [...past.flatMap((p) => p.of.get(s.name) || []), ...s.spans.map((sp) => ({...sp, from: Date.parse(sp.from), to: sp.to && Date.parse(sp.to)}))];
     next.set(s.name, {spans, marks: s.marks.map((m) => ({...m, time: Date.parse(m.time)})), known: Date.parse(h.startedAt)});
   }
-  lanes.value = next;
+  batch(() => { lanes.value = next; edge.value = Date.now() + skew; });
 }
 
 // remember keeps what lanes show of an everline that is gone, and since when.
@@ -297,7 +299,17 @@ function remember(gone, back) {
   past = [...past, {of}].slice(-10);
 }
 
+// grow has all of a young everline in the lanes, and the last hour of an older one.
+function grow() {
+  if (!frame.value.grows || !hello.value) return;
+  const age = now.value - Date.parse(hello.value.startedAt), span = [60e3, 300e3, 900e3].find((s) => age < s) ?? 3600e3;
+  if (span === frame.value.span) return;
+  frame.value = {span, end: 0, grows: true};
+  loadLanes();
+}
+
 export function show(span, end) {
+  edge.value = now.value;
   frame.value = {span: Math.min(Math.max(span, 60e3), 24 * 3600e3), end: end && end < now.value - 1000 ? end : 0};
   loadLanes();
 }
@@ -310,6 +322,8 @@ async function loadRates() {
 function tick() {
   if (document.hidden) return;
   now.value = Date.now() + skew;
+  grow();
+  if (now.value - edge.value >= frame.value.span / 300) edge.value = now.value; // what is less than some pixels draws nothing anew
   if (live.value === 'live') lastSeen = lastByte.value;
 }
 setInterval(tick, 1000);

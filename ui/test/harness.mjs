@@ -30,10 +30,10 @@ export class Everline {
     this.file = join(this.dir, 'everline.json');
     this.write(config);
   }
-  write(config) { writeFileSync(this.file, JSON.stringify(config), {mode: 0o600}); }
+  write(config) { writeFileSync(this.file, JSON.stringify(config, null, 2), {mode: 0o600}); }
 
   async start() {
-    const args = ['serve', '--config', this.file, '--state-dir', join(this.dir, 'state'), '--listen', this.address || '127.0.0.1:0', '--log-level', 'error', ...this.flags];
+    const args = ['serve', '--config', 'everline.json', '--state-dir', join(this.dir, 'state'), '--listen', this.address || '127.0.0.1:0', '--log-level', 'error', ...this.flags];
     this.process = spawn(binary, args, {stdio: ['ignore', 'ignore', 'pipe'], cwd: this.dir});
     let said = '';
     this.process.stderr.on('data', (d) => { said += d; });

@@ -143,3 +143,53 @@ test('lanes are zoomed by wheel, fingers and keys, and quiet times are folded', 
     await page.context().close();
   } finally { await e.close(); }
 });
+
+test('a drill is a mark', async () => {
+  const e = await new Everline({mcpServers: {db: scripted()}}).start();
+  try {
+    await e.connected('db');
+    const page = await watched(browser);
+    await open(page, e);
+    e.run('drill', 'db', '--fault', 'kill', '--for', '100ms', '--yes');
+    await page.locator('.row[data-server=db] [data-mark=drill]').waitFor();
+    page.clean();
+    await page.context().close();
+  } finally { await e.close(); }
+});
+
+test('a tab that stays open costs next to nothing, and grows no heap in a day', {timeout: 300e3}, async () => {
+  const mcpServers = Object.fromEntries(Array.from({length: 10}, (_, i) => ['s' + i, scripted()]));
+  const e = await new Everline({mcpServers}).start();
+  try {
+    for (const name of Object.keys(mcpServers)) await e.connected(name);
+    const page = await watched(browser);
+    await open(page, e);
+    await page.getByRole('button', {name: '1h'}).click();
+    await page.waitForSelector('.row[data-server=s9][data-state=connected]');
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send('Performance.enable', {timeDomain: 'threadTicks'});
+    const metric = async (name) => (await devtools.send('Performance.getMetrics')).metrics.find((m) => m.name === name).value;
+    const [busy, began] = [await metric('TaskDuration'), performance.now()];
+    await new Promise((r) => setTimeout(r, 20e3)); // what is measured is time
+    const share = ((await metric('TaskDuration')) - busy) / ((performance.now() - began) / 1000);
+    // A day in steps of five minutes, with something to tell in each.
+    await page.close();
+    const day = await page.context().newPage();
+    await day.clock.install();
+    await open(Object.assign(day, {visit: (url) => day.goto(url)}), e);
+    const heap = await page.context().newCDPSession(day);
+    const used = async () => { await heap.send('HeapProfiler.collectGarbage'); return (await heap.send('Runtime.getHeapUsage')).usedSize / 2 ** 20; };
+    const first = await used();
+    for (let i = 0; i < 288; i++) {
+      await e.call('s' + (i % 10), 'query', {sql: 'x'.repeat(1000)});
+      await day.clock.fastForward(300e3);
+    }
+    await day.clock.runFor(20e3);
+    await day.waitForSelector('[data-live=live]');
+    const last = await used();
+    console.log(`# a tab: ${(share * 100).toFixed(2)} % of a core while nothing happens; heap ${first.toFixed(1)} MiB, and ${last.toFixed(1)} after a day`);
+    assert.ok(share <= .01, `${share * 100} % of a core`);
+    assert.ok(last <= 60, `${last} MiB`);
+    await day.context().close();
+  } finally { await e.close(); }
+});

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/everline/everline/bench/internal/drive"
 	"github.com/everline/everline/bench/internal/proc"
 	"github.com/everline/everline/bench/internal/record"
+	"github.com/everline/everline/bench/internal/stat"
 )
 
 const (
@@ -17,8 +20,15 @@ const (
 	pageTopic = "/api/v1/stream?topics=servers,events,tick" // what a page asks for that shows all servers
 )
 
-// runPages measures what open pages cost: the calls of clients with and without ten
-// of them, in turn, and the CPU of everline that is otherwise idle.
+// The load of pages is one that leaves room on two cores: calls that wait for each
+// other would tell of the machine, and not of pages.
+const (
+	pageSessions = 4
+	pageEvery    = 40 * time.Millisecond // of each session
+)
+
+// runPages measures what open pages cost: blocks of calls with and without ten of
+// them, in turn, and the CPU of everline that is otherwise idle.
 func runPages(ctx context.Context, d *driver) error {
 	for _, t := range d.all {
 		if t.name != "everline" {
@@ -32,38 +42,68 @@ func runPages(ctx context.Context, d *driver) error {
 		if _, _, err := w.ready(ctx); err != nil {
 			return err
 		}
+		blocks := map[int][]drive.Result{}
 		for rep := range d.reps {
 			for _, pages := range turn([]int{0, openPages}, rep) {
-				if err := w.withPages(ctx, pages, rep+1); err != nil {
+				r, err := w.withPages(ctx, pages, rep+1)
+				if err != nil {
 					return err
 				}
+				blocks[pages] = append(blocks[pages], r)
 			}
 			d.say("pages: %d of %d", rep+1, d.reps)
+		}
+		for pages, all := range blocks {
+			if err := d.emit(record.Row{Mode: "pages", Case: "all blocks", Target: fmt.Sprintf("%d pages", pages), Rep: 1, Values: pooled(all)}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (w *world) withPages(ctx context.Context, pages, rep int) error {
+// pooled are the calls of all blocks together, and the block in the middle.
+func pooled(blocks []drive.Result) map[string]float64 {
+	var times []time.Duration
+	var each []float64
+	for _, b := range blocks {
+		times = append(times, b.Times...)
+		each = append(each, micros(stat.Quantile(b.Times, .99)))
+	}
+	slices.Sort(times)
+	return map[string]float64{
+		"calls": float64(len(times)), "p50_us": micros(stat.Quantile(times, .5)), "p99_us": micros(stat.Quantile(times, .99)), "block_p99_us": stat.Median(each),
+	}
+}
+
+func (w *world) withPages(ctx context.Context, pages, rep int) (drive.Result, error) {
 	closePages, err := w.openPages(ctx, pages)
 	if err != nil {
-		return err
+		return drive.Result{}, err
 	}
 	defer closePages()
-	for _, l := range loads[:2] {
-		values, err := w.load(ctx, l)
-		if err != nil {
-			return err
-		}
-		if err := w.d.emit(record.Row{Mode: "pages", Case: l.name, Target: fmt.Sprintf("%d pages", pages), Rep: rep, Values: values}); err != nil {
-			return err
-		}
+	sessions, err := w.open(ctx, pageSessions)
+	if err != nil {
+		return drive.Result{}, err
+	}
+	defer closeAll(sessions)
+	run, err := loads[0].of(ctx, sessions, w.tools, w.d.each)
+	if err != nil {
+		return drive.Result{}, err
+	}
+	run.For, run.Every = w.d.each, pageEvery
+	warm := run
+	warm.For /= 4
+	warm.Run(ctx)
+	r := run.Run(ctx)
+	if r.First != nil {
+		return r, r.First
 	}
 	before, began := proc.Split(w.pids(), w.isServer).Gateway, time.Now()
-	pause(ctx, w.d.each)
+	pause(ctx, w.d.each/4)
 	used := proc.Split(w.pids(), w.isServer).Gateway - before
 	share := map[string]float64{"core_percent": 100 * used.Seconds() / time.Since(began).Seconds()}
-	return w.d.emit(record.Row{Mode: "pages", Case: "idle", Target: fmt.Sprintf("%d pages", pages), Rep: rep, Values: share})
+	return r, w.d.emit(record.Row{Mode: "pages", Case: "idle", Target: fmt.Sprintf("%d pages", pages), Rep: rep, Values: share})
 }
 
 // openPages reads so many streams, as open tabs do, until they are closed.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,6 +178,35 @@ func TestPaste(t *testing.T) {
 	}
 	if resp, _ := s.ask(t, "POST", "/api/v1/validate", `{"text":"{}"}`, nil); resp.StatusCode != 401 {
 		t.Errorf("without a token: %d", resp.StatusCode)
+	}
+}
+
+// However many pages are open, the status is read as if there were one: what pages
+// cost calls does not rise with their number.
+func TestStatusIsReadOnceForAllViewers(t *testing.T) {
+	s := newStand(t, true)
+	var reads atomic.Int64
+	read := s.board.read
+	s.board.read = func() admin.Status {
+		reads.Add(1)
+		return read()
+	}
+	viewers := make([]*words, 10)
+	for i := range viewers {
+		viewers[i] = s.listen(t, "servers,events,tick", "")
+		viewers[i].next("servers", &Servers{})
+	}
+	begun, before := time.Now(), reads.Load()
+	for range 3 {
+		if _, err := s.hub.CallTool(t.Context(), "echo", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range viewers {
+			v.next("tick", &Tick{})
+		}
+	}
+	if n, most := reads.Load()-before, int64(time.Since(begun)/lookAge)+2; n > most {
+		t.Errorf("the status was read %d times for 10 pages in %s, at most %d", n, time.Since(begun), most)
 	}
 }
 

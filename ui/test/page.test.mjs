@@ -47,6 +47,13 @@ const images = process.env.UI_IMAGES;
 test('the pictures of the docs', {skip: !images && 'IMAGES=1 makes them', timeout: 900e3}, async () => {
   const {e, views} = await shown();
   try {
+    // Some minutes of a life: calls, a server that is killed, a drill.
+    for (let i = 0; i < 100; i++) {
+      await e.call('github', 'query', {sql: 'select ' + i});
+      if (i % 40 === 30) process.kill((await e.connected('github')).pid, 'SIGKILL');
+      if (i === 60) e.run('drill', 'files', '--fault', 'kill', '--for', '100ms', '--yes');
+      await new Promise((r) => setTimeout(r, 1000));
+    }
     mkdirSync(images, {recursive: true});
     for (const colorScheme of ['light', 'dark']) {
       const page = await watched(browser, {colorScheme});

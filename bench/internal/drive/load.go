@@ -13,13 +13,14 @@ import (
 )
 
 // A Load is the same request, again and again, by all sessions at once. Each
-// waits for its answer before it asks again.
+// waits for its answer before it asks again, and for its turn where there is a pace.
 type Load struct {
 	Sessions []Session
 	Method   string
 	Params   []byte
 	Check    func(result []byte) error // of each answer
 	For      time.Duration
+	Every    time.Duration // from one call of a session to its next; 0 is at once
 	Timeout  time.Duration // of one call; 30 s by default
 }
 
@@ -77,7 +78,12 @@ func (l Load) one(ctx context.Context, s Session, end time.Time) (r Result) {
 			pause(ctx, 5*time.Millisecond) // what fails at once is not to fill the machine
 			now = time.Now()
 		}
-		at = now
+		if at = at.Add(l.Every); l.Every == 0 {
+			at = now
+		}
+		if left := at.Sub(now); left > 0 {
+			pause(ctx, left)
+		}
 	}
 	return r
 }

@@ -67,18 +67,19 @@ function bunch(marks, known) {
 function openAt(name, {b, m}) {
   const from = b ? b.s.from : m.time, to = b ? from + 1000 : m.to + 60e3;
   const called = m && (m.saved || m.unknown || m.failed);
-  const e = events.value.findLast((e) => e.server === name && Date.parse(e.time) >= from - 5 && Date.parse(e.time) <= to);
+  const until = b?.s.state === 'mixed' ? b.s.to || now.value : to, inside = events.value.filter((e) => e.server === name && Date.parse(e.time) >= from - 5 && Date.parse(e.time) <= until);
+  const out = b && (b.s.state === 'mixed' || isAway(b.s.state)), e = (out && inside.findLast((e) => /^(lost|start_failed|stopped)$/.test(e.kind))) || inside.at(-1);
   if (called) go('servers', name, 'calls');
   else location.hash = `#/events?server=${encodeURIComponent(name)}${e ? '&at=' + e.seq : ''}`;
 }
 
 export function Lane({name, height = 20}) {
   const lane = lanes.value.get(name);
-  const [at, setAt] = useState(-1);
+  const [chosenID, choose] = useState(''); // what is chosen stays so while the lane moves
   if (!lane) return <div class="lane" />;
   const seen = boxes(lane.spans), marks = bunch(lane.marks, lane.known);
-  const items = [...seen.map((b) => ({at: b.a, text: words(b.s), b})), ...marks.map((m) => ({at: m.at, text: `${markWords(m)}, ${when(m.time)}${m.to > m.time ? ' – ' + when(m.to + 60e3) : ''}`, m}))].sort((p, q) => p.at - q.at);
-  const chosen = items[at];
+  const items = [...seen.map((b) => ({id: `s${b.s.from}`, at: b.a, text: words(b.s), b})), ...marks.map((m) => ({id: `m${m.time}`, at: m.at, text: `${markWords(m)}, ${when(m.time)}${m.to > m.time ? ' – ' + when(m.to + 60e3) : ''}`, m}))].sort((p, q) => p.at - q.at);
+  const at = items.findIndex((i) => i.id === chosenID), chosen = items[at], setAt = (i) => choose(items[i]?.id || '');
   const top = 7, full = top + height + 9;
   const key = (e) => {
     const step = {ArrowRight: 1, ArrowLeft: -1}[e.key];

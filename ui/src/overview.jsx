@@ -111,7 +111,7 @@ export function Trouble({s}) {
 export const shell = (name) => (/^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
 
 function News() {
-  return <section aria-label="Newest events"><h2>Events</h2><ul class="news">{events.value.filter((e) => e.kind !== 'connecting').slice(0, 8).map((e) => <EventLine key={e.seq} e={e} />)}</ul><a href={link('events')}>all events</a></section>;
+  return <section aria-label="Newest events"><h2>Events</h2><ul class="news">{events.value.filter((e) => e.kind !== 'connecting' && e.data?.action !== 'call').slice(0, 8).map((e) => <EventLine key={e.seq} e={e} />)}</ul><a href={link('events')}>all events</a></section>;
 }
 export function EventLine({e, at}) {
   const here = at === String(e.seq), line = useRef();

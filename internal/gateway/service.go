@@ -36,6 +36,7 @@ type service struct {
 	inputs   inputs
 	results  results
 	tasks    task.Table
+	kept     taskRecord // of them
 	waits    taskWaits
 	offered  atomic.Pointer[offered]
 	usage    *usage // of who, here and elsewhere
@@ -65,7 +66,9 @@ func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts 
 	svc.endpoint = endpoint
 	if opts.Sessions != nil {
 		svc.results.restore(opts.Sessions.TakeResults(endpoint))
-		svc.tasks.Restore(opts.Sessions.TakeTasks(endpoint), lostWithEverline)
+		svc.kept.save, svc.kept.fail, svc.tasks.Changed = svc.saveTasks, svc.tasksUnsaved, svc.kept.changed
+		svc.tasks.Restore(opts.Sessions.Tasks(endpoint), lostWithEverline)
+		svc.kept.changed() // what is over by now is not kept
 	}
 	svc.inflight.init(svc.results.awaited)
 	svc.inputs.sealer = newSealer()
@@ -92,13 +95,24 @@ func (svc *service) drain(ctx context.Context) error {
 }
 
 func (svc *service) close() error {
-	tasks := svc.tasks.Export(session.Lasts) // sessions that end take theirs with them
+	svc.kept.close()
+	var err error
+	if svc.opts.Sessions != nil { // sessions that end take their tasks with them
+		err = errors.Join(svc.opts.Sessions.SaveResults(svc.endpoint, svc.results.export()), svc.saveTasks())
+	}
 	svc.sessions.Close()
 	svc.tasks.Close()
-	if svc.opts.Sessions == nil {
-		return nil
+	return err
+}
+
+func (svc *service) saveTasks() error {
+	return svc.opts.Sessions.SaveTasks(svc.endpoint, svc.tasks.Export(session.Lasts))
+}
+
+func (svc *service) tasksUnsaved(err error) {
+	if svc.opts.Warn != nil {
+		svc.opts.Warn("tasks cannot be kept; a restart loses them: " + err.Error())
 	}
-	return errors.Join(svc.opts.Sessions.SaveResults(svc.endpoint, svc.results.export()), svc.opts.Sessions.SaveTasks(svc.endpoint, tasks))
 }
 
 // offer is what is declared to clients now.

@@ -95,6 +95,38 @@ func TestTasksOutliveARestart(t *testing.T) {
 	}
 }
 
+// Tasks outlive an everline that is killed, and those that a killed one has taken over.
+func TestTasksOutliveAKill(t *testing.T) {
+	l := &lasting{t: t, dir: t.TempDir()}
+	start := func(state string) *site {
+		h := newHub()
+		h.declare([]byte(mcptest.TaskCapabilities(mcptest.Legacy)))
+		beganAs(h, beganCore, false, func(*everline.Call) ([]byte, error) {
+			return []byte(`{"taskId":"own","status":"` + state + `","ttl":60000}`), nil
+		})
+		return l.start(h)
+	}
+	written := func(s *site, id, state string) {
+		t.Helper()
+		eventually(t, "what is known of the task is on the disk", func() bool {
+			all := l.store.Tasks(s.g.endpoint)
+			return len(all) == 1 && all[0].ID == id && strings.Contains(string(all[0].Seen), state)
+		})
+	}
+	s := start("input_required")
+	me := s.initialize("2025-11-25")
+	id := taskIn(t, s.post(slow("1", "echo"), me))
+	written(s, id, "working")
+	want(t, s.post(rpc("2", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, "input_required")
+	written(s, id, "input_required")
+	start("not asked") // which is killed at once
+	s = start("working")
+	want(t, s.post(rpc("3", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, id, `"status":"working"`)
+	want(t, s.do("DELETE", "/mcp", "", me), 204)
+	eventually(t, "a session that its client has ended takes its tasks with it", func() bool { return len(l.store.Tasks(s.g.endpoint)) == 0 })
+	l.stop(s)
+}
+
 // A task that was over when everline ended has its result in the next one.
 func TestAResultAtOnceOutlivesARestart(t *testing.T) {
 	l := &lasting{t: t, dir: t.TempDir()}

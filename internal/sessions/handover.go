@@ -33,16 +33,22 @@ func (s *Store) save(path string, list any, what string) error {
 	return nil
 }
 
-// take returns such a list, which is there once.
-func take[T any](s *Store, path, what string) (list []T) {
+// read returns such a list, nil if there is none.
+func read[T any](path string) (list []T, err error) {
 	b, err := readOwn(path, maxHandover)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err == nil {
 		err = gob.NewDecoder(bytes.NewReader(b)).Decode(&list)
 	}
-	if removed := os.Remove(path); err == nil {
+	return list, err
+}
+
+// take is read of a list that is there once.
+func take[T any](s *Store, path, what string) []T {
+	list, err := read[T](path)
+	if removed := os.Remove(path); err == nil && !errors.Is(removed, fs.ErrNotExist) {
 		err = removed
 	}
 	if err != nil {

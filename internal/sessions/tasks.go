@@ -1,6 +1,9 @@
 package sessions
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 )
@@ -22,18 +25,26 @@ type Task struct {
 	Serial       uint64    // orders them
 }
 
-// SaveTasks keeps the tasks of an endpoint for the next everline.
+// SaveTasks keeps the tasks of an endpoint for the next everline, in place of those that
+// were kept before.
 func (s *Store) SaveTasks(endpoint string, all []Task) error {
-	if len(all) == 0 {
-		return nil
+	path := s.fileOf("tasks-", endpoint)
+	if len(all) > 0 {
+		return s.save(path, all, "tasks")
 	}
-	return s.save(s.fileOf("tasks-", endpoint), all, "tasks")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unable(err)
+	}
+	return nil
 }
 
-// TakeTasks returns the tasks that the everline before this one has kept for an
-// endpoint, and whose time is not over. They are there once.
-func (s *Store) TakeTasks(endpoint string) []Task {
-	list := take[Task](s, s.fileOf("tasks-", endpoint), "tasks that were kept for clients")
+// Tasks returns the tasks that the everline before this one has kept for an
+// endpoint, and whose time is not over.
+func (s *Store) Tasks(endpoint string) []Task {
+	list, err := read[Task](s.fileOf("tasks-", endpoint))
+	if err != nil {
+		s.warn("tasks that were kept for clients cannot be read: " + err.Error())
+	}
 	now := time.Now()
 	return slices.DeleteFunc(list, func(t Task) bool { return !now.Before(t.Until) })
 }

@@ -23,6 +23,7 @@ func (s *Table) End(t *Task, result []byte) {
 	var out []func()
 	if t.end == nil && !t.gone {
 		t.end = &ending{result, time.Now()}
+		s.changedLocked(t)
 		s.bytes += len(result)
 		for s.bytes > maxKeptBytes {
 			out = append(out, s.dropLocked(s.oldestEndLocked())...)

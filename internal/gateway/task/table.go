@@ -3,6 +3,7 @@
 package task
 
 import (
+	"bytes"
 	"crypto/rand"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ const (
 // be guessed, and where the client has a session it is good there alone. The
 // zero value is ready.
 type Table struct {
+	Changed func() // what Export returns is another now; may be nil. It is set before any task is there, and must not wait
+
 	mu      sync.Mutex // guards the rest, and what a Task says that it guards; nothing waits under it
 	byID    map[string]*Task
 	byOwner map[string][]*Task // in the order in which they were begun; "": of clients without a session
@@ -55,6 +58,7 @@ type Task struct {
 
 	// Guarded by Table.mu.
 	until  time.Time // forgotten then
+	told   time.Time // until, when Changed was called
 	seen   []byte    // its newest state, in words of 2025-11-25, raw, with our id; nil if it was not told so
 	end    *ending   // nil while its server has it
 	gone   bool
@@ -91,6 +95,7 @@ func (s *Table) put(t *Task, until time.Time) {
 	} else {
 		s.byID[t.ID] = t
 		s.byOwner[t.Owner] = append(s.byOwner[t.Owner], t)
+		s.changedLocked(t)
 	}
 	if s.timer == nil && !s.closed {
 		s.timer = time.AfterFunc(sweepEvery, s.sweep)
@@ -139,8 +144,19 @@ func (s *Table) Note(t *Task, ttl time.Duration, seen []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.until = time.Now().Add(ttl)
-	if seen != nil {
+	news := seen != nil && !bytes.Equal(seen, t.seen)
+	if news {
 		t.seen = seen
+	}
+	if news || t.until.Sub(t.told).Abs() > grace {
+		s.changedLocked(t)
+	}
+}
+
+func (s *Table) changedLocked(t *Task) {
+	t.told = t.until
+	if s.Changed != nil && !s.closed {
+		s.Changed()
 	}
 }
 
@@ -176,6 +192,7 @@ func (s *Table) dropLocked(t *Task) []func() {
 		return nil
 	}
 	t.gone = true
+	s.changedLocked(t)
 	if t.end != nil {
 		s.bytes -= len(t.end.result)
 	}

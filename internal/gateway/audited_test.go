@@ -179,8 +179,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		{Name: "small", Servers: []string{"srv"}, MaxBody: 400, Sessions: 1},
 	}
 	cfg.Grants = []config.Grant{
-		{Label: "token:ci", Policies: []string{"echoes"}}, {Label: "token:two", Policies: []string{"echoes", "others"}},
-		{Label: "token:slow", Policies: []string{"slow"}}, {Label: "token:small", Policies: []string{"small"}},
+		{Label: "token:ci", Policies: []string{"echoes"}},
+		{Label: "token:two", Policies: []string{"echoes", "others"}},
+		{Label: "token:slow", Policies: []string{"slow"}},
+		{Label: "token:small", Policies: []string{"small"}},
 	}
 	s := assembled(t, cfg, func(h *everline.Hub) *Gateway {
 		return ForHub(h, Options{Audit: log, Entrance: byHeader{}, MaxBody: 1 << 20})

@@ -282,8 +282,12 @@ func BenchmarkOpen(b *testing.B) {
 func TestNamesInIDs(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	for _, c := range [][4]string{
-		{"x", "", "x", ""}, {"", "2", "", "2"}, {"", "", "", ""}, {"a\x00b", "\x00", "ab", ""},
-		{strings.Repeat("é", 100), strings.Repeat("v", 100), strings.Repeat("é", 32), strings.Repeat("v", 64)}, {"a" + strings.Repeat("é", 100), "", "a" + strings.Repeat("é", 31), ""},
+		{"x", "", "x", ""},
+		{"", "2", "", "2"},
+		{"", "", "", ""},
+		{"a\x00b", "\x00", "ab", ""},
+		{strings.Repeat("é", 100), strings.Repeat("v", 100), strings.Repeat("é", 32), strings.Repeat("v", 64)},
+		{"a" + strings.Repeat("é", 100), "", "a" + strings.Repeat("é", 31), ""},
 	} {
 		of := New("2025-11-25", 1)
 		of.Client, of.ClientVersion = c[0], c[1]

@@ -119,7 +119,8 @@ func TestTasksOutliveAKill(t *testing.T) {
 	written(s, id, "working")
 	want(t, s.post(rpc("2", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, "input_required")
 	written(s, id, "input_required")
-	start("not asked") // which is killed at once
+	s.g.kept.close()                  // a killed one writes nothing more
+	start("not asked").g.kept.close() // and this one is at once
 	s = start("working")
 	want(t, s.post(rpc("3", "tasks/get", `{"taskId":"`+id+`"}`), me), 200, id, `"status":"working"`)
 	want(t, s.do("DELETE", "/mcp", "", me), 204)

@@ -111,14 +111,6 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return err
 }
 
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return strings.Trim(address, "[]")
-	}
-	return host
-}
-
 // mayListen refuses what is no address.
 func mayListen(address string) error {
 	_, port, err := net.SplitHostPort(address)

@@ -141,7 +141,8 @@ func (e *examination) judge(path string, d fs.DirEntry, check string) *Finding {
 // secretFiles looks at files that the configuration names, and that hold secrets.
 func (e *examination) secretFiles() {
 	for _, s := range []struct{ path, what string }{
-		{e.Config.TLS.KeyFile, "the key of the endpoint's certificate"}, {e.Config.MetricsTokenFile, "the token of metrics"},
+		{e.Config.TLS.KeyFile, "the key of the endpoint's certificate"},
+		{e.Config.MetricsTokenFile, "the token of metrics"},
 		{e.CredentialsKey, "the key that logins are encrypted with"},
 	} {
 		info, err := os.Stat(s.path)

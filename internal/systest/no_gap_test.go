@@ -208,12 +208,15 @@ func TestAStandingStreamMissesNothingAroundARestart(t *testing.T) {
 		change()
 		stop(round%2 == 0)
 		change()
+		server.Await(t, "the streams of the one that has ended are closed", func() bool { return server.Listeners() == 0 })
 		server.Notify("notifications/resources/updated", `{"uri":"file:///r"}`) // nobody hears it
 		at.open()
 		stop = start()
 		// What a server announces between its listing and its stream is heard by
-		// nobody, with or without everline; so the last change waits for the client.
+		// nobody, with or without everline; so the last change waits for the client, and
+		// for the stream.
 		await(round, before)
+		server.Await(t, "everline listens", func() bool { return server.Listeners() > 0 })
 		f.mu.Lock()
 		before = f.updates
 		f.mu.Unlock()

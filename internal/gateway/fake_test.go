@@ -25,6 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	runMatrixChild()
+	runTaskChild()
 	goleak.VerifyTestMain(m)
 }
 

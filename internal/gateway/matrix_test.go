@@ -259,8 +259,9 @@ func TestCompatibilityMatrix(t *testing.T) {
 			}
 		}
 	}
+	tasks := taskTable(t)
 	if !t.Failed() {
-		comparePage(t, matrixPage(found))
+		comparePage(t, matrixPage(found, tasks))
 	}
 }
 
@@ -288,7 +289,12 @@ func TestWhatServersWithoutSessionsLack(t *testing.T) {
 // columns are the server versions of the page.
 var columns = append(slices.Clone(versions), dualVersion)
 
-func matrixPage(found map[string][]string) []byte {
+// tableHead begins a table with a row for each client and a column for each server.
+func tableHead() string {
+	return "| client \\ server | " + strings.ReplaceAll(strings.Join(columns, " | "), dualVersion, "both eras") + " |\n|---|" + strings.Repeat("---|", len(columns)) + "\n"
+}
+
+func matrixPage(found map[string][]string, tasks []byte) []byte {
 	var notes []string
 	for _, v := range columns {
 		for _, n := range found[v] {
@@ -302,7 +308,7 @@ func matrixPage(found map[string][]string) []byte {
 		"Written by `go test ./internal/gateway -run TestCompatibilityMatrix -rewrite`. The clients and servers are those of\n" +
 		"go-sdk, held to one protocol version each, and servers that speak both eras. Clients come over Streamable HTTP, stdio and (up to 2025-11-25)\n" +
 		"HTTP+SSE, and servers are reached likewise, over Streamable HTTP with sessions and without. Tried in each pair:\n" +
-		strings.Join(features, ", ") + ".\n\n| client \\ server | " + strings.ReplaceAll(strings.Join(columns, " | "), dualVersion, "both eras") + " |\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+		strings.Join(features, ", ") + ".\nA second table is of [tasks](#tasks).\n\n" + tableHead())
 	for _, c := range versions {
 		b.WriteString("| " + c + " |")
 		for _, v := range columns {
@@ -320,6 +326,8 @@ func matrixPage(found map[string][]string) []byte {
 		fmt.Fprintf(&b, "\n%d. %s.\n", i+1, strings.ToUpper(n[:1])+n[1:])
 	}
 	b.WriteString(matrixNotes)
+	b.Write(tasks)
+	b.WriteString(taskNotes)
 	return b.Bytes()
 }
 
@@ -353,6 +361,18 @@ all calls there are of one client.
 What a client has not declared is refused when the server asks for it. If the call fails then, a client of 2026-07-28
 gets the error -32021, which names the capability. Before the server is asked it gets that for a tool which requires a task, and
 for tasks, without the extension: nothing else says before a call what it will ask for.
+`
+
+const taskNotes = `
+In each pair, over all transports, a client calls a tool that may become a task.
+
+- tasks: the call begins one. The client looks at it while it works, cancels it, and fetches the result of another, all in
+  the words of its own era: of 2025-11-25, or of the extension io.modelcontextprotocol/tasks of 2026-07-28.
+- at once: client or server has no tasks, so the call waits for the tool, and its answer is the result.
+- at once, or a code: so too, but where the tool requires a task the call is refused with that error.
+
+The clients and servers of this table are those of the tests, since go-sdk has no tasks. The client of 2026-07-28 declares
+the extension, except in the last row.
 
 ## What differs from a direct connection
 

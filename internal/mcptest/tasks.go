@@ -27,17 +27,20 @@ var TaskTools = []string{
 
 // TaskCapabilities are what a server with a TaskServer declares.
 func TaskCapabilities(era Era) string {
-	if era == Modern {
-		return `{"tools":{"listChanged":true},"extensions":{"` + mcp.ExtensionTasks + `":{}}}`
+	all := `{"tools":{"listChanged":true}`
+	if era != Modern {
+		all += `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
 	}
-	return `{"tools":{"listChanged":true},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	if era != Legacy {
+		all += `,"extensions":{"` + mcp.ExtensionTasks + `":{}}`
+	}
+	return all + "}"
 }
 
 // A TaskServer makes a server one with tasks: of 2025-11-25, or of the extension
-// of 2026-07-28. Its ids are task-1, task-2 and so on, as those of any other.
+// of 2026-07-28, or of both, to each request in the words of its era. Its ids are task-1, task-2 and so on, as those of any other.
 type TaskServer struct {
-	s      *Server
-	modern bool
+	s *Server
 
 	mu    sync.Mutex // guards the rest
 	tasks []*task
@@ -55,7 +58,7 @@ type task struct {
 
 // ServeTasks puts tasks on a server whose tools are TaskTools.
 func ServeTasks(s *Server) *TaskServer {
-	d := &TaskServer{s: s, modern: s.cfg.Era == Modern}
+	d := &TaskServer{s: s}
 	s.On(mcp.ToolsCall, d.call)
 	for method, f := range map[string]func(*Request, *task, *taskParams) *Reply{
 		mcp.TasksGet: d.get, mcp.TasksUpdate: d.update, mcp.TasksCancel: d.cancel, mcp.TasksResult: d.result,
@@ -90,6 +93,12 @@ func (p *taskParams) declared() bool {
 	return p.Meta.Capabilities.Extensions[mcp.ExtensionTasks] != nil
 }
 
+// isModern tells which era a request is of, and so what tasks its sender knows.
+func isModern(r *Request) bool {
+	_, ok := modernCall(r.Params)
+	return ok
+}
+
 func readTask(r *Request) *taskParams {
 	var p taskParams
 	_ = json.Unmarshal(r.Params, &p) // what is missing is zero
@@ -103,8 +112,8 @@ func textResult(text string, bad bool) string {
 
 func (d *TaskServer) call(r *Request) *Reply {
 	p := readTask(r)
-	wants := p.Task != nil
-	if d.modern {
+	wants, modern := p.Task != nil, isModern(r)
+	if modern {
 		wants = p.declared()
 	}
 	switch p.Name {
@@ -115,8 +124,11 @@ func (d *TaskServer) call(r *Request) *Reply {
 			return &Reply{Result: `{"resultType":"input_required","inputRequests":{"user_name":` + elicitation + `},"requestState":"one"}`}
 		}
 	case "failing_job":
-		if !wants && d.modern {
+		if !wants && modern {
 			return &Reply{Error: `{"code":-32021,"message":"tasks are required","data":{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}}`}
+		}
+		if !wants {
+			return &Reply{Error: `{"code":-32601,"message":"a task is required"}`}
 		}
 	}
 	if !wants {
@@ -124,10 +136,10 @@ func (d *TaskServer) call(r *Request) *Reply {
 	}
 	t := d.begin(p)
 	r.Progress(1)
-	if d.modern {
-		return &Reply{Result: `{"resultType":"task",` + d.state(t, false)[1:]}
+	if modern {
+		return &Reply{Result: `{"resultType":"task",` + d.state(t, modern, false)[1:]}
 	}
-	return &Reply{Result: `{"task":` + d.state(t, false) + `}`}
+	return &Reply{Result: `{"task":` + d.state(t, modern, false) + `}`}
 }
 
 const elicitation = `{"method":"elicitation/create","params":{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
@@ -176,7 +188,7 @@ func (t *task) settledLocked() bool {
 }
 
 // state is a task as it is told of.
-func (d *TaskServer) state(t *task, detailed bool) string {
+func (d *TaskServer) state(t *task, modern, detailed bool) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	status := "working"
@@ -200,7 +212,7 @@ func (d *TaskServer) state(t *task, detailed bool) string {
 		}
 	}
 	ttl, poll := "ttl", "pollInterval"
-	if d.modern {
+	if modern {
 		ttl, poll = "ttlMs", "pollIntervalMs"
 	} else {
 		more = ""
@@ -211,10 +223,11 @@ func (d *TaskServer) state(t *task, detailed bool) string {
 // about serves a request that is about one task.
 func (d *TaskServer) about(r *Request, f func(*Request, *task, *taskParams) *Reply) *Reply {
 	p := readTask(r)
-	if d.modern && r.Method == mcp.TasksResult || !d.modern && r.Method == mcp.TasksUpdate {
+	modern := isModern(r)
+	if modern && r.Method == mcp.TasksResult || !modern && r.Method == mcp.TasksUpdate {
 		return nil
 	}
-	if d.modern && !p.declared() {
+	if modern && !p.declared() {
 		return &Reply{Error: `{"code":-32021,"message":"not declared","data":{"requiredCapabilities":{"extensions":{"` + mcp.ExtensionTasks + `":{}}}}}`}
 	}
 	d.mu.Lock()
@@ -230,8 +243,8 @@ func (d *TaskServer) about(r *Request, f func(*Request, *task, *taskParams) *Rep
 	return f(r, t, p)
 }
 
-func (d *TaskServer) get(_ *Request, t *task, _ *taskParams) *Reply {
-	return &Reply{Result: d.state(t, true)}
+func (d *TaskServer) get(r *Request, t *task, _ *taskParams) *Reply {
+	return &Reply{Result: d.state(t, isModern(r), true)}
 }
 
 func (d *TaskServer) update(_ *Request, t *task, p *taskParams) *Reply {
@@ -245,9 +258,10 @@ func (d *TaskServer) update(_ *Request, t *task, p *taskParams) *Reply {
 	return &Reply{Result: `{"resultType":"complete"}`}
 }
 
-func (d *TaskServer) cancel(_ *Request, t *task, _ *taskParams) *Reply {
+func (d *TaskServer) cancel(r *Request, t *task, _ *taskParams) *Reply {
+	modern := isModern(r)
 	d.mu.Lock()
-	if t.settledLocked() && !d.modern {
+	if t.settledLocked() && !modern {
 		d.mu.Unlock()
 		return &Reply{Error: `{"code":-32602,"message":"the task has ended"}`}
 	}
@@ -256,10 +270,10 @@ func (d *TaskServer) cancel(_ *Request, t *task, _ *taskParams) *Reply {
 		close(t.ended)
 	}
 	d.mu.Unlock()
-	if d.modern {
+	if modern {
 		return &Reply{Result: `{"resultType":"complete"}`}
 	}
-	return d.get(nil, t, nil)
+	return d.get(r, t, nil)
 }
 
 // result waits for the end of a task, and asks its client for what is missing.
@@ -343,8 +357,8 @@ func (s *Server) answerTo(id string) string {
 }
 
 // list lists the tasks of all, as a server with one session does.
-func (d *TaskServer) list(*Request) *Reply {
-	if d.modern {
+func (d *TaskServer) list(r *Request) *Reply {
+	if isModern(r) {
 		return nil
 	}
 	d.mu.Lock()
@@ -352,12 +366,13 @@ func (d *TaskServer) list(*Request) *Reply {
 	d.mu.Unlock()
 	parts := make([]string, len(all))
 	for i, t := range all {
-		parts[i] = d.state(t, false)
+		parts[i] = d.state(t, false, false)
 	}
 	return &Reply{Result: `{"tasks":[` + strings.Join(parts, ",") + `]}`}
 }
 
-// Finish ends the nth task, from 1, and tells of it.
+// Finish ends the nth task, from 1, and tells of it; a server of both eras in the words
+// of 2025-11-25.
 func (d *TaskServer) Finish(n int) {
 	d.mu.Lock()
 	t := d.tasks[n-1]
@@ -365,9 +380,9 @@ func (d *TaskServer) Finish(n int) {
 		close(t.ended)
 	}
 	d.mu.Unlock()
-	method := mcp.NotifyTaskStatus
-	if d.modern {
+	method, modern := mcp.NotifyTaskStatus, d.s.cfg.Era == Modern
+	if modern {
 		method = mcp.NotifyTasks
 	}
-	d.s.Notify(method, d.state(t, true))
+	d.s.Notify(method, d.state(t, modern, true))
 }

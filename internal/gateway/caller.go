@@ -51,11 +51,13 @@ func (x *exchange) caller(uses *session.Session) *caller {
 // ID tells the clients of calls apart; see everline.Client.
 func (c *caller) ID() uint64 { return c.id }
 
-// Ask puts a request of a server to the client. A modern client is not asked:
-// what it would have to declare is noted.
+// Ask puts a request of a server to the client; one of an extension as well, which a
+// client that does not know it refuses. A modern client is not asked: what it would
+// have to declare is noted.
 func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
-	if lacking := c.serves.Lacks(method, params); lacking != "" || c.Modern {
-		c.missing.CompareAndSwap(nil, &lacking)
+	lacking := c.serves.Lacks(method, params)
+	if c.Modern || lacking != "" && lacking != session.Unnamed {
+		c.miss(lacking)
 		return nil, session.Undeclared(method, lacking)
 	}
 	out := c.out
@@ -69,6 +71,13 @@ func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte,
 		span.Done(err)
 	}
 	return answer, err
+}
+
+// miss notes what a modern client was asked for first and has not declared.
+func (c *caller) miss(lacking string) {
+	if lacking != session.Unnamed {
+		c.missing.CompareAndSwap(nil, &lacking)
+	}
 }
 
 // Notify passes on what a server says during the call: log messages from the

@@ -288,7 +288,7 @@ func (p *pendingInput) ID() uint64 { return p.first.id }
 // Ask holds a request of the server until the client has brought the answer.
 func (p *pendingInput) Ask(ctx context.Context, method string, params []byte) ([]byte, error) {
 	if lacking := p.first.serves.Lacks(method, params); lacking != "" {
-		p.first.missing.CompareAndSwap(nil, &lacking)
+		p.first.miss(lacking)
 		return nil, session.Undeclared(method, lacking)
 	}
 	q := p.question(method, params)

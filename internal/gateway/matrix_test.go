@@ -389,25 +389,32 @@ directly and through everline, over a URL and a command that speak both, and com
 
 | what | client of | server of | passes |
 |---|---|---|---|
-| what a server declares under extensions, but for tasks | both eras | both eras | as it declares it; of several that declare the same, the settings of the first, up to 4 KiB |
-| what a client declares under extensions | 2026-07-28 | 2026-07-28 | as it declares it |
+| what a server declares under extensions, but for tasks, and under experimental | both eras | both eras | as it declares it; of several that declare the same, the settings of the first, up to 4 KiB |
+| what a client declares under extensions and experimental | 2026-07-28 | 2026-07-28 | as it declares it |
 | that a client shows MCP Apps (io.modelcontextprotocol/ui) | both eras | both eras | with the MIME type text/html;profile=mcp-app; a server of an older version that clients share is told that they do |
-| other extensions that a client declares | any other pair | | no |
+| other extensions that a client declares | 2025-11-25 and older | both eras | no: of a session is kept what fits into its id, so that it outlives a restart |
+| | 2026-07-28 | 2025-11-25 and older | no: such a server is told once, before any client is there |
 | MCP Apps: _meta.ui of tools and resources, ui:// resources and their contents | both eras | both eras | byte for byte |
-| methods that no revision defines | both eras | both eras | as below |
+| Skills: skills/list, skills/get, resources/directory/read, and skill:// resources | both eras | both eras | byte for byte; of several servers to the one that is named, as below |
+| oauth-client-credentials, enterprise-managed-authorization | both eras | both eras | what is declared, as above; the login is that of each connection: a client's to everline, everline's to the server |
+| requests of a client of a method that no revision defines, with their _meta | both eras | both eras | byte for byte; where to, as below |
+| requests of a server of such a method | 2025-11-25 and older | 2025-11-25 and older | byte for byte, to the client whose call caused it, where that is certain |
+| | 2026-07-28 | 2025-11-25 and older | no, -32601: an input request is elicitation, sampling or roots |
+| | both eras | 2026-07-28 | no: that revision has no requests of servers |
+| notifications of a server of such a method | both eras | both eras | byte for byte, to the client whose call they belong to, where that is certain; others go nowhere: they might tell a client what is another's |
+| notifications of a client of such a method | both eras | both eras | no: they name no server, and nobody could say that one was lost |
 | tasks | 2025-11-25, and 2026-07-28 with the extension | both kinds | in the words of the client's own era; see [tasks](../explanation/clients.md) |
 
 ## Methods and notifications
 
 A request goes to the server that its name, URI or task belongs to. One of a method that no revision defines goes, byte
 for byte, to the server that its _meta["everline/server"] names, or to the only one; where there are several and none is
-named it is answered with -32601. So is what a revision defines and everline does not serve, and a server's request other
-than ping, elicitation, sampling and roots. Extension methods are sent again only where it is proven that they were not
+named it is answered with -32601. So is what a revision defines and everline does not serve. Extension methods are sent again only where it is proven that they were not
 executed.
 
 Of a client's notifications, cancelled has an effect; the others are read, and go to no server. A server's go where they
-belong: progress, log messages, list_changed, resource updates, the news of tasks, the end of a URL elicitation. Those that
-no revision defines, and progress of what is over, go nowhere; the status counts them as "ignored".
+belong: progress, log messages, list_changed, resource updates, the news of tasks, the end of a URL elicitation, and those of
+extensions during a call. Those that belong to no certain call, and progress of what is over, go nowhere; the status counts them as "ignored".
 
 The handshake with a server carries everline/instance in its _meta: a random name of the everline that runs. An endpoint
 whose own name that is refuses it with -31012 and the kind "loop" in data.

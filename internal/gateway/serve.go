@@ -185,12 +185,13 @@ var families = []string{
 // extend hands a request that no revision defines to the server that it is for:
 // the one that its _meta names, or the only one.
 func (svc *service) extend(ctx context.Context, x *exchange) message.Answer {
-	family, _, _ := strings.Cut(x.Method, "/")
+	family, rest, _ := strings.Cut(x.Method, "/")
 	server, named := wire.Text(wire.Get(x.Params, "_meta", mcp.MetaServer))
 	if !named {
 		server, named = svc.backend.Catalog().Server("") // by form every name is the only server's
 	}
-	if !named || slices.Contains(families, family) || !svc.backend.May().Server(server) {
+	ours := slices.Contains(families, family) && (family != "resources" || rest != "directory/read") // that is of the extension io.modelcontextprotocol/skills
+	if !named || ours || !svc.backend.May().Server(server) {
 		return x.NoMethod()
 	}
 	return svc.call(ctx, x, &everline.Call{Method: x.Method, Server: server, Params: x.Params})

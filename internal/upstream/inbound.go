@@ -48,8 +48,19 @@ func (u *Upstream) notification(stream int64, m *wire.Message) {
 	case mcp.NotifyCancelled:
 		u.cancelled(m.Params)
 	default:
-		u.ignored.Add(1)
+		u.extended(stream, m)
 	}
+}
+
+// extended hands a notification that no revision defines to the client whose call it
+// belongs to: to others it might tell what is not theirs.
+func (u *Upstream) extended(stream int64, m *wire.Message) {
+	c, _ := u.callers.owner(stream, m.Params)
+	if c == nil {
+		u.ignored.Add(1)
+		return
+	}
+	c.Client.Notify(m.Method, m.Params)
 }
 
 func (u *Upstream) resourceUpdated(params []byte) {

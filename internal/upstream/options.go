@@ -54,11 +54,12 @@ type Client interface {
 	ID() uint64
 	// Ask puts a request of the server to the client and returns the raw
 	// result. Every error is a *fault.Fault: kind RPC is the client's own
-	// error, Unsupported a request that the client has not declared to serve.
+	// error, Unsupported a request that the client has not declared to serve;
+	// methods of extensions come as well.
 	// It returns when ctx ends.
 	Ask(ctx context.Context, method string, params []byte) ([]byte, error)
 	// Notify gets notifications that belong to the call: notifications/message,
-	// and notifications/elicitation/complete, which may come later. It must not
-	// block.
+	// those of extensions, and notifications/elicitation/complete, which may come
+	// later. It must not block.
 	Notify(method string, params []byte)
 }

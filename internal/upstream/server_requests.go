@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,8 @@ func (s *serverRequests) begin() {
 }
 
 // handle answers every request of the server: a ping with a sign of
-// life, what a client can serve by way of the client whose call caused it, all
-// others with a refusal. Modern servers have no requests.
+// life, what a client may serve by way of the client whose call caused it, those of
+// extensions included. Modern servers have no requests.
 func (s *serverRequests) handle(l *link, stream int64, m *wire.Message) {
 	if s.mute.Load() {
 		s.ignored.Add(1)
@@ -55,7 +56,11 @@ func (s *serverRequests) handle(l *link, stream int64, m *wire.Message) {
 		}
 		s.refuse(l, m, "protocol version 2026-07-28 has no requests of servers: answer with input_required")
 	default:
-		s.refuse(l, m, "this client does not serve "+m.Method)
+		if s.modern.Load() || strings.HasPrefix(m.Method, "tasks/") { // everline declares no tasks of clients
+			s.refuse(l, m, "this client does not serve "+m.Method)
+			return
+		}
+		s.forward(l, stream, m)
 	}
 }
 

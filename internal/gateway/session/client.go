@@ -21,7 +21,7 @@ func (s *Session) Ask(ctx context.Context, method string, params []byte) ([]byte
 	s.mu.Lock()
 	serves := s.serves
 	s.mu.Unlock()
-	if lacking := serves.Lacks(method, params); lacking != "" {
+	if lacking := serves.Lacks(method, params); lacking != "" && lacking != Unnamed {
 		return nil, Undeclared(method, lacking)
 	}
 	return s.Requests.Put(ctx, s.reachable(), nil, method, params)

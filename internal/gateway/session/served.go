@@ -87,6 +87,10 @@ func (s Served) Declaration() []byte {
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
 
+// Unnamed is what a request of a method lacks that no revision defines: which
+// capability it needs its extension alone says.
+const Unnamed = `{}`
+
 // Lacks is the capability that a request needs and s does not have, as client
 // capabilities; "" if there is none.
 func (s Served) Lacks(method string, params []byte) string {
@@ -104,7 +108,7 @@ func (s Served) Lacks(method string, params []byte) string {
 		}
 	case mcp.RootsList:
 	default:
-		return `{}`
+		return Unnamed
 	}
 	if s&need != 0 {
 		return ""

@@ -19,12 +19,22 @@ var (
 )
 
 // extended is a server with extensions, and everline in front of it.
-func extended(t *testing.T, era mcptest.Era) (*mcptest.Server, *site) {
+func extended(t *testing.T, era mcptest.Era, isolation config.Isolation) (*mcptest.Server, *site) {
 	t.Helper()
 	srv := mcptest.New(mcptest.Config{Era: era, Capabilities: `{"tools":{},"resources":{},` + experimental + "," + declared + `}`})
 	cfg := config.NewServer("one")
-	cfg.Transport, cfg.URL = "http", mcptest.Web(t, srv).URL+"/mcp"
+	cfg.Transport, cfg.URL, cfg.Isolation = "http", mcptest.Web(t, srv).URL+"/mcp", isolation
 	return srv, wholeOf(t, cfg)
+}
+
+// lastParams are those of the newest request of a method.
+func lastParams(t *testing.T, srv *mcptest.Server, method string) string {
+	t.Helper()
+	all := srv.Requests(method)
+	if len(all) == 0 {
+		t.Fatalf("%s did not reach the server", method)
+	}
+	return string(all[len(all)-1].Params)
 }
 
 // clientsOf are clients of a site, one of each era, that send requests in its words.
@@ -55,7 +65,7 @@ func TestExtensionsPassInBothDirectionsAndEras(t *testing.T) {
 	}
 	for era, name := range eraNames {
 		t.Run(name, func(t *testing.T) {
-			srv, s := extended(t, era)
+			srv, s := extended(t, era, config.IsolationShared)
 			for method := range methods {
 				srv.On(method, func(r *mcptest.Request) *mcptest.Reply {
 					r.Send(`{"jsonrpc":"2.0","method":"notifications/` + method + `",` + event + `}`)
@@ -68,8 +78,7 @@ func TestExtensionsPassInBothDirectionsAndEras(t *testing.T) {
 			for version, ask := range clientsOf(s, `"elicitation":{}`) {
 				for method, params := range methods {
 					want(t, ask(method, params), 200, strings.TrimSuffix(result, "}}"), `"method":"notifications/`+method+`",`+event)
-					all := srv.Requests(method)
-					if got := string(all[len(all)-1].Params); !strings.Contains(got, params) || !strings.Contains(got, `"com.example/m":1.50`) {
+					if got := lastParams(t, srv, method); !strings.Contains(got, params) || !strings.Contains(got, `"com.example/m":1.50`) {
 						t.Errorf("%s: the server got %s", version, got)
 					}
 				}
@@ -83,12 +92,11 @@ func TestExtensionsPassInBothDirectionsAndEras(t *testing.T) {
 func TestClientExtensionsReachServersOfTheirEra(t *testing.T) {
 	for era, name := range eraNames {
 		t.Run(name, func(t *testing.T) {
-			srv, s := extended(t, era)
+			srv, s := extended(t, era, config.IsolationShared)
 			srv.On("com.example/thing", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Result: "{}"} })
 			for version, ask := range clientsOf(s, declared+","+experimental) {
 				want(t, ask("com.example/thing", ""), 200, `"result"`)
-				all := srv.Requests("com.example/thing")
-				got, passes := string(all[len(all)-1].Params), era != mcptest.Legacy && version == "2026-07-28"
+				got, passes := lastParams(t, srv, "com.example/thing"), era != mcptest.Legacy && version == "2026-07-28"
 				if strings.Contains(got, declared) != passes || strings.Contains(got, experimental) != passes {
 					t.Errorf("%s: passes is not %t: %s", version, passes, got)
 				}
@@ -101,12 +109,16 @@ func TestClientExtensionsReachServersOfTheirEra(t *testing.T) {
 // the server; clients of 2026-07-28 have no words for it.
 func TestServerRequestsOfExtensionsReachOlderClients(t *testing.T) {
 	const question = `"method":"com.example/ask","params":{"n":1.50,"_meta":{"com.example/q":1.0}}`
-	srv, s := extended(t, mcptest.Legacy)
+	srv, s := extended(t, mcptest.Legacy, config.IsolationShared)
 	srv.On("com.example/thing", func(r *mcptest.Request) *mcptest.Reply {
 		before := len(srv.Answers())
 		r.Send(`{"jsonrpc":"2.0","id":"q",` + question + `}`)
 		srv.Await(t, "the answer", func() bool { return len(srv.Answers()) > before })
-		return &mcptest.Reply{Result: fmt.Sprintf(`{"said":%s}`, srv.Answers()[before])}
+		said := string(srv.Answers()[before])
+		if strings.Contains(said, `"error"`) { // the call fails of it, which lacks no capability that could be named
+			return &mcptest.Reply{Error: fmt.Sprintf(`{"code":-31999,"message":"refused","data":%s}`, said)}
+		}
+		return &mcptest.Reply{Result: `{"said":` + said + `}`}
 	})
 	session := s.initialize("2025-11-25")
 	tp := s.tap("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"com.example/thing","params":{}}`, session)
@@ -121,6 +133,28 @@ func TestServerRequestsOfExtensionsReachOlderClients(t *testing.T) {
 		t.Errorf("the server got %s", got)
 	}
 	for _, capabilities := range []string{"", `"elicitation":{}`} {
-		want(t, clientsOf(s, capabilities)["2026-07-28"]("com.example/thing", ""), 200, `-32601`)
+		want(t, clientsOf(s, capabilities)["2026-07-28"]("com.example/thing", ""), 200, `"code":-31999`, `-32601`)
+	}
+}
+
+// A server that has a generation for each session reaches its client outside of calls.
+func TestIsolatedServersReachTheirClientWithExtensions(t *testing.T) {
+	const (
+		question = `"method":"com.example/ask","params":{"n":1.50}`
+		news     = `"method":"notifications/com.example/news","params":{"n":2.50}`
+	)
+	srv, s := extended(t, mcptest.Legacy, config.IsolationSession)
+	srv.On("com.example/thing", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Result: "{}"} })
+	session := s.initialize("2025-11-25")
+	standing := s.tap("GET", "/mcp", "", session, "Accept: text/event-stream")
+	want(t, s.post(`{"jsonrpc":"2.0","id":1,"method":"com.example/thing","params":{}}`, session), 200, `"result"`)
+	srv.Await(t, "the shared generation and that of the session listen", func() bool { return srv.Listeners() == 2 })
+	srv.SendAll(`{"jsonrpc":"2.0","id":"q",` + question + `}`)
+	if got := standing.next(); !strings.Contains(got, question) {
+		t.Errorf("the client got %s", got)
+	}
+	srv.SendAll(`{"jsonrpc":"2.0",` + news + `}`)
+	if got := standing.next(); !strings.Contains(got, news) {
+		t.Errorf("the client got %s", got)
 	}
 }

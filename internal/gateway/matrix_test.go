@@ -401,7 +401,7 @@ directly and through everline, over a URL and a command that speak both, and com
 | requests of a server of such a method | 2025-11-25 and older | 2025-11-25 and older | byte for byte, to the client whose call caused it, where that is certain |
 | | 2026-07-28 | 2025-11-25 and older | no, -32601: an input request is elicitation, sampling or roots |
 | | both eras | 2026-07-28 | no: that revision has no requests of servers |
-| notifications of a server of such a method | both eras | both eras | byte for byte, to the client whose call they belong to, where that is certain; others go nowhere: they might tell a client what is another's |
+| notifications of a server of such a method | both eras | both eras | byte for byte, to the client whose call they belong to, where that is certain; others go nowhere, as they might tell a client what is another's. With isolation: session an older server reaches its client outside of calls, too |
 | notifications of a client of such a method | both eras | both eras | no: they name no server, and nobody could say that one was lost |
 | tasks | 2025-11-25, and 2026-07-28 with the extension | both kinds | in the words of the client's own era; see [tasks](../explanation/clients.md) |
 

@@ -46,14 +46,14 @@ type path struct {
 // newPath makes one with a server of so many tools, reached over stdio or HTTP.
 func newPath(tb testing.TB, kind string, tools int) *path {
 	tb.Helper()
-	p := newPathWith(tb, kind, tools, func(*config.Config) {}, nil)
+	p := newPathWith(tb, kind, tools, func(*config.Config) {}, func(*everline.Options, *gateway.Options) {})
 	p.session = p.open(tb)
 	return p
 }
 
 // newPathWith is newPath without a session, with something changed in the
-// configuration, and an entrance, nil for none.
-func newPathWith(tb testing.TB, kind string, tools int, change func(*config.Config), who gateway.Entrance) *path {
+// configuration and the options.
+func newPathWith(tb testing.TB, kind string, tools int, change func(*config.Config), with func(*everline.Options, *gateway.Options)) *path {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
 	defer cancel()
@@ -79,11 +79,13 @@ func newPathWith(tb testing.TB, kind string, tools int, change func(*config.Conf
 		tb.Fatal(err)
 	}
 	change(cfg)
-	hub, err := everline.Open(ctx, cfg, everline.Options{})
+	opts, ends := everline.Options{}, gateway.Options{MaxSessions: 20_000}
+	with(&opts, &ends)
+	hub, err := everline.Open(ctx, cfg, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	g := gateway.ForHub(hub, gateway.Options{MaxSessions: 20_000, Entrance: who})
+	g := gateway.ForHub(hub, ends)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

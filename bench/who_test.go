@@ -19,9 +19,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/access/entrance"
 	"github.com/everline/everline/internal/access/tokens"
+	"github.com/everline/everline/internal/gateway"
 )
 
 // A guest is one way in which a client shows who it is, or what it is granted.
@@ -109,7 +111,7 @@ func newPathOf(tb testing.TB, kind string, tools int, g guest) *path {
 	p := newPathWith(tb, kind, tools, func(cfg *config.Config) {
 		g.allows(cfg)
 		e.Use(cfg)
-	}, e)
+	}, func(_ *everline.Options, o *gateway.Options) { o.Entrance = e })
 	p.token = token
 	ctx, cancel := context.WithCancel(tb.Context())
 	read, done := make(chan struct{}, 1), make(chan struct{})

@@ -1,0 +1,86 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/everline/everline"
+	"github.com/everline/everline/config"
+	"github.com/everline/everline/internal/door"
+	"github.com/everline/everline/internal/gateway"
+	"github.com/everline/everline/internal/telemetry"
+)
+
+// traced is newPath whose requests are recorded, so many of them for somebody; "" for
+// no recorder.
+func traced(tb testing.TB, ratio string) *path {
+	tb.Helper()
+	if ratio == "" {
+		return newPath(tb, overHTTP, 5)
+	}
+	rec, err := telemetry.Open(tb.Context(), telemetry.Options{
+		Log: slog.New(slog.DiscardHandler), Exporter: tracetest.NewNoopExporter(),
+		Getenv: func(name string) string {
+			return map[string]string{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": ratio}[name]
+		},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = rec.Close(context.Background()) }) // what it would export goes nowhere
+	p := newPathWith(tb, overHTTP, 5, func(*config.Config) {}, func(o *everline.Options, g *gateway.Options) {
+		door.Record(o, rec)
+		g.Recorder = rec
+	})
+	p.session = p.open(tb)
+	return p
+}
+
+// cpu is what this process has used.
+func cpu(tb testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkTraces compares, in turns, the processor's time for a whole call: without a
+// recorder, and where 0, 5 and 100 of a hundred traces are wanted. It is that of the
+// process, so a server that costs nearly nothing is in it.
+func BenchmarkTraces(b *testing.B) {
+	const turn = 200
+	all := []struct{ name, ratio string }{{"off", ""}, {"again", ""}, {"0%", "0"}, {"5%", "0.05"}, {"100%", "1"}}
+	shots, took := make([]*shot, len(all)), make([][]time.Duration, len(all))
+	for i, v := range all {
+		shots[i] = traced(b, v.ratio).shot(b, "tools/call", echoParams, 100)
+		shots[i].fire(b)
+	}
+	for b.Loop() {
+		for i, s := range shots {
+			began := cpu(b)
+			for range turn {
+				s.fire(b)
+			}
+			took[i] = append(took[i], (cpu(b)-began)/turn)
+		}
+	}
+	base := 0.0
+	for i, v := range all {
+		slices.Sort(took[i])
+		middle := float64(took[i][len(took[i])/2])
+		if i == 0 {
+			base = middle
+		}
+		b.ReportMetric(middle, v.name+"-ns")
+		b.ReportMetric((middle/base-1)*100, v.name+"-more-%")
+	}
+}

@@ -19,6 +19,6 @@ func Keys() map[string][]string {
 		"mcpServers.NAME": names(standard(&d)), "mcpServers.NAME.everline": names(ours(&d)),
 		"mcpServers.NAME.everline.limits": names(limits(&d.Limits)), "mcpServers.NAME.everline.retry": names(retry(&d)),
 		"everline.audit": names(auditKeys(&Audit{})), "everline.auth": names(endpointAuth(New())), "everline.auth.policies.NAME": names(policyKeys(&Policy{})),
-		"mcpServers.NAME.everline.sandbox": names(sandbox(&Sandbox{})), "mcpServers.NAME.everline.tools": names(tools(&d.Tools)),
+		"mcpServers.NAME.everline.sandbox": names((&draft{Server: Server{Sandbox: &Sandbox{}}}).sandbox()), "mcpServers.NAME.everline.tools": names(tools(&d.Tools)),
 	}
 }

@@ -123,7 +123,7 @@ func ours(d *draft) []key {
 		{"tls", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"tls"`, serverTLS(d), nil) }},
 		{"sandbox", func(r *reader, n *tree.Node) *fault.Fault {
 			d.Sandbox = &Sandbox{Net: true}
-			return r.strictObject(n, `"sandbox"`, sandbox(d.Sandbox))
+			return r.strictObject(n, `"sandbox"`, d.sandbox())
 		}},
 		{"newPrivileges", boolean(&d.NewPrivileges)},
 		{"limits", func(r *reader, n *tree.Node) *fault.Fault { return r.object(n, `"limits"`, limits(&d.Limits), nil) }},
@@ -165,27 +165,32 @@ func tools(to *Tools) []key {
 	}
 }
 
-func sandbox(to *Sandbox) []key {
+func (d *draft) sandbox() []key {
+	to := d.Sandbox
 	return []key{
-		{"read", places(&to.Read)},
-		{"write", places(&to.Write)},
+		{"read", d.places(&to.Read)},
+		{"write", d.places(&to.Write)},
 		{"net", boolean(&to.Net)},
 		{"ports", ports(&to.Ports)},
 		{"require", boolean(&to.Require)},
 	}
 }
 
-// places takes a list of files and folders, relative to the folder of the file.
-func places(to *[]string) setter {
+// places takes a list of files and folders, which count from where "cwd" does.
+func (d *draft) places(to *[]string) setter {
 	return func(r *reader, n *tree.Node) *fault.Fault {
 		if n.Kind != tree.List {
 			return r.wrongKind(n, "a list of files and folders")
 		}
 		all := make([]string, len(n.List))
 		for i, e := range n.List {
-			if err := path(&all[i])(r, e); err != nil {
+			if e.Kind != tree.String || e.Text == "" {
+				return r.wrongKind(e, "a file name")
+			}
+			if err := d.interpolatedPath(&all[i])(r, e); err != nil {
 				return err
 			}
+			all[i] = seenFrom(r.folder(), all[i])
 		}
 		*to = all
 		return nil

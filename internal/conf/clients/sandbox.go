@@ -1,11 +1,6 @@
 package clients
 
-import (
-	"path/filepath"
-	"strings"
-
-	"github.com/everline/everline/internal/conf/tree"
-)
+import "github.com/everline/everline/internal/conf/tree"
 
 // vscodeSandbox keeps a server with "sandboxEnabled" from writing elsewhere than VS Code
 // would let it: to its project or folder, the cache of npm, files that do not last, and
@@ -25,24 +20,14 @@ func vscodeSandbox(t *translation, server *tree.Node) {
 	}
 	write := &tree.Node{Kind: tree.List, Pos: on.Pos, List: []*tree.Node{literal(on.Pos, "/tmp"), literal(on.Pos, "~/.npm")}}
 	if t.r.ofProject() {
-		write.List = append(write.List, literal(on.Pos, t.r.Folder()))
+		write.List = append(write.List, literal(on.Pos, "."))
 	}
 	if cwd := t.std.Get("cwd"); cwd != nil {
 		write.List = append(write.List, cwd)
 	}
 	if more := t.r.sandbox.Descend([]string{"filesystem", "allowWrite"}); more.Kind != tree.Null {
-		for _, e := range t.list(more) {
-			write.List = append(write.List, t.inProject(e))
-		}
+		write.List = append(write.List, t.list(more)...)
 	}
 	t.put(t.own, "sandbox", &tree.Node{Kind: tree.Object, Pos: on.Pos, Fields: []tree.Field{{Name: "write", Pos: on.Pos, Value: write}}})
 	t.r.Warn(on.Pos, `"sandboxEnabled" limits here what the server writes to, and neither its network nor what it reads: see "sandbox" of everline`)
-}
-
-// inProject is a path of VS Code, whose relative ones are those of the project.
-func (t *translation) inProject(n *tree.Node) *tree.Node {
-	if !t.r.ofProject() || filepath.IsAbs(n.Text) || strings.HasPrefix(n.Text, "~") {
-		return n
-	}
-	return literal(n.Pos, filepath.Join(t.r.Folder(), n.Text))
 }

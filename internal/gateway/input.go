@@ -445,9 +445,14 @@ func (reg *inputs) close() {
 	reg.closed = true
 	reg.mu.Unlock()
 	reg.cancelAll(errClosing)
+	awaitCanceled(&reg.work)
+}
+
+// awaitCanceled waits for work that has been canceled as long as for any canceled request.
+func awaitCanceled(work *sync.WaitGroup) {
 	gone := make(chan struct{})
-	go func() { // ends with the last call, all of which are canceled
-		reg.work.Wait()
+	go func() { // ends with the last of the work
+		work.Wait()
 		close(gone)
 	}()
 	select {

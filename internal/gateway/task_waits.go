@@ -91,15 +91,7 @@ func (ws *taskWaits) close() {
 		w.cancel()
 	}
 	ws.mu.Unlock()
-	gone := make(chan struct{})
-	go func() { // ends with the last wait, all of which are canceled
-		ws.work.Wait()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-time.After(cancelGrace):
-	}
+	awaitCanceled(&ws.work)
 }
 
 // ID is that of the client that the task was begun for.

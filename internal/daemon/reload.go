@@ -61,6 +61,20 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 		d.refused(ctx, err)
 		return admin.Reload{}, err
 	}
+	d.guardBy(cfg)
+	d.recorded(ctx, done, nil)
+	d.reloads.taken(plan)
+	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })
+	done.Applied = true
+	d.lookAtWarnings()
+	d.api.ConfigError(nil)
+	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,
+		"restarted", done.Restarted, "adjusted", done.Adjusted, "kept", done.Kept)
+	return done, nil
+}
+
+// guardBy has a configuration that was applied decide who comes in, and what is recorded.
+func (d *daemon) guardBy(cfg *config.Config) {
 	if d.parts.entrance != nil {
 		d.parts.entrance.Use(cfg)
 		d.gateway.Recheck()
@@ -71,15 +85,6 @@ func (d *daemon) reloadIf(ctx context.Context, dryRun bool, accept func(*config.
 	case d.reexposed <- struct{}{}:
 	default: // it is to look anyway
 	}
-	d.recorded(ctx, done, nil)
-	d.reloads.taken(plan)
-	d.history.Forget(func(name string) bool { _, ok := cfg.Server(name); return ok })
-	done.Applied = true
-	d.lookAtWarnings()
-	d.api.ConfigError(nil)
-	d.parts.Log.Info("configuration reloaded", "added", done.Added, "removed", done.Removed,
-		"restarted", done.Restarted, "adjusted", done.Adjusted, "kept", done.Kept)
-	return done, nil
 }
 
 // refused reports in log and status why the files are not applied.

@@ -35,7 +35,8 @@ func (svc *service) record(x *exchange) *tracing.Trace {
 	}
 	t := svc.opts.Recorder.Begin(caller, x.began)
 	if t != nil && linked {
-		t.Link = &inHeader
+		link := inHeader // few requests have one: the others need no room for it
+		t.Link = &link
 	}
 	return t
 }

@@ -13,15 +13,19 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// recorded returns the call with the span s for one send of it.
+// recorded returns the call with the span s for one send of it. It is the same call for
+// the first one: an earlier one may still be read.
 func recorded(c *upstream.Call, s *tracing.Span, g *generation, send int, began time.Time) *upstream.Call {
 	s.Method, s.Server, s.Generation, s.Peer, s.Send, s.Began = c.Method, g.server, g.gen, g.peer, send, began
 	if c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet {
 		s.Target = c.Name
 	}
-	out := *c
-	out.Span = s
-	return &out
+	if send > 1 {
+		again := *c
+		c = &again
+	}
+	c.Span = s
+	return c
 }
 
 // sent records and measures a send to g that has ended.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,45 +19,165 @@ import (
 
 // End implements tracing.Recorder.
 func (t *Telemetry) End(tr *tracing.Trace) {
-	if !t.outlet.take(int64(1 + len(tr.Spans))) {
-		return
-	}
-	t.write(tr, tr.Root)
-	for _, s := range tr.Spans {
-		t.write(tr, s)
+	if t.outlet.take(int64(1 + len(tr.Spans))) {
+		t.ended.add(ended{tr, nil})
 	}
 }
 
 // Late implements tracing.Recorder.
 func (t *Telemetry) Late(s *tracing.Span) {
 	if t.outlet.take(1) {
-		t.write(s.Trace(), s)
+		t.ended.add(ended{s.Trace(), s})
+	}
+}
+
+// What has ended is written together: one by one, each wakes the SDK out of the cold,
+// which costs more than the writing.
+const (
+	togetherFor = 100 * time.Millisecond
+	together    = 64
+)
+
+// An ended span of a trace, or the trace with all that it holds.
+type ended struct {
+	trace *tracing.Trace
+	span  *tracing.Span
+}
+
+// A backlog is what has ended and is not written yet. The outlet bounds it.
+type backlog struct {
+	write   func(ended)
+	writing sync.Mutex // held while all is written
+
+	mu     sync.Mutex // guards the rest; nothing waits under it
+	all    []ended
+	timer  *time.Timer // writes; stopped while all is empty
+	closed bool
+}
+
+func newBacklog(write func(ended)) *backlog {
+	b := &backlog{write: write}
+	b.timer = time.AfterFunc(time.Hour, b.flush)
+	b.timer.Stop()
+	return b
+}
+
+func (b *backlog) add(e ended) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.all = append(b.all, e)
+	switch len(b.all) {
+	case 1:
+		b.timer.Reset(togetherFor)
+	case together:
+		b.timer.Reset(0)
+	}
+}
+
+// flush writes what there is. When it returns, that is written whoever did it.
+func (b *backlog) flush() {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	b.mu.Lock()
+	all := b.all
+	b.all = nil
+	b.timer.Stop()
+	b.mu.Unlock()
+	for _, e := range all {
+		b.write(e)
+	}
+}
+
+// close writes what is left. What ends later is nobody's.
+func (b *backlog) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.flush()
+}
+
+// writeEnded gives the SDK what has ended.
+func (t *Telemetry) writeEnded(e ended) {
+	if e.span != nil {
+		t.write(e.trace, e.span)
+		return
+	}
+	t.write(e.trace, e.trace.Root)
+	for _, s := range e.trace.Spans {
+		t.write(e.trace, s)
 	}
 }
 
 var kinds = [...]trace.SpanKind{tracing.Internal: trace.SpanKindInternal, tracing.Server: trace.SpanKindServer, tracing.Client: trace.SpanKindClient}
 
-// write gives the SDK a span that is over.
+// A finished span is how the SDK reads one that is over. What everline does not know of
+// its spans is that of the embedded one, as its resource and its scope. To begin and end
+// each of them with the SDK's tracer costs four times as much.
+type finished struct {
+	sdktrace.ReadOnlySpan
+	name         string
+	kind         trace.SpanKind
+	own, parent  trace.SpanContext
+	began, ended time.Time
+	attributes   []attribute.KeyValue
+	dropped      int // attributes
+	links        []sdktrace.Link
+	status       sdktrace.Status
+}
+
+func (f *finished) Name() string                     { return f.name }
+func (f *finished) SpanKind() trace.SpanKind         { return f.kind }
+func (f *finished) SpanContext() trace.SpanContext   { return f.own }
+func (f *finished) Parent() trace.SpanContext        { return f.parent }
+func (f *finished) StartTime() time.Time             { return f.began }
+func (f *finished) EndTime() time.Time               { return f.ended }
+func (f *finished) Attributes() []attribute.KeyValue { return f.attributes }
+func (f *finished) DroppedAttributes() int           { return f.dropped }
+func (f *finished) Links() []sdktrace.Link           { return f.links }
+func (f *finished) Status() sdktrace.Status          { return f.status }
+
+// write gives the SDK a span that is over. It is exported, so it is sampled, whatever
+// others were told of it.
 func (t *Telemetry) write(tr *tracing.Trace, s *tracing.Span) {
-	ctx := context.WithValue(context.Background(), givenKey{}, s)
-	if parent := s.Parent(); parent.Valid() {
-		ctx = trace.ContextWithSpanContext(ctx, spanContext(&parent).WithRemote(s == tr.Root))
+	own := s.Own()
+	own.Sample()
+	f := &finished{
+		ReadOnlySpan: t.blank, name: nameOf(s), kind: kinds[s.Kind], own: spanContext(&own),
+		began: s.Began, ended: s.Ended,
 	}
-	options := []trace.SpanStartOption{
-		trace.WithTimestamp(s.Began), trace.WithSpanKind(kinds[s.Kind]), trace.WithAttributes(attributes(tr, s)...),
+	f.attributes, f.dropped = t.limited(attributes(tr, s))
+	if parent := s.Parent(); parent.Valid() {
+		f.parent = spanContext(&parent).WithRemote(s == tr.Root)
 	}
 	if s == tr.Root && tr.Link != nil {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: spanContext(tr.Link)}))
+		f.links = []sdktrace.Link{{SpanContext: spanContext(tr.Link)}}
 	}
-	_, span := t.tracer.Start(ctx, nameOf(s), options...)
 	if s.Error != "" {
 		text := s.Text
 		if t.hide != nil {
 			text = t.hide(text)
 		}
-		span.SetStatus(codes.Error, short(text))
+		f.status = sdktrace.Status{Code: codes.Error, Description: short(text)}
 	}
-	span.End(trace.WithTimestamp(s.Ended))
+	t.batch.OnEnd(f)
+}
+
+// limited cuts attributes to the SDK's limits, which the environment sets.
+func (t *Telemetry) limited(all []attribute.KeyValue) (kept []attribute.KeyValue, dropped int) {
+	if n := t.limits.AttributeCountLimit; n >= 0 && len(all) > n {
+		all, dropped = all[:n], len(all)-n
+	}
+	if n := t.limits.AttributeValueLengthLimit; n >= 0 {
+		for i := range all {
+			if v := &all[i].Value; v.Type() == attribute.STRING && utf8.RuneCountInString(v.AsString()) > n {
+				*v = attribute.StringValue(string([]rune(v.AsString())[:n]))
+			}
+		}
+	}
+	return all, dropped
 }
 
 // nameOf is never a URI: only tools and prompts are targets.
@@ -94,7 +216,7 @@ func short(text string) string {
 
 // attributes are those of the semantic conventions, and our own.
 func attributes(tr *tracing.Trace, s *tracing.Span) []attribute.KeyValue {
-	a := make([]attribute.KeyValue, 0, 20)
+	a := make([]attribute.KeyValue, 0, 16) // few have more
 	text := func(k attribute.Key, v string) {
 		if v != "" {
 			a = append(a, k.String(v))
@@ -162,21 +284,6 @@ func appendPeer(a []attribute.KeyValue, s *tracing.Span) []attribute.KeyValue {
 		a = append(a, port.Int(p.Port))
 	}
 	return a
-}
-
-// given is the generator of ids that were generated before: others have been told
-// of them.
-type given struct{}
-
-type givenKey struct{}
-
-func (given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	own := ctx.Value(givenKey{}).(*tracing.Span).Own()
-	return own.Trace, own.Span
-}
-
-func (given) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	return ctx.Value(givenKey{}).(*tracing.Span).Own().Span
 }
 
 // A spanOutlet counts what of the spans goes out, and what does not.

@@ -40,8 +40,10 @@ type Options struct {
 
 // A Telemetry is a tracing.Recorder.
 type Telemetry struct {
-	spans   *sdktrace.TracerProvider // nil where no spans are exported
-	tracer  trace.Tracer
+	batch   sdktrace.SpanProcessor // nil where no spans are exported
+	ended   *backlog               // on its way there
+	blank   sdktrace.ReadOnlySpan  // see finished
+	limits  sdktrace.SpanLimits
 	sampler sampler
 	outlet  *spanOutlet
 	hide    func(string) string
@@ -119,14 +121,16 @@ func (t *Telemetry) openSpans(ctx context.Context, o Options, res *resource.Reso
 		}
 	}
 	t.outlet = &spanOutlet{exporter, outlet{signal: "spans", log: o.Log, room: roomOf(o.Getenv, "OTEL_BSP_MAX_QUEUE_SIZE")}}
-	t.spans = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res),
-		sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is written was decided before
-		sdktrace.WithIDGenerator(given{}),
-		sdktrace.WithBatcher(t.outlet),
-	)
-	t.tracer = t.spans.Tracer(scope, trace.WithInstrumentationVersion(o.Version), trace.WithSchemaURL(schemaURL))
+	t.batch, t.ended = sdktrace.NewBatchSpanProcessor(t.outlet), newBacklog(t.writeEnded)
+	t.blank, t.limits = blank(o.Version, res), sdktrace.NewSpanLimits()
 	return nil
+}
+
+// blank is a span as the SDK makes them, of which nothing is known yet.
+func blank(version string, res *resource.Resource) sdktrace.ReadOnlySpan {
+	made := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	_, span := made.Tracer(scope, trace.WithInstrumentationVersion(version), trace.WithSchemaURL(schemaURL)).Start(context.Background(), "")
+	return span.(sdktrace.ReadOnlySpan)
 }
 
 // Close exports what is left, until ctx ends.
@@ -136,8 +140,9 @@ func (t *Telemetry) Close(ctx context.Context) error {
 	}
 	done := make(chan error, 3)
 	ends := []func(context.Context) error{}
-	if t.spans != nil {
-		ends = append(ends, t.spans.Shutdown)
+	if t.batch != nil {
+		t.ended.close()
+		ends = append(ends, t.batch.Shutdown)
 	}
 	if t.metrics != nil {
 		ends = append(ends, t.metrics.Shutdown)

@@ -40,6 +40,12 @@ func openTo(t *testing.T, e env, to sdktrace.SpanExporter) *Telemetry {
 	return rec
 }
 
+// flush has all exported that has ended.
+func (t *Telemetry) flush(ctx context.Context) error {
+	t.ended.flush()
+	return t.batch.ForceFlush(ctx)
+}
+
 func TestNothingIsOpenedUnasked(t *testing.T) {
 	for _, e := range []env{
 		{},
@@ -133,7 +139,7 @@ func TestAttributes(t *testing.T) {
 	root.Kind, root.Method, root.Target, root.RequestID = tracing.Server, "tools/call", "github__search", "x"
 	root.Peer, root.Error = &tracing.Peer{Version: "2026-07-28", Transport: "tcp", HTTP: "1.1", Address: "127.0.0.1", Port: 4711}, tr.Facts.Verdict()
 	tr.End(rec)
-	if err := rec.spans.ForceFlush(t.Context()); err != nil {
+	if err := rec.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const want = `server tools/call github__search Error (the connection of ••• broke)
@@ -186,7 +192,7 @@ func TestWhatIsOfInterestIsKept(t *testing.T) {
 		t.Fatal("it is not kept")
 	}
 	tr.End(rec)
-	if err := rec.spans.ForceFlush(t.Context()); err != nil || len(to.GetSpans()) != 1 {
+	if err := rec.flush(t.Context()); err != nil || len(to.GetSpans()) != 1 {
 		t.Errorf("%d spans, %v", len(to.GetSpans()), err)
 	}
 	if tr := rec.Begin(tracing.Context{}.Child(), time.Now()); tr != nil {
@@ -253,7 +259,7 @@ func TestRefusedExports(t *testing.T) {
 	}
 	for _, status = range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusOK} {
 		ping(rec)
-		_ = rec.spans.ForceFlush(t.Context()) // its failure is what is counted
+		_ = rec.flush(t.Context()) // its failure is what is counted
 	}
 	if err := rec.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -104,7 +104,8 @@ func (f *Facts) interesting() bool {
 
 // A Trace is what everline records of one request. It is begun before anybody knows
 // whether it is wanted, and so holds no more than cannot be had later. All methods may
-// be called by many goroutines at a time, and on nil, which records nothing.
+// be called by many goroutines at a time, and on nil, which records nothing. Each request
+// has one, wanted or not, so its size is a cost.
 type Trace struct {
 	context.Context // of the request: see In
 
@@ -115,21 +116,22 @@ type Trace struct {
 	// What follows is for the Recorder, once the trace is over.
 	Root  *Span
 	Facts Facts
-	Asked bool   // a server was asked, or meant: Facts are valid
 	State string // of the server, where the request failed
 	Spans []*Span
 
-	id    [16]byte
-	own   [8]byte // the root's
-	flags byte
+	id  [16]byte
+	own [8]byte // the root's
 
 	mu    sync.Mutex // guards the rest, and until the end Facts, Asked, State and Spans
 	text  string     // why the request failed
+	late  Recorder   // of spans that end now; nil until the end, and where nobody wants them
+	first Span       // most requests have one below the root
+	room  [1]*Span
+
+	Asked bool // a server was asked, or meant: Facts are valid
+	flags byte // final
 	over  bool
-	late  Recorder // of spans that end now; nil until the end, and where nobody wants them
-	taken bool     // first is a span
-	first Span     // most requests have one below the root
-	room  [2]*Span
+	taken bool // first is a span
 }
 
 // New returns a trace whose root stands below caller and began then. Others are told

@@ -191,7 +191,7 @@ func (g *Gateway) openSession(x *exchange, p *post) {
 	a := g.initialized(m, version)
 	g.count(x, &a)
 	if g.opts.Recorder != nil {
-		if t := g.record(x); t != nil {
+		if t, _ := g.record(x); t != nil {
 			x.sess = s
 			g.recorded(t, x, &a)
 		}

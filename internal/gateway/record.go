@@ -18,10 +18,10 @@ import (
 
 // record begins what is recorded of a request; nil for nothing. Its caller is who
 // its _meta names, else who its POST does (SEP-414).
-func (svc *service) record(x *exchange) *tracing.Trace {
+func (svc *service) record(x *exchange) (t *tracing.Trace, chance bool) {
 	meta := &x.Fields.Meta
 	if meta.Traces > 1 {
-		return nil // whose child it is cannot be told
+		return nil, false // whose child it is cannot be told
 	}
 	caller, inHeader := callerOf(wire.Text(meta.TraceParent)), tracing.Context{}
 	if x.request != nil {
@@ -33,12 +33,30 @@ func (svc *service) record(x *exchange) *tracing.Trace {
 	} else if caller = inHeader; caller.Valid() {
 		caller.State = strings.Join(x.request.Header[headerTraceState], ",")
 	}
-	t := svc.opts.Recorder.Begin(caller, x.began)
+	t, chance = svc.opts.Recorder.Begin(caller, x.began)
 	if t != nil && linked {
 		link := inHeader // few requests have one: the others need no room for it
 		t.Link = &link
 	}
-	return t
+	return t, chance
+}
+
+// recording returns ctx with what is recorded of a request, and what ends that.
+func (svc *service) recording(ctx context.Context, x *exchange) (context.Context, func(*message.Answer)) {
+	t, chance := svc.record(x)
+	switch {
+	case t != nil:
+		return t.In(ctx), func(a *message.Answer) { svc.recorded(t, x, a) }
+	case chance:
+		late := tracing.Perhaps(ctx, x.began)
+		return late, func(a *message.Answer) {
+			if t := late.Over(time.Now()); t != nil {
+				svc.recorded(t, x, a)
+			}
+		}
+	default:
+		return ctx, nil
+	}
 }
 
 // The keys of what a POST says of its caller.
@@ -66,9 +84,6 @@ func callerOf(text string, ok bool) tracing.Context {
 // recorded ends what is recorded of a request by its answer.
 func (svc *service) recorded(t *tracing.Trace, x *exchange, a *message.Answer) {
 	s := t.Over(time.Now())
-	if s == nil {
-		return
-	}
 	s.Kind, s.Method = tracing.Server, x.Method
 	if x.Method == mcp.ToolsCall || x.Method == mcp.PromptsGet {
 		s.Target, _ = x.ItemName()

@@ -17,9 +17,9 @@ import (
 // the client.
 func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 	if svc.opts.Recorder != nil {
-		if t := svc.record(x); t != nil {
-			ctx = t.In(ctx)
-			defer func() { svc.recorded(t, x, &a) }()
+		var end func(*message.Answer)
+		if ctx, end = svc.recording(ctx, x); end != nil {
+			defer end(&a)
 		}
 		if svc.durations != nil {
 			defer svc.measured(x, &a)

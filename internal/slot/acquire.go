@@ -24,6 +24,21 @@ type waitSum struct {
 	waited time.Duration
 	parked bool // it has waited for a generation while none served that could be had
 	trace  *tracing.Trace
+	stays  []stay // while there is no trace
+}
+
+// A stay is a wait that is over.
+type stay struct {
+	began, ended time.Time
+	what         string
+}
+
+// note keeps a wait for when it may be recorded; most calls are never.
+func (w *waitSum) note(p stay) {
+	if w.trace == nil && p.ended.Sub(p.began) > time.Millisecond {
+		w.stays = append(w.stays, p)
+	}
+	w.trace.Waited(p.began, p.ended, p.what)
 }
 
 // A Waited is how a call has waited for a generation before it was known what it is
@@ -78,7 +93,9 @@ func (s *Slot) acquireSlow(ctx context.Context, after uint64, total *waitSum) (L
 	now := time.Now()
 	total.waited += max(now.Sub(began), 1)
 	w.count(now, err, total)
-	total.trace.Waited(began, now, w.what)
+	if s.opts.Recorder != nil {
+		total.note(stay{began, now, w.what})
+	}
 	return lease, err
 }
 

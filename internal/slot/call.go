@@ -50,7 +50,7 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 		t.trace, _ = tracing.From(ctx)
 	}
 	out, err := s.call(ctx, gen, c, &t)
-	f := s.settle(c, &t, &out, err)
+	f := s.settle(ctx, c, &t, &out, err)
 	if facts != nil {
 		*facts = f
 	}
@@ -59,7 +59,7 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 }
 
 // settle counts a call that has ended, and tells of it.
-func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) event.CallFacts {
+func (s *Slot) settle(ctx context.Context, c *upstream.Call, t *attempts, out *Answer, err error) event.CallFacts {
 	f := event.CallFacts{
 		Server: s.name, Session: s.opts.Session, Gen: t.gen, FirstGen: t.first, Method: c.Method, Name: c.Name,
 		Began: t.began, Waited: t.waited, Parked: t.parked, Upstream: t.upstream, Sends: t.sent, ParamBytes: len(c.Params), Bytes: len(out.Raw),
@@ -86,6 +86,9 @@ func (s *Slot) settle(c *upstream.Call, t *attempts, out *Answer, err error) eve
 		f.Saved = event.ByReplay
 	case t.parked:
 		f.Saved = event.ByParking
+	}
+	if tracing.Interesting(&f) {
+		s.interesting(ctx, c, t)
 	}
 	f.Trace = t.trace.Settle(&f)
 	s.meter.Call(&f)
@@ -119,7 +122,7 @@ func (s *Slot) call(ctx context.Context, gen uint64, c *upstream.Call, t *attemp
 		}
 		if !t.bind(lease.gen) {
 			lease.free()
-			s.gaveUp(lease.gen, t, t.unknown, c)
+			s.gaveUp(ctx, lease.gen, t, t.unknown, c)
 			return Answer{}, s.withState(t.unknown)
 		}
 		if f := s.admit(lease.gen, c); f != nil {
@@ -188,14 +191,15 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 		}
 	}()
 	if t.trace != nil {
-		c = recorded(c, t.trace.Below(nil, tracing.Client), lease.gen, t.sent, begun)
+		c = recorded(c, t.trace, lease.gen, t.sent, begun)
 	}
 	result, err := lease.gen.up.Call(ctx, c)
 	returned = true
 	t.ended = time.Now()
 	took := t.ended.Sub(begun)
-	if c.Span != nil || s.durations != nil {
-		lease.gen.sent(s.durations, c, t.ended, took, &result, err)
+	if s.opts.Recorder != nil {
+		t.last = try{lease.gen, begun, t.ended, err == nil && c.Method == mcp.ToolsCall && result.IsError(), err}
+		t.last.sent(s.durations, c.Method, c.Span)
 	}
 	t.upstream += took
 	s.meter.Sent(took)
@@ -248,7 +252,7 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		what = giveUp
 	}
 	if what == giveUp {
-		s.gaveUp(g, t, f, c)
+		s.gaveUp(ctx, g, t, f, c)
 		return false
 	}
 	t.failure = f.Kind
@@ -256,7 +260,8 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 		t.firstFailed = f.Kind
 	}
 	s.drill.Load().count(ctx, resends)
-	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID(true)})
+	s.interesting(ctx, c, t)
+	s.emitLater(event.CallReplayed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID()})
 	if what == nextGeneration {
 		s.leave(ctx, g, t)
 	}
@@ -265,12 +270,33 @@ func (s *Slot) again(ctx context.Context, g *generation, t *attempts, f *fault.F
 
 // gaveUp tells of a call that failed for good, unless the server itself or the
 // client is why.
-func (s *Slot) gaveUp(g *generation, t *attempts, f *fault.Fault, c *upstream.Call) {
+func (s *Slot) gaveUp(ctx context.Context, g *generation, t *attempts, f *fault.Fault, c *upstream.Call) {
 	if f.Kind == fault.RPC || f.Kind == fault.Canceled {
 		return
 	}
-	if f.Kind.BlamesLink() || f.Kind == fault.Deadline {
-		s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID(f.Outcome == fault.Unknown || t.sent > 1)})
+	if !f.Kind.BlamesLink() && f.Kind != fault.Deadline {
+		return
+	}
+	if f.Outcome == fault.Unknown {
+		s.interesting(ctx, c, t)
+	}
+	s.emitLater(event.CallFailed{Head: s.head(g.gen), Method: c.Method, Name: c.Name, Cause: f, Trace: t.trace.ID()})
+}
+
+// interesting has a call recorded that has turned out to be of interest: what it has
+// done until now, and what it does from now on.
+func (s *Slot) interesting(ctx context.Context, c *upstream.Call, t *attempts) {
+	if s.opts.Recorder == nil || t.trace != nil {
+		return
+	}
+	if t.trace = tracing.Late(ctx); t.trace == nil {
+		return
+	}
+	for _, p := range t.stays {
+		t.trace.Waited(p.began, p.ended, p.what)
+	}
+	if last := &t.last; last.gen != nil {
+		last.sent(nil, c.Method, onSend(t.trace.Below(nil, tracing.Client), c, last.gen, t.sent, last.began))
 	}
 }
 

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"context"
 	"net/url"
 	"strconv"
 	"time"
@@ -13,41 +14,53 @@ import (
 	"github.com/everline/everline/internal/upstream"
 )
 
-// recorded returns the call with the span s for one send of it. It is the same call for
-// the first one: an earlier one may still be read.
-func recorded(c *upstream.Call, s *tracing.Span, g *generation, send int, began time.Time) *upstream.Call {
+// A try is one send that has ended.
+type try struct {
+	gen          *generation
+	began, ended time.Time
+	toolError    bool // the answer is one
+	err          error
+}
+
+// onSend has the span s be that of one send of the call.
+func onSend(s *tracing.Span, c *upstream.Call, g *generation, send int, began time.Time) *tracing.Span {
 	s.Method, s.Server, s.Generation, s.Peer, s.Send, s.Began = c.Method, g.server, g.gen, g.peer, send, began
 	if c.Method == mcp.ToolsCall || c.Method == mcp.PromptsGet {
 		s.Target = c.Name
 	}
-	if send > 1 {
-		again := *c
-		c = &again
-	}
-	c.Span = s
-	return c
+	return s
 }
 
-// sent records and measures a send to g that has ended.
-func (g *generation) sent(d *tracing.Durations, c *upstream.Call, at time.Time, took time.Duration, result *upstream.Result, err error) {
+// recorded returns the call with a span for the send that begins.
+func recorded(c *upstream.Call, t *tracing.Trace, g *generation, send int, began time.Time) *upstream.Call {
+	out := *c
+	out.Span = onSend(t.Below(nil, tracing.Client), c, g, send, began)
+	return &out
+}
+
+// sent records and measures a send that has ended.
+func (t *try) sent(d *tracing.Durations, method string, s *tracing.Span) {
+	if s == nil && d == nil {
+		return
+	}
 	word, code, text := "", int64(0), ""
-	f := fault.From(c.Method, err)
+	f := fault.From(method, t.err)
 	switch {
-	case f == nil && c.Method == mcp.ToolsCall && result.IsError():
+	case t.toolError:
 		word = event.CallToolError.String()
 	case f == nil:
 	case f.RPC != nil:
-		code, text = f.RPC.Code, g.redact.hide(f.RPC.Message)
+		code, text = f.RPC.Code, t.gen.redact.hide(f.RPC.Message)
 		word = strconv.FormatInt(code, 10)
 	default:
 		word = f.Kind.String() // its text may hold what the process wrote
 	}
-	if c.Span != nil {
-		c.Span.Error, c.Span.Code, c.Span.Text = word, code, text
-		c.Span.End(at)
+	if s != nil {
+		s.Error, s.Code, s.Text = word, code, text
+		s.End(t.ended)
 	}
 	if d != nil {
-		d.Asked.Observe(tracing.Operation{Method: c.Method, Error: word, Code: code, Peer: *g.peer}, took)
+		d.Asked.Observe(tracing.Operation{Method: method, Error: word, Code: code, Peer: *t.gen.peer}, t.ended.Sub(t.began))
 	}
 }
 
@@ -80,7 +93,11 @@ func (g *generation) meet() *tracing.Peer {
 
 // recordStart records how a generation came up, or that it did not.
 func recordStart(r tracing.Recorder, g *generation, began time.Time, f *fault.Fault) {
-	t := r.Begin(tracing.Context{}, began)
+	now := time.Now()
+	t, chance := r.Begin(tracing.Context{}, began)
+	if chance {
+		t = tracing.Perhaps(context.Background(), began).Over(now)
+	}
 	if t == nil {
 		return
 	}
@@ -98,10 +115,7 @@ func recordStart(r tracing.Recorder, g *generation, began time.Time, f *fault.Fa
 		}
 		child.End(p.Began.Add(p.Took))
 	}
-	s := t.Over(time.Now())
-	if s == nil {
-		return
-	}
+	s := t.Over(now)
 	s.Name, s.Server, s.Generation, s.Peer = "everline.start "+g.server, g.server, g.gen, g.peer
 	if f != nil {
 		s.Fail(f)

@@ -121,6 +121,7 @@ type attempts struct {
 	firstFailed  fault.Kind // of the first send, where another follows
 	began, ended time.Time  // when the call came, and when its last send was over
 	upstream     time.Duration
+	last         try // the last send that is over, where something is recorded
 	waitSum
 	used    [len(rules)]int // failures, by the row that decided about them
 	limited int             // sends that met a rate limit

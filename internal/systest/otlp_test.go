@@ -95,18 +95,39 @@ func TestExportedTraces(t *testing.T) {
 				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.url)
 				t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
 				playOTLP(t, kind, era)
-				got, file := to.forest(), filepath.Join("testdata", "otlp", kind+"-"+era+".golden")
-				if *rewriteOTLP {
-					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if err != nil || got != string(want) {
-					t.Errorf("%v; exported was\n%s", err, got)
-				}
+				to.isGolden(t, kind+"-"+era)
 			})
 		}
+	}
+}
+
+// Of calls that the sampler left out those are exported that were sent again, or whose
+// outcome is unknown, with all their sends and waits.
+func TestExportedTracesOfInterest(t *testing.T) {
+	for _, c := range [][2]string{{"stdio", "legacy"}, {"http", "modern"}} {
+		t.Run(c[0]+" "+c[1], func(t *testing.T) {
+			to := newStub(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", to.url)
+			t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+			t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+			playOTLP(t, c[0], c[1])
+			to.isGolden(t, c[0]+"-"+c[1]+"-of-interest")
+		})
+	}
+}
+
+// isGolden compares what was exported with a file.
+func (s *stub) isGolden(t *testing.T, name string) {
+	t.Helper()
+	got, file := s.forest(), filepath.Join("testdata", "otlp", name+".golden")
+	if *rewriteOTLP {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || got != string(want) {
+		t.Errorf("%v; exported was\n%s", err, got)
 	}
 }
 

@@ -61,13 +61,11 @@ func (s *sampler) takes(own, caller *tracing.Context) bool {
 }
 
 // Begin implements tracing.Recorder.
-func (t *Telemetry) Begin(caller tracing.Context, came time.Time) *tracing.Trace {
+func (t *Telemetry) Begin(caller tracing.Context, came time.Time) (tr *tracing.Trace, chance bool) {
 	own := caller.Child()
-	switch {
-	case t.sampler.takes(&own, &caller):
-		own.Sample()
-	case !t.sampler.share || caller.Valid():
-		return nil
+	if !t.sampler.takes(&own, &caller) {
+		return nil, t.sampler.share && !caller.Valid()
 	}
-	return tracing.New(own, caller, came)
+	own.Sample()
+	return tracing.New(own, caller, came), false
 }

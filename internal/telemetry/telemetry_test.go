@@ -127,7 +127,7 @@ func written(spans tracetest.SpanStubs) string {
 func TestAttributes(t *testing.T) {
 	to := tracetest.NewInMemoryExporter()
 	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "always_on"}, to)
-	tr := rec.Begin(tracing.Context{}, time.Now())
+	tr, _ := rec.Begin(tracing.Context{}, time.Now())
 	send := tr.Below(nil, tracing.Client)
 	send.Method, send.Target, send.Number, send.Server, send.Generation, send.Send = "tools/call", "search", 7, "github", 3, 1
 	send.Peer = &tracing.Peer{Version: "2025-11-25", Session: "abc", Transport: "tcp", HTTP: "2", Address: "mcp.example.com", Port: 443}
@@ -183,34 +183,30 @@ func TestAttributes(t *testing.T) {
 func TestWhatIsOfInterestIsKept(t *testing.T) {
 	to := tracetest.NewInMemoryExporter()
 	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}, to)
-	tr := rec.Begin(tracing.Context{}, time.Now())
-	if tr == nil || tr.Sampled() {
-		t.Fatal("a root is not looked at, or others are told of it")
+	tr, chance := rec.Begin(tracing.Context{}, time.Now())
+	if tr != nil || !chance {
+		t.Fatal("a root is recorded, or can never be")
 	}
-	tr.Settle(&event.CallFacts{Sends: 2})
-	if tr.Over(time.Now()) == nil {
-		t.Fatal("it is not kept")
-	}
+	tr = tracing.Late(tracing.Perhaps(t.Context(), time.Now()))
+	tr.Over(time.Now())
 	tr.End(rec)
 	if err := rec.flush(t.Context()); err != nil || len(to.GetSpans()) != 1 {
 		t.Errorf("%d spans, %v", len(to.GetSpans()), err)
 	}
-	if tr := rec.Begin(tracing.Context{}.Child(), time.Now()); tr != nil {
+	if tr, chance := rec.Begin(tracing.Context{}.Child(), time.Now()); tr != nil || chance {
 		t.Error("a caller decides, and something is recorded all the same")
 	}
 	always := openTo(t, env{"OTEL_TRACES_SAMPLER": "parentbased_always_off"}, to)
-	if tr := always.Begin(tracing.Context{}, time.Now()); tr != nil {
+	if tr, chance := always.Begin(tracing.Context{}, time.Now()); tr != nil || chance {
 		t.Error("nothing is wanted, and something is recorded all the same")
 	}
 }
 
 // ping records one request.
 func ping(rec *Telemetry) {
-	tr := rec.Begin(tracing.Context{}, time.Now())
-	if s := tr.Over(time.Now()); s != nil {
-		s.Method = "ping"
-		tr.End(rec)
-	}
+	tr, _ := rec.Begin(tracing.Context{}, time.Now())
+	tr.Over(time.Now()).Method = "ping"
+	tr.End(rec)
 }
 
 // hung never exports, until its context ends.
@@ -376,15 +372,20 @@ func BenchmarkRequest(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := time.Now()
-				tr := rec.Begin(tracing.Context{}, now)
+				tr, chance := rec.Begin(tracing.Context{}, now)
+				if chance {
+					tr = tracing.Perhaps(b.Context(), now).Over(time.Now())
+				}
+				if tr == nil {
+					continue
+				}
 				send := tr.Below(nil, tracing.Client)
 				send.Method, send.Target, send.Peer, send.Began = "tools/call", "x", peer, now
 				send.End(now)
 				tr.Settle(&event.CallFacts{Server: "s", Sends: 1})
-				if s := tr.Over(time.Now()); s != nil {
-					s.Kind, s.Method, s.Peer = tracing.Server, "tools/call", peer
-					tr.End(rec)
-				}
+				root := tr.Over(time.Now())
+				root.Kind, root.Method, root.Peer = tracing.Server, "tools/call", peer
+				tr.End(rec)
 			}
 		})
 	}

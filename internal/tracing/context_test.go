@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everline/everline/event"
+	"github.com/everline/everline/fault"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -72,69 +73,81 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// Who wants a trace decides at its end: what is sampled, and what shows what everline
-// is there for. What ends after it goes the same way. What is nil records nothing.
-func TestTraceEnds(t *testing.T) {
+// Who ends after its trace is given to the recorder by itself. What is nil records
+// nothing.
+func TestATraceEnds(t *testing.T) {
 	var none *Trace
 	none.Waited(time0, time0.Add(second), "turn")
 	none.Failed(nil)
-	if none.Settle(&event.CallFacts{Sends: 2}) != [16]byte{} {
+	if none.Settle(&event.CallFacts{Sends: 2}) != [16]byte{} || none.ID() != [16]byte{} {
 		t.Error("nothing has an id")
 	}
-	usual, parked := event.CallFacts{Sends: 1, Took: second}, event.CallFacts{Sends: 1, Parked: true}
-	repeated, unknown := event.CallFacts{Sends: 2}, event.CallFacts{Sends: 1, Result: event.CallUnknown}
-	for _, c := range []struct {
-		what    string
-		sampled bool
-		f       event.CallFacts
-		took    time.Duration
-		wanted  bool
-	}{
-		{"sampled", true, usual, second, true},
-		{"usual", false, usual, second, false},
-		{"slow", false, usual, 11 * second, true},
-		{"parked", false, parked, second, true},
-		{"repeated", false, repeated, second, true},
-		{"unknown", false, unknown, second, true},
-	} {
-		own := Context{}.Child()
-		if c.sampled {
-			own.Sample()
+	own := Context{}.Child()
+	tr, to := New(own, Context{}, time0), &sink{}
+	tr.Waited(time0, time0.Add(second/1000), "turn") // too short to be of interest
+	tr.Waited(time0, time0.Add(second), "turn")
+	early, late := tr.Below(nil, Client), tr.Below(nil, Client)
+	early.End(time0)
+	if id := tr.Settle(&event.CallFacts{Sends: 1}); id != own.Trace {
+		t.Errorf("id %x", id)
+	}
+	tr.Over(time0)
+	tr.End(to)
+	late.End(time0)
+	tr.Settle(&event.CallFacts{Sends: 2})
+	tr.Failed(&fault.Fault{State: "away"})
+	if to.ended != 1 || to.late != 1 || len(tr.Spans) != 2 || tr.Spans[0].For != "turn" || tr.Spans[0].Parent() != tr.Root.Own() {
+		t.Errorf("%+v, %d late", tr.Spans, to.late)
+	}
+	if tr.Facts.Sends != 1 || tr.State != "" {
+		t.Error("what happens behind its end is in it")
+	}
+}
+
+// Of a request that the sampler left out nothing is recorded, unless it asks for that
+// while it is not over, or has taken long. Nobody else is told of it.
+func TestAChance(t *testing.T) {
+	for took, wanted := range map[time.Duration]bool{0: false, slow: false, slow + 1: true} {
+		c := Perhaps(t.Context(), time0)
+		if tr, _ := From(c); tr != nil {
+			t.Error("it has a trace before anything has happened")
 		}
-		tr, to := New(own, Context{}, time0), &sink{}
-		tr.Waited(time0, time0.Add(second/1000), "turn") // too short to be of interest
-		tr.Waited(time0, time0.Add(second), "turn")
-		early, late := tr.Below(nil, Client), tr.Below(nil, Client)
-		early.End(time0)
-		if id := tr.Settle(&c.f); (id == own.Trace) != (c.wanted && c.what != "slow") {
-			t.Errorf("%s: id %x", c.what, id)
+		if tr := c.Over(time0.Add(took)); (tr != nil) != wanted {
+			t.Errorf("after %s: %v", took, tr)
 		}
-		root := tr.Over(time0.Add(c.took))
-		if (root != nil) != c.wanted {
-			t.Fatalf("%s: root %v", c.what, root)
+		if Late(c) != nil || c.Begun() != nil {
+			t.Error("a trace is begun that nobody ends")
 		}
-		if root != nil {
-			tr.End(to)
+	}
+	c := Perhaps(t.Context(), time0)
+	below, cancel := context.WithCancel(c)
+	defer cancel()
+	tr := Late(below)
+	if tr == nil || tr.Sampled() || tr.Began != time0 || tr.Caller.Valid() || Late(c) != tr {
+		t.Errorf("%+v", tr)
+	}
+	if got, _ := From(below); got != tr || c.Over(time0) != tr {
+		t.Error("its trace is not that which was begun")
+	}
+	if Late(t.Context()) != nil {
+		t.Error("a request without a chance has one")
+	}
+	for _, f := range []event.CallFacts{{Sends: 2}, {Parked: true}, {Result: event.CallUnknown}, {Took: slow + 1}} {
+		if !Interesting(&f) {
+			t.Errorf("%+v is of no interest", f)
 		}
-		late.End(time0)
-		if !c.wanted {
-			if to.ended+to.late != 0 {
-				t.Errorf("%s: somebody got it", c.what)
-			}
-			continue
-		}
-		if to.ended != 1 || to.late != 1 || len(tr.Spans) != 2 || tr.Spans[0].For != "turn" || tr.Spans[0].Parent() != tr.Root.Own() {
-			t.Errorf("%s: %+v, %d late", c.what, tr.Spans, to.late)
-		}
+	}
+	if Interesting(&event.CallFacts{Sends: 1, Took: slow}) {
+		t.Error("everything is of interest")
 	}
 }
 
 type sink struct{ ended, late int }
 
-func (*sink) Begin(Context, time.Time) *Trace { return nil }
-func (s *sink) End(*Trace)                    { s.ended++ }
-func (s *sink) Late(*Span)                    { s.late++ }
-func (*sink) Durations() *Durations           { return nil }
+func (*sink) Begin(Context, time.Time) (*Trace, bool) { return nil, false }
+func (s *sink) End(*Trace)                            { s.ended++ }
+func (s *sink) Late(*Span)                            { s.late++ }
+func (*sink) Durations() *Durations                   { return nil }
 
 // A context is of a trace, or of a span below it.
 func TestFrom(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 // called by many goroutines at a time; they do not block.
 type Recorder interface {
 	// Begin is asked about each request, whose caller stands there and which came
-	// then. nil: nothing of it is recorded.
-	Begin(caller Context, came time.Time) *Trace
+	// then. nil: nothing of it is recorded. Of one that might have been, something is
+	// all the same if it turns out to be of interest: see Chance.
+	Begin(caller Context, came time.Time) (t *Trace, chance bool)
 	// End takes a trace that is over and has a root. Nothing in it changes any more.
 	End(*Trace)
 	// Late takes a span that has ended after its trace, as of a call that has gone on
@@ -94,18 +95,8 @@ type Facts struct {
 	Parked     bool
 }
 
-// slow is from when on a request is of interest because it took so long.
-const slow = 10 * time.Second
-
-// interesting tells whether a request shows what everline is there for.
-func (f *Facts) interesting() bool {
-	return f.Sends > 1 || f.Parked || f.Result == event.CallUnknown
-}
-
-// A Trace is what everline records of one request. It is begun before anybody knows
-// whether it is wanted, and so holds no more than cannot be had later. All methods may
-// be called by many goroutines at a time, and on nil, which records nothing. Each request
-// has one, wanted or not, so its size is a cost.
+// A Trace is what everline records of one request. All methods may be called by many
+// goroutines at a time, and on nil, which records nothing.
 type Trace struct {
 	context.Context // of the request: see In
 
@@ -116,30 +107,24 @@ type Trace struct {
 	// What follows is for the Recorder, once the trace is over.
 	Root  *Span
 	Facts Facts
+	Asked bool   // a server was asked, or meant: Facts are valid
 	State string // of the server, where the request failed
 	Spans []*Span
 
 	id  [16]byte
 	own [8]byte // the root's
 
-	mu    sync.Mutex // guards the rest, and until the end Facts, Asked, State and Spans
-	text  string     // why the request failed
-	late  Recorder   // of spans that end now; nil until the end, and where nobody wants them
-	first Span       // most requests have one below the root
-	room  [1]*Span
+	flags byte
 
-	Asked bool // a server was asked, or meant: Facts are valid
-	flags byte // final
-	over  bool
-	taken bool // first is a span
+	mu   sync.Mutex // guards the rest, and until the end Facts, Asked, State and Spans
+	text string     // why the request failed
+	late Recorder   // of spans that end now; nil until the end
 }
 
 // New returns a trace whose root stands below caller and began then. Others are told
 // of its spans if own is sampled.
 func New(own, caller Context, began time.Time) *Trace {
-	t := &Trace{Caller: caller, Began: began, id: own.Trace, own: own.Span, flags: own.Flags}
-	t.Spans = t.room[:0]
-	return t
+	return &Trace{Caller: caller, Began: began, id: own.Trace, own: own.Span, flags: own.Flags}
 }
 
 // Sampled tells whether the trace was wanted from the beginning, and others are told
@@ -161,15 +146,10 @@ func (t *Trace) Value(k any) any {
 	return t.Context.Value(k)
 }
 
-// Over returns the root, for who began the trace to fill before End; nil if nobody
-// wants the trace, which is over then.
+// Over returns the root, for who began the trace to fill before End.
 func (t *Trace) Over(now time.Time) *Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.Sampled() && !t.Facts.interesting() && now.Sub(t.Began) <= slow {
-		t.over = true
-		return nil
-	}
 	t.Root = &Span{trace: t, own: t.own, parent: t.Caller.Span, Began: t.Began, Ended: now, Text: t.text}
 	return t.Root
 }
@@ -177,32 +157,30 @@ func (t *Trace) Over(now time.Time) *Span {
 // End gives the trace to the recorder.
 func (t *Trace) End(r Recorder) {
 	t.mu.Lock()
-	t.over, t.late = true, r
+	t.late = r
 	t.mu.Unlock()
 	r.End(t)
 }
 
-// ID is the id of the trace if it is sure to be recorded, as it is once something
-// interesting has happened; else zero.
-func (t *Trace) ID(interesting bool) (id [16]byte) {
-	if t != nil && (interesting || t.Sampled()) {
+// ID is the id of the trace; zero of nil.
+func (t *Trace) ID() (id [16]byte) {
+	if t != nil {
 		id = t.id
 	}
 	return id
 }
 
-// Settle notes what became of the request at a server, and returns the id of the trace
-// if that is now sure to be recorded.
+// Settle notes what became of the request at a server, and returns the id of the trace.
 func (t *Trace) Settle(f *event.CallFacts) [16]byte {
 	if t == nil {
 		return [16]byte{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.over {
+	if t.late == nil {
 		t.Facts, t.Asked = FactsOf(f), true
 	}
-	return t.ID(t.Facts.interesting() || f.Took > slow)
+	return t.id
 }
 
 // FactsOf are those of a call.
@@ -230,7 +208,7 @@ func (t *Trace) Failed(f *fault.Fault) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.late != nil {
 		return
 	}
 	t.State, t.text = f.State, f.Reason()
@@ -242,14 +220,7 @@ func (t *Trace) Failed(f *fault.Fault) {
 // Below returns a new span below parent, a span of this trace; nil is the root.
 // Whoever gets it fills it, and finishes it by End.
 func (t *Trace) Below(parent *Span, kind Kind) *Span {
-	t.mu.Lock()
-	s := &t.first
-	if t.taken {
-		s = new(Span)
-	}
-	t.taken = true
-	t.mu.Unlock()
-	s.Kind, s.trace, s.own, s.parent = kind, t, newID(), t.own
+	s := &Span{Kind: kind, trace: t, own: newID(), parent: t.own}
 	if parent != nil {
 		s.parent = parent.own
 	}
@@ -278,7 +249,7 @@ func (s *Span) End(at time.Time) {
 func (t *Trace) add(s *Span) Recorder {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.over {
+	if t.late == nil {
 		t.Spans = append(t.Spans, s)
 	}
 	return t.late
@@ -371,6 +342,8 @@ func From(ctx context.Context) (*Trace, *Span) {
 		return v, nil
 	case *Span:
 		return v.trace, v
+	case *Chance:
+		return v.Begun(), nil
 	default:
 		return nil, nil
 	}

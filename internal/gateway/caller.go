@@ -16,8 +16,8 @@ import (
 type caller struct {
 	*exchange
 	id     uint64
-	serves session.Served // what servers may ask the client for
-	level  int            // log messages from this severity on are wanted; 0 none
+	serves session.Declared // of a modern client what servers may ask it for: its requests say the rest
+	level  int              // log messages from this severity on are wanted; 0 none
 
 	late    atomic.Bool            // the answer was a task: what belongs to the request may come later
 	missing atomic.Pointer[string] // of a modern client: what was asked for first and is not declared
@@ -32,14 +32,14 @@ func (x *exchange) caller(uses *session.Session) *caller {
 		c.serves, c.level = x.sess.Declared()
 		return c
 	}
-	c.serves = session.ReadServed(x.Fields.Meta.Capabilities)
+	c.serves.Served = session.ReadServed(x.Fields.Meta.Capabilities)
 	if x.Modern {
 		c.level = mcp.LevelRank(x.Fields.Meta.LogLevel)
 	}
 	switch {
 	case uses != nil:
 		c.id = uses.ID()
-		uses.Offer(c.serves)
+		uses.Offer(c.serves.Served)
 	case x.client != 0:
 		c.id = x.client
 	default: // its connection does not tell

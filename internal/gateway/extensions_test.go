@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/everline/everline"
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/mcptest"
 )
@@ -87,21 +91,191 @@ func TestExtensionsPassInBothDirectionsAndEras(t *testing.T) {
 	}
 }
 
-// What a client declares reaches a server of its own, the newer, era; to others goes that
-// it shows MCP Apps, and no more.
-func TestClientExtensionsReachServersOfTheirEra(t *testing.T) {
+// What a client of either era declares reaches a server of the newer one; one of an older
+// version that clients share is told once, before any is there.
+func TestClientExtensionsReachNewerServers(t *testing.T) {
 	for era, name := range eraNames {
 		t.Run(name, func(t *testing.T) {
 			srv, s := extended(t, era, config.IsolationShared)
 			srv.On("com.example/thing", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Result: "{}"} })
 			for version, ask := range clientsOf(s, declared+","+experimental) {
 				want(t, ask("com.example/thing", ""), 200, `"result"`)
-				got, passes := lastParams(t, srv, "com.example/thing"), era != mcptest.Legacy && version == "2026-07-28"
+				got, passes := lastParams(t, srv, "com.example/thing"), era != mcptest.Legacy
 				if strings.Contains(got, declared) != passes || strings.Contains(got, experimental) != passes {
 					t.Errorf("%s: passes is not %t: %s", version, passes, got)
 				}
 			}
+			for _, hello := range srv.Requests("initialize") {
+				if got := string(hello.Params); strings.Contains(got, "com.example") {
+					t.Errorf("a connection for all clients declares what one has: %s", got)
+				}
+			}
 		})
+	}
+}
+
+// olderClients are clients of a site over each transport that declare this. Each sends a
+// request of an extension, and returns when it is answered.
+func olderClients(t *testing.T, s *site, capabilities string) map[string]func() {
+	t.Helper()
+	hello := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{` + capabilities + `},"clientInfo":{"name":"t","version":"1"}}}`
+	const thing = `{"jsonrpc":"2.0","id":1,"method":"com.example/thing","params":{}}`
+	id := "Mcp-Session-Id: " + s.post(hello).header.Get("Mcp-Session-Id")
+	pipes, events := talk(t, s.g.ServeStdio), s.eventSource("")
+	return map[string]func(){
+		"HTTP": func() { want(t, s.post(thing, id), 200, `"result"`) },
+		"stdio": func() {
+			pipes.say(hello)
+			pipes.next()
+			pipes.say(thing)
+			if got := pipes.next(); !strings.Contains(got, `"result"`) {
+				t.Fatal(got)
+			}
+		},
+		"HTTP+SSE": func() {
+			want(t, s.do("POST", events.messages, hello), 202)
+			events.next()
+			want(t, s.do("POST", events.messages, thing), 202)
+			if got := events.next(); !strings.Contains(got, `"result"`) {
+				t.Fatal(got)
+			}
+		},
+	}
+}
+
+// Over each transport what an older client declares reaches a newer server with its calls,
+// and a generation of an older one that is there for it alone, or for those who have
+// declared the same, with its handshake.
+func TestOlderClientsExtensionsReachServersThatAreTheirs(t *testing.T) {
+	const ui, asks = `"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`, `"elicitation":{"form":{}},"sampling":{}`
+	said := strings.TrimSuffix(declared, "}") + "," + ui + "}," + experimental // as the client does, MCP Apps last
+	for name, c := range map[string]struct {
+		era       mcptest.Era
+		isolation config.Isolation
+		reaches   string // the method with which it does
+	}{
+		"a newer one":                      {mcptest.Modern, config.IsolationShared, "com.example/thing"},
+		"a newer one of the client's own":  {mcptest.Modern, config.IsolationSession, "com.example/thing"},
+		"an older one of the client's own": {mcptest.Legacy, config.IsolationSession, "initialize"},
+		"one of both eras":                 {mcptest.Dual, config.IsolationShared, "initialize"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, s := extended(t, c.era, c.isolation)
+			srv.On("com.example/thing", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Result: "{}"} })
+			tasks := `"extensions":{"io.modelcontextprotocol/tasks":{},` + ui + "," + strings.TrimPrefix(declared, `"extensions":{`)
+			for transport, ask := range olderClients(t, s, `"elicitation":{},"sampling":{},`+tasks+","+experimental) {
+				ask()
+				got := lastParams(t, srv, c.reaches)
+				if !strings.Contains(got, "{"+asks+","+said+"}") || strings.Contains(got, "/tasks") {
+					t.Errorf("%s: the server got %s", transport, got)
+				}
+			}
+		})
+	}
+}
+
+// What is declared beside what servers may ask for is kept up to 4 KiB, and what is longer is
+// left out whole and said, once in a while.
+func TestLongExtensionsOfAClientAreLeftOutWhole(t *testing.T) {
+	const frame = `{"extensions":{"com.example/thing":{"s":""}}}`
+	h := newHub()
+	var got, warned []string
+	h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) {
+		got = append(got, string(c.Capabilities))
+		return []byte(`{"content":[]}`), nil
+	}
+	s := serve(t, h, Options{Warn: func(text string) { warned = append(warned, text) }})
+	for _, extra := range []int{0, 1, 2} {
+		long := strings.Repeat("x", 4096-len(frame)+extra)
+		ask := clientsOf(s, `"roots":{},"extensions":{"com.example/thing":{"s":"`+long+`"}}`)["2025-11-25"]
+		want(t, ask("tools/call", `,"name":"echo"`), 200, `"result"`)
+		left := got[len(got)-1] == `{"roots":{}}`
+		if whole := strings.Contains(got[len(got)-1], long); whole == (extra > 0) || left == whole {
+			t.Errorf("%d bytes more: %s", extra, got[len(got)-1])
+		}
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0], `"t"`) || !strings.Contains(warned[0], "4097 bytes") {
+		t.Errorf("said: %q", warned)
+	}
+}
+
+// What a client has declared outlives everline with its session, and being put away; where
+// the key of its id is lost it is not known any more.
+func TestClientExtensionsOutliveARestart(t *testing.T) {
+	l := &lasting{t: t, dir: t.TempDir()}
+	said := `{"elicitation":{"form":{}},` + declared + "," + experimental + "}"
+	start := func() (*site, func(session string) string) {
+		h := newHub()
+		var got, own string
+		h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) {
+			got, own = string(c.Capabilities), string(c.Session.Capabilities())
+			return []byte(`{"content":[]}`), nil
+		}
+		s := l.start(h)
+		return s, func(session string) string {
+			t.Helper()
+			want(t, s.post(call("1", "echo", ""), session), 200, `"result"`)
+			if got != own {
+				t.Errorf("a call declares %s, a generation of the client's own %s", got, own)
+			}
+			return got
+		}
+	}
+	open := func(s *site, capabilities string) string {
+		return "Mcp-Session-Id: " + s.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`}}`).header.Get("Mcp-Session-Id")
+	}
+	s, declares := start()
+	full, bare := open(s, said), open(s, `{"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{}}}`)
+	const apps = `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	check := func(when string, full, bare string) {
+		t.Helper()
+		if full != said || bare != apps {
+			t.Errorf("%s: declared are %s and %s", when, full, bare)
+		}
+	}
+	check("at first", declares(full), declares(bare))
+	if notes, err := os.ReadDir(filepath.Join(l.dir, "sessions", "notes")); err != nil || len(notes) != 1 {
+		t.Errorf("%d notes are kept (%v), of which one is needed", len(notes), err)
+	}
+	s, declares = start() // after a kill
+	check("after a restart", declares(full), declares(bare))
+	want(t, s.post(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"warning"}}`, full), 200)
+	l.stop(s)
+	s, declares = start()
+	check("with a level", declares(full), declares(bare))
+	l.stop(s)
+	if err := os.Remove(filepath.Join(l.dir, "session.key")); err != nil {
+		t.Fatal(err)
+	}
+	_, declares = start()
+	if got := declares(full); got != `{"elicitation":{"form":{}}}` {
+		t.Errorf("without the key: %s", got)
+	}
+}
+
+// An EventSource that comes back does not shake hands again, and is who it was.
+func TestClientExtensionsOutliveAnEventSource(t *testing.T) {
+	l := &lasting{t: t, dir: t.TempDir()}
+	h := newHub()
+	var got string
+	h.onCall = func(_ context.Context, c *everline.Call) ([]byte, error) {
+		got = string(c.Capabilities)
+		return []byte(`{"content":[]}`), nil
+	}
+	s := l.start(h)
+	e := s.eventSource("")
+	want(t, s.do("POST", e.messages, strings.Replace(sseHello, `{"elicitation":{}}`, "{"+experimental+"}", 1)), 202)
+	e.next()
+	for range 2 {
+		want(t, s.do("POST", e.messages, call("1", "echo", "")), 202)
+		for !strings.Contains(e.next(), `"id":1`) {
+		}
+		if got != "{"+experimental+"}" {
+			t.Errorf("declared is %s", got)
+		}
+		l.stop(s)
+		s = l.start(h)
+		e = s.eventSource(e.last)
 	}
 }
 

@@ -127,8 +127,8 @@ type Options struct {
 	// Emit hears of clients that were refused; may be nil. It must not block.
 	Emit func(event.Event)
 
-	// Warn hears of panics in a request, with the stack; may be nil. It must
-	// not block.
+	// Warn hears of panics in a request, with the stack, and of what cannot be kept;
+	// may be nil. It must not block.
 	Warn func(text string)
 }
 

@@ -61,7 +61,7 @@ func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts 
 	svc.sessions = session.NewStore(session.Options{
 		Endpoint: endpoint, Subject: who.Subject(), Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
 		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
-		Changed: svc.sessionChanged, Durations: svc.durations,
+		Changed: svc.sessionChanged, Durations: svc.durations, Warn: opts.Warn,
 	})
 	svc.endpoint = endpoint
 	if opts.Sessions != nil {

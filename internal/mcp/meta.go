@@ -21,7 +21,8 @@ const ExtensionTasks = "io.modelcontextprotocol/tasks"
 // under it (MCP Apps 2026-01-26, Client Capabilities).
 const (
 	ExtensionUI = "io.modelcontextprotocol/ui"
-	DeclaredUI  = `"` + ExtensionUI + `":{"mimeTypes":["text/html;profile=mcp-app"]}`
+	SettingsUI  = `{"mimeTypes":["text/html;profile=mcp-app"]}`
+	DeclaredUI  = `"` + ExtensionUI + `":` + SettingsUI
 )
 
 // everline's own keys of _meta.

@@ -19,16 +19,16 @@ const (
 	maxNote  = 1 << 20 // bytes of one
 )
 
-// A Note is what a session has asked for that its id does not say.
+// A Note is what a session has asked for, and declared, that its id does not say.
 type Note struct {
 	Level         string   `json:"level,omitempty"`         // of log messages; "" none
 	Subscriptions []string `json:"subscriptions,omitempty"` // URIs of resources
+	Declared      string   `json:"declared,omitempty"`      // client capabilities, as JSON; "" none
 }
 
-func (n Note) empty() bool { return n.Level == "" && len(n.Subscriptions) == 0 }
+func (n Note) empty() bool { return n.Level == "" && len(n.Subscriptions) == 0 && n.Declared == "" }
 
-// notes are files of one folder, one for each session that has asked for
-// something.
+// notes are files of one folder, one for each session that has something to be noted.
 type notes struct {
 	dir  string
 	warn func(string)
@@ -152,6 +152,6 @@ func oldest(kept map[string]int64) (name string) {
 func (n *notes) failed(err error) {
 	if !n.told {
 		n.told = true
-		n.warn("notes of sessions cannot be kept; after a restart clients have to subscribe and set their log level again: " + err.Error())
+		n.warn("notes of sessions cannot be kept; after a restart clients have to subscribe and set their log level again, and servers are not told of their extensions: " + err.Error())
 	}
 }

@@ -92,17 +92,17 @@ func (s *Session) Notify(method string, params []byte) {
 func (s *Session) declaration() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.offers.Declaration()
+	return Declared{s.offers, s.more}.Declaration()
 }
 
 // older is what the client's handshake has declared; nil for one that has shaken no
 // hands, or cannot be asked.
 func (s *Session) older() []byte {
-	serves, _ := s.Declared()
-	if serves.Asks() == 0 {
+	declared, _ := s.Declared()
+	if declared.Asks() == 0 {
 		return nil
 	}
-	return serves.Declaration()
+	return declared.Declaration()
 }
 
 // ListsOf are the lists that kinds of items are in, for clients.

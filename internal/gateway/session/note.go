@@ -4,17 +4,20 @@ import (
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/sessions"
+	"github.com/everline/everline/internal/wire"
 )
 
-// keepSubscriptions notes what the client is subscribed to, until the servers
-// know it.
-func (s *Session) keepSubscriptions(uris []string) {
-	if len(uris) == 0 {
-		return
+// recall takes over what a note says that the client has declared, and is subscribed to,
+// until the servers know it. Others do not see the session yet.
+func (s *Session) recall(note sessions.Note) {
+	if declared := []byte(note.Declared); wire.Valid(declared) {
+		s.more = moreOf(declared)
 	}
-	s.returning = map[string]bool{}
-	for _, uri := range uris[:min(len(uris), stream.MaxSubscribed)] {
-		s.returning[uri] = true
+	if uris := note.Subscriptions; len(uris) > 0 {
+		s.returning = map[string]bool{}
+		for _, uri := range uris[:min(len(uris), stream.MaxSubscribed)] {
+			s.returning[uri] = true
+		}
 	}
 }
 
@@ -28,7 +31,7 @@ func (s *Session) stillReturning() []string {
 	return uris
 }
 
-// Remember notes what the client has asked for by now.
+// Remember notes what the client has asked for and declared by now.
 func (s *Session) Remember() {
 	if !s.outlives {
 		return
@@ -36,7 +39,7 @@ func (s *Session) Remember() {
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	s.mu.Lock()
-	note := sessions.Note{Level: mcp.Levels[s.level]}
+	note := sessions.Note{Level: mcp.Levels[s.level], Declared: string(s.more)}
 	for uri := range s.subs {
 		note.Subscriptions = append(note.Subscriptions, uri)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // A session outlives everline, and its own place in memory: its id says what its client
-// has agreed on, and a note what it has asked for. The first request with an id that is
+// has agreed on, and a note what it has asked for and declared beside. The first request with an id that is
 // not in memory goes on with the session, be it put away, of the everline before this one,
 // or of one whose key is lost.
 
@@ -28,7 +28,15 @@ const (
 
 // Add puts a new session in, under an id that outlives everline where sessions are
 // kept, and pins it. It is false if there are too many.
-func (st *Store) Add(s *Session) bool { return st.addAs(s, st.name(s)) != nil }
+func (st *Store) Add(s *Session) bool {
+	if st.addAs(s, st.name(s)) == nil {
+		return false
+	}
+	if declared, _ := s.Declared(); declared.more != nil {
+		s.Remember()
+	}
+	return true
+}
 
 // name gives a new session the id under which it outlives everline; a random one
 // where nothing is kept.
@@ -36,12 +44,12 @@ func (st *Store) name(s *Session) string {
 	if st.o.Kept == nil {
 		return rand.Text() // 130 random bits
 	}
-	serves, _ := s.Declared()
+	declared, _ := s.Declared()
 	version := s.Protocol()
 	if s.Admission != nil {
 		version = standingOnly
 	}
-	s.kept, s.outlives = sessions.New(version, uint64(serves)), true
+	s.kept, s.outlives = sessions.New(version, uint64(declared.Served)), true
 	s.kept.Client, s.kept.ClientVersion = s.ClientInfo()
 	return st.o.Kept.Seal(st.o.Endpoint, s.kept)
 }
@@ -76,7 +84,7 @@ func (st *Store) Restore(id string) (s *Session, full bool) {
 	s.level = mcp.LevelRank(wire.AppendString(nil, note.Level))
 	s.greeted, s.ready = true, true
 	s.Out().SendAllChanged() // of what has changed meanwhile nobody has told it
-	s.keepSubscriptions(note.Subscriptions)
+	s.recall(note)
 	switch there := st.addAs(s, id); there {
 	case nil:
 		return nil, true

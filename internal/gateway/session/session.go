@@ -52,6 +52,7 @@ type Session struct {
 	client    uint64                   // see everline.Client; set once
 	serves    Served                   // what servers may ask the client for
 	offers    Served                   // serves, and what its modern requests have declared
+	more      []byte                   // what else its initialize has declared; see Declared
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 	returning map[string]bool // resources that are to be subscribed to again, after a restart
@@ -316,13 +317,15 @@ func (s *Session) Primed() bool { return s.Protocol() == mcp.LatestLegacy }
 
 // Declare notes what the client's initialize says that it serves.
 func (s *Session) Declare(params []byte) {
-	serves := ReadServed(wire.Get(params, "capabilities"))
+	capabilities := wire.Get(params, "capabilities")
+	serves := ReadServed(capabilities)
 	name, version := ReadClientInfo(wire.Get(params, "clientInfo"))
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.info, s.caller = [2]string{name, version}, nil
 	s.serves = serves
 	s.offers |= serves
+	s.mu.Unlock()
+	s.declareMore(moreOf(capabilities))
 }
 
 // maxInfo is how many bytes of a client's name or version are kept.
@@ -358,11 +361,11 @@ func (s *Session) ClientInfo() (name, version string) {
 	return s.info[0], s.info[1]
 }
 
-// Declared is what the client serves, and the level of its log messages.
-func (s *Session) Declared() (serves Served, level int) {
+// Declared is what the client has declared, and the level of its log messages.
+func (s *Session) Declared() (declared Declared, level int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.serves, s.level
+	return Declared{s.serves, s.more}, s.level
 }
 
 // Protocol is the version that the client and we agreed on.

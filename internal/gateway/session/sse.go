@@ -16,7 +16,7 @@ func (st *Store) AddStanding(s *Session, lastID string) (ok, adopted bool) {
 	again, adopted := s.adopt(lastID)
 	if kept, note, ok := st.keptAs(again); ok {
 		s.kept, s.outlives = kept, true
-		s.keepSubscriptions(note.Subscriptions)
+		s.recall(note)
 		there := st.addAs(s, again)
 		if there == s {
 			return true, adopted

@@ -31,6 +31,7 @@ type Store struct {
 	ring   Session // its next is the most recently used session, its prev the least
 	timer  *time.Timer
 	closed bool
+	warned time.Time // when it was last said that a client declares too much
 }
 
 // Options say what sessions need of the endpoint that they are of.
@@ -49,6 +50,8 @@ type Options struct {
 	Forget    func(owner string) // what a session has elsewhere; see Session.Owner
 
 	Durations *tracing.Durations // where those of sessions are noted; nil: nowhere
+
+	Warn func(text string) // hears of what is not kept; nil: nobody does. It must not block
 
 	// Changed hears of a session that was opened, has expired or was ended, which
 	// how says. It does not block. May be nil.

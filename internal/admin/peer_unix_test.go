@@ -226,12 +226,15 @@ func TestFaultV6Grandchildren(t *testing.T) {
 	}
 	left := start(away, orphan.NewMark())
 	settled := func(pid int) { // the shell in between has ended, and what it started is not just replaced, with no environment to read
-		for name := ""; Below(pid, os.Getpid()) || name != "sleep\n"; runtime.Gosched() {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		read := func(file string) string {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 			if err != nil {
 				t.Fatal(err)
 			}
-			name = string(text)
+			return string(text)
+		}
+		for Below(pid, os.Getpid()) || read("comm") != "sleep\n" || read("environ") == "" { // it has its name before its environment
+			runtime.Gosched()
 		}
 	}
 	settled(left)

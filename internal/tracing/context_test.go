@@ -126,6 +126,9 @@ func TestAChance(t *testing.T) {
 	if tr == nil || tr.Sampled() || tr.Began != time0 || tr.Caller.Valid() || Late(c) != tr {
 		t.Errorf("%+v", tr)
 	}
+	if send := tr.Below(nil, Client); send.Tells() || string(send.Told([]byte("{}"))) != "{}" {
+		t.Error("a server is told of a trace that was begun late")
+	}
 	if got, _ := From(below); got != tr || c.Over(time0) != tr {
 		t.Error("its trace is not that which was begun")
 	}

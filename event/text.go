@@ -11,7 +11,7 @@ import (
 func (e Connecting) String() string { return fmt.Sprintf("connecting (generation %d)", e.Gen) }
 
 func (e Connected) String() string {
-	text := fmt.Sprintf("connected (generation %d) in %s, %d tools", e.Gen, Short(e.Took), e.Items.Tools)
+	text := fmt.Sprintf("connected (generation %d) in %s, %s", e.Gen, Short(e.Took), tools(e.Items.Tools))
 	if e.After > 0 {
 		text += ", " + Short(e.After) + " after the link was lost"
 	}
@@ -62,7 +62,7 @@ func (e ListFailed) String() string {
 }
 
 func (e Pinned) String() string {
-	return fmt.Sprintf("first seen: %d tools are pinned as they are", e.Tools)
+	return fmt.Sprintf("first seen, and pinned: %s", tools(e.Tools))
 }
 
 func (e Unapproved) String() string {
@@ -179,6 +179,13 @@ func Short(d time.Duration) string {
 	default:
 		return d.Round(time.Millisecond).String()
 	}
+}
+
+func tools(n int) string {
+	if n == 1 {
+		return "1 tool"
+	}
+	return fmt.Sprint(n, " tools")
 }
 
 func callWords(method, name string) string { return strings.TrimSpace(method + " " + name) }

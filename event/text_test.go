@@ -21,6 +21,7 @@ func TestEventText(t *testing.T) {
 	}{
 		{Connecting{Head: h}, "connecting (generation 3)"},
 		{Connected{Head: h, Took: 412 * time.Millisecond, After: 61 * time.Second, Items: Counts{Tools: 7}}, "connected (generation 3) in 412ms, 7 tools, 1m1s after the link was lost"},
+		{Connected{Head: h, Took: time.Second, Items: Counts{Tools: 1}}, "connected (generation 3) in 1s, 1 tool"},
 		{StartFailed{Head: h, Cause: exit, Next: h.Time.Add(1500 * time.Millisecond)}, "start failed (generation 3): exit 1, next attempt in 1.5s"},
 		{Lost{Head: h, Cause: exit}, "lost (generation 3): exit 1"},
 		{Stopped{Head: h, Reason: Auth, Remedy: "run: everline auth login db"}, "stopped: a login is needed; run: everline auth login db"},

@@ -8,6 +8,7 @@ import (
 	"github.com/everline/everline/internal/door"
 	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -65,6 +66,9 @@ func (c *caller) Ask(ctx context.Context, method string, params []byte) ([]byte,
 		out = c.sess.StandingOutlet()
 	}
 	span, params := askSpan(ctx, method, params)
+	if span != nil {
+		ctx = tracing.With(ctx, span)
+	}
 	answer, err := c.sess.Requests.Put(ctx, out, c.gone, method, params)
 	if span != nil {
 		span.Peer = c.asker()

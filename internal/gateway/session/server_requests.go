@@ -9,6 +9,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
+	"github.com/everline/everline/internal/tracing"
 	"github.com/everline/everline/internal/wire"
 )
 
@@ -35,7 +36,7 @@ type serverRequests struct {
 }
 
 // Put puts a request to the client, and waits for the answer until ctx ends or
-// gone is closed.
+// gone is closed. The span of ctx, if it is that of the request, gets its id.
 func (r *serverRequests) Put(ctx context.Context, out Outlet, gone <-chan struct{}, method string, params []byte) ([]byte, error) {
 	if out == nil {
 		return nil, fault.New(fault.Unavailable, method, "the client has no stream open on which it could be asked")
@@ -45,6 +46,9 @@ func (r *serverRequests) Put(ctx context.Context, out Outlet, gone <-chan struct
 		return nil, fault.New(fault.Unavailable, method, "the client has gone, or too many requests wait for it")
 	}
 	defer r.take(id)
+	if _, s := tracing.From(ctx); s != nil && s.Kind == tracing.Client {
+		s.Number = id
+	}
 	out.Send(wire.AppendRequest(nil, id, method, params))
 	select {
 	case m, ok := <-answer:

@@ -210,29 +210,3 @@ func ParseID(raw []byte) (int64, bool) {
 	}
 	return Int(raw)
 }
-
-// SameID reports whether a and b are the same request id, where one may be the
-// string form of the other. An absent id and null equal nothing.
-func SameID(a, b []byte) bool {
-	a, b = trim(a), trim(b)
-	if len(a) == 0 || len(b) == 0 || IsNull(a) || IsNull(b) {
-		return false
-	}
-	if bytes.Equal(a, b) {
-		return true
-	}
-	m, okA := ParseID(a)
-	n, okB := ParseID(b)
-	if okA && okB {
-		return m == n
-	}
-	return okA == okB && bare(a) == bare(b)
-}
-
-// bare is an id's text without quotes.
-func bare(id []byte) string {
-	if text, ok := Text(id); ok {
-		return text
-	}
-	return string(id)
-}

@@ -59,32 +59,10 @@ func TestIDs(t *testing.T) {
 		if n, ok := ParseID([]byte(raw)); !ok || n != 5 {
 			t.Errorf("ParseID(%s) = %d, %v", raw, n, ok)
 		}
-		if !SameID([]byte(raw), []byte("5")) {
-			t.Errorf("%s is not taken for 5", raw)
-		}
 	}
 	for _, raw := range []string{``, `null`, `"x"`, `""`, `5.5`, `{}`, `"5`} {
 		if n, ok := ParseID([]byte(raw)); ok {
 			t.Errorf("ParseID(%s) = %d", raw, n)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		same bool
-	}{
-		{`"a"`, `"a"`, true},
-		{`"a"`, `"\u0061"`, true},
-		{`"a"`, `"b"`, false},
-		{`1`, `2`, false},
-		{`"1"`, `1`, true},
-		{`null`, `null`, false},
-		{``, ``, false},
-		{`1.5`, `"1.5"`, true},
-		{`0`, `"0"`, true},
-		{`"a"`, `1`, false},
-	} {
-		if got := SameID([]byte(c.a), []byte(c.b)); got != c.same {
-			t.Errorf("SameID(%s, %s) = %v", c.a, c.b, got)
 		}
 	}
 }

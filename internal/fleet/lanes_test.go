@@ -168,8 +168,10 @@ func TestAProcessOfTheOtherEraOnlyWhenItIsNeeded(t *testing.T) {
 			d := newDual(t, []string{tool(how, ""), tool("plain", "")}, nil)
 			ann, _ := older(servesForms)
 			bob, _ := older(servesForms)
-			mute, _ := newSession() // serves nothing, or is of the modern era
-			for _, s := range []*Session{nil, mute, ann, bob} {
+			mute, _ := newSession()
+			mute.Older = func() []byte { return nil } // it serves nothing
+			modern, _ := newSession()
+			for _, s := range []*Session{nil, mute, modern, ann, bob} {
 				d.wantEra(s, "plain", "modern")
 			}
 			d.wantEra(nil, "plain", "modern")
@@ -187,6 +189,7 @@ func TestAProcessOfTheOtherEraOnlyWhenItIsNeeded(t *testing.T) {
 			}
 			d.wantEra(ann, "plain", "legacy")
 			d.wantEra(mute, "plain", "modern")
+			d.wantEra(modern, "plain", "modern")
 			d.wantProcesses("ann", 2, 2)
 			d.wantEra(bob, "plain", "legacy")
 			d.wantProcesses("bob", 3, 3)

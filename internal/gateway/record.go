@@ -41,21 +41,34 @@ func (svc *service) record(x *exchange) (t *tracing.Trace, chance bool) {
 	return t, chance
 }
 
-// recording returns ctx with what is recorded of a request, and what ends that.
-func (svc *service) recording(ctx context.Context, x *exchange) (context.Context, func(*message.Answer)) {
+// A recording is what is recorded of a request, or may be; the zero value is nothing.
+type recording struct {
+	trace *tracing.Trace
+	late  *tracing.Chance
+}
+
+// recording begins that of a request, and returns ctx with it.
+func (svc *service) recording(ctx context.Context, x *exchange) (context.Context, recording) {
 	t, chance := svc.record(x)
 	switch {
 	case t != nil:
-		return t.In(ctx), func(a *message.Answer) { svc.recorded(t, x, a) }
+		return t.In(ctx), recording{trace: t}
 	case chance:
 		late := tracing.Perhaps(ctx, x.began)
-		return late, func(a *message.Answer) {
-			if t := late.Over(time.Now()); t != nil {
-				svc.recorded(t, x, a)
-			}
-		}
+		return late, recording{late: late}
 	default:
-		return ctx, nil
+		return ctx, recording{}
+	}
+}
+
+// ended ends it by the answer.
+func (svc *service) ended(r recording, x *exchange, a *message.Answer) {
+	t := r.trace
+	if r.late != nil {
+		t = r.late.Over(time.Now())
+	}
+	if t != nil {
+		svc.recorded(t, x, a)
 	}
 }
 

@@ -17,10 +17,9 @@ import (
 // the client.
 func (svc *service) serve(ctx context.Context, x *exchange) (a message.Answer) {
 	if svc.opts.Recorder != nil {
-		var end func(*message.Answer)
-		if ctx, end = svc.recording(ctx, x); end != nil {
-			defer end(&a)
-		}
+		var r recording
+		ctx, r = svc.recording(ctx, x)
+		defer svc.ended(r, x, &a)
 		if svc.durations != nil {
 			defer svc.measured(x, &a)
 		}

@@ -349,6 +349,26 @@ func (v *view) WatchTask(ctx context.Context, session *Session, server, id strin
 	return v.hub.fleet.Subscribe(ctx, session, server, upstream.TaskPrefix+id, onlyIf(v, server, fn))
 }
 
+// Notify writes a notification of the call's client to the generation that its server has
+// for the session alone, and waits for nothing else. It is a fault, with the outcome
+// NotSent, that there is none now: a server would take what one client says on a connection that
+// many share for what all say, and might ask another one in return.
+func (v *view) Notify(ctx context.Context, c *Call) error {
+	if f := v.hub.closed(c.Method); f != nil {
+		return f
+	}
+	if !v.has(c.Server) {
+		return fault.New(fault.NotFound, c.Method, "no server is called "+c.Server)
+	}
+	own := v.hub.fleet.Own(c.Server, c.Session)
+	if own == nil {
+		f := fault.New(fault.Unavailable, c.Method, "the server has no generation for this client alone")
+		f.Server, f.Outcome = c.Server, fault.NotSent
+		return f
+	}
+	return own.Notify(ctx, c.Method, c.Params)
+}
+
 // onlyIf is fn as long as a source has the server, of which fn hears.
 func onlyIf(source catalogSource, server string, fn func(params []byte)) func(params []byte) {
 	return func(params []byte) {

@@ -256,11 +256,11 @@ func (t *Table) Hash(k Kind) [32]byte { return t.lists[k].part.hash }
 // Has reports whether some published server lists or says that it has this kind.
 func (t *Table) Has(k Kind) bool { return t.offers[k] }
 
-// Capabilities yields what each published server has declared, raw.
-func (t *Table) Capabilities() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
+// Capabilities yields what each published server has declared, raw, with its name.
+func (t *Table) Capabilities() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
 		for i, e := range t.entries {
-			if t.fragments[i] != nil && len(e.Catalog.Capabilities) > 0 && !yield(e.Catalog.Capabilities) {
+			if t.fragments[i] != nil && len(e.Catalog.Capabilities) > 0 && !yield(e.Server, e.Catalog.Capabilities) {
 				return
 			}
 		}

@@ -29,10 +29,11 @@ func (u *still) List(context.Context, *catalog.Catalog, ...catalog.Kind) (*catal
 func (u *still) Call(context.Context, *upstream.Call) (upstream.Result, error) {
 	return upstream.Result{Raw: []byte(`{}`)}, nil
 }
-func (u *still) Ping(context.Context) error { return nil }
-func (u *still) Done() <-chan struct{}      { return u.done }
-func (u *still) Err() error                 { return nil }
-func (u *still) Info() upstream.Info        { return upstream.Info{} }
+func (u *still) Notify(context.Context, string, []byte) error { return nil }
+func (u *still) Ping(context.Context) error                   { return nil }
+func (u *still) Done() <-chan struct{}                        { return u.done }
+func (u *still) Err() error                                   { return nil }
+func (u *still) Info() upstream.Info                          { return upstream.Info{} }
 func (u *still) Close(context.Context) error {
 	u.once.Do(func() { close(u.done) })
 	return nil

@@ -393,6 +393,9 @@ func (f *Fleet) At(ctx context.Context, server string, session *Session) (s *slo
 	return s, release, err
 }
 
+// Own is the slot that a session has of a server for itself; nil if there is none now.
+func (f *Fleet) Own(server string, session *Session) *slot.Slot { return session.slot(server) }
+
 // at is At that holds the session's slot; nil for the shared one.
 func (f *Fleet) at(ctx context.Context, server string, session *Session) (*slot.Slot, *sessionSlot, error) {
 	f.starter.headStart.end()

@@ -48,6 +48,8 @@ type hub struct {
 	levels  []string
 	waits   int
 	subErr  error
+
+	notified []string // by clients
 }
 
 func newHub() *hub {
@@ -87,6 +89,13 @@ func (h *hub) WaitFirst(context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits++
+}
+
+func (h *hub) Notify(_ context.Context, c *everline.Call) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notified = append(h.notified, c.Method)
+	return nil
 }
 
 func (h *hub) Exists() bool { return true }

@@ -103,7 +103,7 @@ func (svc *service) subscribe(parent context.Context, x *exchange) message.Answe
 }
 
 // notice takes a notification, or a response to a request of a server that was
-// put to the client. It does not wait.
+// put to the client. It waits for nothing but what pass does.
 func (svc *service) notice(x *exchange) {
 	if x.Method == "" {
 		if x.sess != nil {
@@ -117,5 +117,7 @@ func (svc *service) notice(x *exchange) {
 	if x.Method == mcp.NotifyCancelled && x.sess != nil && x.Fields.RequestID != nil {
 		x.sess.Cancel(x.Fields.RequestID)
 		svc.inputs.revoke(x.sess.ID(), x.Fields.RequestID)
+		return
 	}
+	svc.pass(x)
 }

@@ -403,7 +403,9 @@ directly and through everline, over a URL and a command that speak both, and com
 | | 2026-07-28 | 2025-11-25 and older | no, -32601: an input request is elicitation, sampling or roots |
 | | both eras | 2026-07-28 | no: that revision has no requests of servers |
 | notifications of a server of such a method | both eras | both eras | byte for byte, to the client whose call they belong to, where that is certain; others go nowhere, as they might tell a client what is another's. With isolation: session an older server reaches its client outside of calls, too |
-| notifications of a client of such a method | both eras | both eras | no: they name no server, and nobody could say that one was lost |
+| notifications of a client of such a method | 2025-11-25 and older | 2025-11-25 and older | byte for byte, to a generation that is the client's own: with isolation: session, or a command's [of its own era](../explanation/clients.md#a-generation-of-the-clients-own-era); which server's, as below. A server that clients share gets none: it would take what one says for what all say, and might ask another one in return |
+| | both eras | 2026-07-28 | no: that revision has no notifications of clients but the cancel |
+| | 2026-07-28 | both eras | no, likewise |
 | tasks | 2025-11-25, and 2026-07-28 with the extension | both kinds | in the words of the client's own era; see [tasks](../explanation/clients.md) |
 
 More than 4 KiB of extensions and experimental of one client of 2025-11-25 or older is left out whole, and the log says so, at most once a minute.
@@ -418,7 +420,13 @@ for byte, to the server that its _meta["everline/server"] names, or to the only 
 named it is answered with -32601. So is what a revision defines and everline does not serve. Extension methods are sent again only where it is proven that they were not
 executed.
 
-Of a client's notifications, cancelled has an effect; the others are read, and go to no server. A server's go where they
+Of a client's notifications, cancelled has an effect; the others that a revision defines are read, and go to no server. One of another method
+goes to the server that its _meta["everline/server"] names, if that has declared any extension or experimental capability; without a name to the
+only one that has declared one by whose name the method begins, with or without notifications/ before it: notifications/com.example/channel/said is
+of com.example/channel. Where several have declared it, none gets it: what is meant for one need not be for the others. Nothing is started for a
+notification, and it waits for a second at most to be written; what cannot be sent is lost, as it has no answer. It counts as a request where a client's calls are
+limited, and is recorded as answered once it is written. What a client sends when it has been taken (202, or the next line on stdio) comes behind it; everline stdio
+does not wait for that. A server's go where they
 belong: progress, log messages, list_changed, resource updates, the news of tasks, the end of a URL elicitation, and those of
 extensions during a call. Those that belong to no certain call, and progress of what is over, go nowhere; the status counts them as "ignored".
 

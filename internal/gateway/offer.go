@@ -34,7 +34,7 @@ func offer(table *everline.Catalog) *offered {
 	o := &offered{table: table}
 	var has, cancel, calls bool
 	extensions, experimental := []byte("{}"), []byte("{}")
-	for raw := range table.Capabilities() {
+	for _, raw := range table.Capabilities() {
 		extensions = firsts(extensions, wire.Get(raw, "extensions"))
 		experimental = firsts(experimental, wire.Get(raw, "experimental"))
 		o.ext = o.ext || wire.IsObject(wire.Get(raw, "extensions", mcp.ExtensionTasks))

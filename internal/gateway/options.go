@@ -35,6 +35,9 @@ type Backend interface {
 	// WatchTask asks a server for the news of one of its tasks until cancel is
 	// called; fn gets the params of each notification and does not block.
 	WatchTask(ctx context.Context, session *everline.Session, server, id string, fn func(params []byte)) (cancel func(), err error)
+	// Notify writes a notification to the generation that a server has for the call's
+	// session alone; it starts none.
+	Notify(ctx context.Context, c *everline.Call) error
 	// OnChange calls fn, which does not block, after what is published changed.
 	OnChange(fn func(kinds []everline.Kind)) (cancel func())
 	// OnLog calls fn, which does not block, with each notifications/message.

@@ -327,7 +327,7 @@ func (s *Server) noteAnswer(raw []byte) {
 	s.changedLocked()
 }
 
-// noteNotification counts a notification; for a cancel it returns the raw id.
+// noteNotification keeps a notification; for a cancel it returns the raw id.
 func (s *Server) noteNotification(e *envelope) (cancelled string) {
 	if e.Method == mcp.NotifyCancelled {
 		var p struct {
@@ -340,6 +340,7 @@ func (s *Server) noteNotification(e *envelope) (cancelled string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[e.Method]++
+	s.notified = append(s.notified, Request{Method: e.Method, Params: slices.Clone(e.Params)})
 	if cancelled != "" {
 		s.cancelled = append(s.cancelled, cancelled)
 	}

@@ -99,6 +99,7 @@ type Server struct {
 	cancelled []string
 	closings  int // requests whose HTTP exchange the client ended
 	answers   []json.RawMessage
+	notified  []Request
 	requests  []Request
 	gone      Reply
 	level     string

@@ -195,8 +195,18 @@ func (s *Server) Answers() []json.RawMessage {
 func (s *Server) Requests(method string) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []Request
-	for _, r := range s.requests {
+	return ofMethod(s.requests, method)
+}
+
+// Notifications returns all notifications of a method so far, "" for all methods.
+func (s *Server) Notifications(method string) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ofMethod(s.notified, method)
+}
+
+func ofMethod(all []Request, method string) (out []Request) {
+	for _, r := range all {
 		if method == "" || r.Method == method {
 			out = append(out, r)
 		}

@@ -58,6 +58,19 @@ func (s *Slot) CallGen(ctx context.Context, gen uint64, c *upstream.Call, replay
 	return out, err
 }
 
+// Notify writes a notification of a client to the generation that serves now. There is
+// none whose start it would wait for.
+func (s *Slot) Notify(ctx context.Context, method string, params []byte) error {
+	g := s.view.Load().serving
+	if g == nil || !g.lease() {
+		f := fault.New(fault.Unavailable, method, "no generation serves now")
+		f.Server, f.Outcome = s.name, fault.NotSent
+		return f
+	}
+	defer g.release()
+	return g.up.Notify(ctx, method, params)
+}
+
 // settle counts a call that has ended, and tells of it.
 func (s *Slot) settle(ctx context.Context, c *upstream.Call, t *attempts, out *Answer, err error) event.CallFacts {
 	f := event.CallFacts{

@@ -133,6 +133,8 @@ func (u *fake) Ping(ctx context.Context) error {
 	return nil
 }
 
+func (u *fake) Notify(context.Context, string, []byte) error { return nil }
+
 func (u *fake) Done() <-chan struct{} { return u.done }
 func (u *fake) Err() error            { return u.err }
 func (u *fake) Info() upstream.Info   { return upstream.Info{} }

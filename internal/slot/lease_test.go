@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/everline/everline/fault"
 )
 
 // ready is a slot on the real clock whose server is up.
@@ -46,6 +48,22 @@ func TestLeaseAllocations(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("a lease costs %v allocations", n)
+	}
+}
+
+// A notification holds its generation no longer than it takes, and none is waited for.
+func TestNotificationsHoldTheirGeneration(t *testing.T) {
+	s := ready(t)
+	if err := s.Notify(t.Context(), "com.example/said", nil); err != nil {
+		t.Error(err)
+	}
+	g := s.View().serving
+	if left := g.word.Load(); left != 0 {
+		t.Errorf("the generation is held behind it: %d", left)
+	}
+	g.refuse()
+	if f := fault.From("", s.Notify(t.Context(), "com.example/said", nil)); f == nil || f.Outcome != fault.NotSent || f.Kind != fault.Unavailable {
+		t.Errorf("a generation that ends: %v", f)
 	}
 }
 

@@ -21,6 +21,8 @@ type Upstream interface {
 	List(ctx context.Context, old *catalog.Catalog, kinds ...catalog.Kind) (*catalog.Catalog, error)
 	// Call sends one request and returns its result. It returns when ctx ends.
 	Call(ctx context.Context, c *upstream.Call) (upstream.Result, error)
+	// Notify writes a notification of a client; it returns when ctx ends.
+	Notify(ctx context.Context, method string, params []byte) error
 	// Ping asks for a sign of life, in the way of the server's era.
 	Ping(ctx context.Context) error
 	Done() <-chan struct{}

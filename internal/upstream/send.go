@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/wire"
 )
@@ -90,6 +91,20 @@ func (c *core) shut() {
 		c.unsent = make(chan struct{})
 		c.sentLocked()
 	}
+}
+
+// Notify writes a notification of a client. A server of 2026-07-28 gets none: that revision
+// has no notification of clients but the cancel.
+func (u *Upstream) Notify(ctx context.Context, method string, params []byte) error {
+	if u.era.Modern {
+		f := fault.New(fault.Unsupported, method, "the server takes no such notification")
+		f.Outcome = fault.NotSent
+		return u.blame(method, f)
+	}
+	if err := u.link.conn.Send(ctx, wire.AppendNotification(nil, method, params)); err != nil {
+		return u.blame(method, err)
+	}
+	return nil
 }
 
 // sendCancelled tells the server that a request of ours was given up, and calls

@@ -117,14 +117,14 @@ func start(ctx context.Context, p parts) (*daemon, error) {
 		return nil, errors.Join(err, d.closeTelemetry())
 	}
 	d.hub = hub
+	warn := func(text string) { p.Log.Warn(text) }
 	if p.stateDir != "" {
-		warn := func(text string) { p.Log.Warn(text) }
 		if d.sessions, err = sessions.OpenStore(p.stateDir, warn); err != nil {
 			p.Log.Warn("sessions end with this process", "cause", err)
 		}
 	}
 	p.gateway.Version, p.gateway.Sessions = p.Version, d.sessions
-	p.gateway.Meter, p.gateway.Emit = d.clients, d.journal.Record
+	p.gateway.Meter, p.gateway.Emit, p.gateway.Warn = d.clients, d.journal.Record, warn
 	d.capture = history.NewCapture(d.keepable)
 	p.gateway.Audit, p.gateway.Watch = d.audit, d.capture.Watch
 	d.gateway = gateway.ForHub(hub, p.gateway)

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"bytes"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/everline/everline/config"
@@ -51,6 +53,29 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 				t.Errorf("%s under %s: %d", path, host, code)
 			}
 		}
+	}
+}
+
+// What the endpoint cannot keep is in the log.
+func TestTheEndpointWarnsInTheLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	d, err := start(t.Context(), parts{Options: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, found: Loaded{Config: config.New()}, stateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+		`"capabilities":{"extensions":{"com.example/thing":{"s":"`+strings.Repeat("x", 5000)+`"}}},"clientInfo":{"name":"much","version":"1"}}}`))
+	r.Host = "localhost"
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	w := httptest.NewRecorder()
+	d.endpoint().ServeHTTP(w, r)
+	if err := d.close(t.Context()); err != nil { // nothing is written to the log any more
+		t.Error(err)
+	}
+	if text := log.String(); w.Code != http.StatusOK || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "much") {
+		t.Errorf("%d, and the log is %s", w.Code, text)
 	}
 }
 

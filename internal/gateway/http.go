@@ -215,7 +215,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request) *session.Ses
 	}
 	s, full := g.sessions.Pin(id), false
 	if s == nil && !g.closing() {
-		s, full = g.sessions.Restore(id)
+		s, full = g.sessions.Restore(id, g.renewTasks)
 	}
 	if s != nil && s.Admission != nil { // of /sse, where everything goes out on one stream
 		g.sessions.Unpin(s)

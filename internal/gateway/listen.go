@@ -115,7 +115,7 @@ func (l *listener) watch(ctx context.Context, t *task.Task) (cancel func(), err 
 	if t.Kind == task.Core {
 		news, end = l.look(ctx, t, tell)
 	}
-	leave, err := l.svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
+	leave, err := l.svc.backend.WatchTask(ctx, l.svc.tasks.Session(t), t.Holder.Server, t.ServerID, func(params []byte) {
 		if wire.Get(params, "taskId") != nil {
 			news(params)
 		}

@@ -215,7 +215,7 @@ func BenchmarkRestore(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for _, id := range ids {
-		if s, _ := g.sessions.Restore(id); s != nil {
+		if s, _ := g.sessions.Restore(id, g.renewTasks); s != nil {
 			g.sessions.Unpin(s)
 		}
 	}

@@ -60,7 +60,8 @@ func (svc *service) init(who *access.Identity, endpoint string, b Backend, opts 
 	svc.lists = stream.NewListVersions()
 	svc.sessions = session.NewStore(session.Options{
 		Endpoint: endpoint, Subject: who.Subject(), Kept: opts.Sessions, Lists: svc.lists, Own: &use.sessions, All: all, Limit: svc.maxSessions, Most: opts.MaxSessions, Meter: opts.Meter, Idle: opts.SessionIdle,
-		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel, Forget: svc.tasks.Forget,
+		Subscribe: b.SubscribeFor, SetLevel: b.SetLevel,
+		Forget: svc.tasks.Forget, PutAway: func(owner string) { svc.tasks.PutAway(owner, lostWithSession) }, Client: svc.tasks.Client,
 		Changed: svc.sessionChanged, Durations: svc.durations, Warn: opts.Warn,
 	})
 	svc.endpoint = endpoint

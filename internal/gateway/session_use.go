@@ -88,6 +88,7 @@ func (svc *service) noticeNamed(x *exchange) {
 func (svc *service) endNamed(name string) {
 	s := svc.sessions.PinNamed(name)
 	if s == nil {
+		svc.tasks.Forget(session.OwnerOfName(name)) // it was put away, or is of an everline before this one
 		return
 	}
 	defer svc.sessions.Unpin(s)

@@ -47,7 +47,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 	defer g.sessions.Unpin(s)
 	defer out.Close()
 	defer s.Admission.Drain()
-	defer g.sessions.Remove(s)
+	defer g.sessions.Leave(s)
 	events := g.events(w)
 	defer events.Close()
 	if events.Open() != nil {
@@ -58,7 +58,7 @@ func (g *Gateway) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if adopted {
-		g.sessions.GoOn(s)
+		g.sessions.GoOn(s, g.renewTasks)
 	}
 	writer := stream.NewWriter(stream.Options{
 		Sink: events.WithID(s.EventID), Outbox: out, Lists: g.lists, KeepAlive: g.opts.KeepAlive,

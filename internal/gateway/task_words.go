@@ -53,6 +53,10 @@ func lostWithEverline(t *task.Task) []byte {
 	return lost(t, "everline was started anew, and the process that had the task ended with the one before")
 }
 
+func lostWithSession(t *task.Task) []byte {
+	return lost(t, "the process that had the task was its client's alone, and ended when the client's session was put away")
+}
+
 // maxEarlyNews is how many news of one task wait for the answer that names it.
 const maxEarlyNews = 16
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everline/everline"
 	"github.com/everline/everline/fault"
+	"github.com/everline/everline/internal/gateway/session"
 	"github.com/everline/everline/internal/gateway/stream"
 	"github.com/everline/everline/internal/gateway/task"
 	"github.com/everline/everline/internal/mcp"
@@ -59,13 +60,15 @@ func (svc *service) noteTask(ctx context.Context, c *caller, use *sessionUse, an
 	if !c.Modern {
 		svc.tasks.Note(t, task.TimeToLive(state, kind), wire.Set(task.State(state, kind, task.Core), wire.AppendString(nil, t.ID), "taskId"))
 		c.late.Store(true)
-		svc.followTask(ctx, t, c)
+		news := new(taskNews)
+		c.sent = append(c.sent, news.open)
+		svc.followTask(ctx, t, c.sess, news)
 	}
 	return task.Relate(task.Begun(result, state, kind, task.KindOf(c.Modern), t.ID), t.ServerID, t.ID)
 }
 
 func (svc *service) newTask(c *caller, use *sessionUse, answer *everline.Answer, theirs string, kind task.Kind, ttl time.Duration) *task.Task {
-	t := &task.Task{ServerID: theirs, Kind: kind, Holder: *answer, Tool: c.target, Client: c.id, Session: use.isolated}
+	t := &task.Task{ServerID: theirs, Kind: kind, Holder: *answer, Tool: c.target, Client: c.id}
 	t.Holder.Result = nil
 	var onDrop []func()
 	switch {
@@ -74,7 +77,7 @@ func (svc *service) newTask(c *caller, use *sessionUse, answer *everline.Answer,
 	case use.end != nil:
 		onDrop, use.task = append(onDrop, use.end), true
 	}
-	svc.tasks.Add(t, ttl, onDrop...)
+	svc.tasks.Add(t, use.isolated, ttl, onDrop...)
 	return t
 }
 
@@ -89,17 +92,19 @@ func (svc *service) taskAtOnce(c *caller, use *sessionUse, answer *everline.Answ
 // keptAtOnce is how long the result of such a task is kept.
 const keptAtOnce = 15 * time.Minute
 
-// followTask hands the news of a task to the client of 2025-11-25 that it is for, once
-// that has the answer which names it.
-func (svc *service) followTask(ctx context.Context, t *task.Task, c *caller) {
-	if c.sess == nil || t.Watched.Swap(true) {
+// followTask hands the news of a task to the client of 2025-11-25 that it is for, as far
+// as news lets them through.
+func (svc *service) followTask(ctx context.Context, t *task.Task, s *session.Session, news *taskNews) {
+	if s == nil {
+		return
+	}
+	w := svc.tasks.Watch(t)
+	if w == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
-	s, news := c.sess, new(taskNews)
-	c.sent = append(c.sent, news.open)
-	end, err := svc.backend.WatchTask(ctx, t.Session, t.Holder.Server, t.ServerID, func(params []byte) {
+	end, err := svc.backend.WatchTask(ctx, svc.holderOf(t, s), t.Holder.Server, t.ServerID, func(params []byte) {
 		if wire.Get(params, "taskId") == nil {
 			return // a new generation of the server has been told that we listen
 		}
@@ -112,9 +117,21 @@ func (svc *service) followTask(ctx context.Context, t *task.Task, c *caller) {
 			}
 		})
 	})
-	if err == nil {
-		svc.tasks.OnDrop(t, end)
+	switch {
+	case err == nil:
+		svc.tasks.Watching(t, w, end)
+	case fault.From(mcp.TasksGet, err).Outcome != fault.Answered: // the server is away
+		svc.tasks.Unwatch(t, w)
 	}
+}
+
+// holderOf is the session whose generation of the server has a task, when s asks for it;
+// nil for the shared one.
+func (svc *service) holderOf(t *task.Task, s *session.Session) *everline.Session {
+	if of := svc.tasks.Session(t); of != nil || s == nil {
+		return of
+	}
+	return &s.Isolated // as it was before a restart, or before it was put away
 }
 
 // taskRequest answers the requests about tasks.
@@ -137,6 +154,9 @@ func (svc *service) taskRequest(ctx context.Context, x *exchange) message.Answer
 	id, ok := wire.Text(x.Fields.TaskID)
 	if !ok {
 		return *x.Refusal(mcp.CodeInvalidParams, "Invalid params: the taskId is missing", nil)
+	}
+	if s := svc.pinNamed(x); s != nil { // this is a use of it
+		defer svc.sessions.Unpin(s)
 	}
 	t := svc.findTask(id, svc.ownerOf(x))
 	if t == nil {
@@ -172,14 +192,14 @@ func (svc *service) sees(t *task.Task) bool {
 	return svc.backend.May().Decide(t.Holder.Server, t.Tool.Name, t.Tool.ReadOnly).Allowed
 }
 
-// ownerOf is the session that a request comes from, as tasks know it; "" for none.
+// ownerOf is the session that a request comes from, as tasks know it; "" for none. One
+// that has a name need not be there.
 func (svc *service) ownerOf(x *exchange) string {
 	if x.sess != nil {
 		return x.sess.Owner()
 	}
-	if s := svc.pinNamed(x); s != nil {
-		defer svc.sessions.Unpin(s)
-		return s.Owner()
+	if name, ok := x.sessionName(); ok {
+		return session.OwnerOfName(name)
 	}
 	return ""
 }
@@ -189,7 +209,7 @@ func (svc *service) ownerOf(x *exchange) string {
 func (svc *service) askTask(ctx context.Context, c *caller, t *task.Task) ([]byte, error) {
 	if svc.tasks.Result(t) == nil {
 		if !c.Modern {
-			svc.followTask(ctx, t, c) // after a restart nobody does
+			svc.followTask(ctx, t, c.sess, &taskNews{isOpen: true}) // after a restart nobody does
 		}
 		c.asked.Store(true)
 		result, err := svc.askHolder(ctx, c, t)
@@ -247,11 +267,8 @@ func (svc *service) putTask(ctx context.Context, c *caller, t *task.Task, method
 // taskCall is a request about a task, but for its client.
 func (svc *service) taskCall(c *caller, t *task.Task, method string, params []byte) *everline.Call {
 	out := &everline.Call{
-		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: t.Session, Params: params, Capabilities: c.serves.Declaration(),
+		Method: method, Server: t.Holder.Server, Name: t.ServerID, Session: svc.holderOf(t, c.sess), Params: params, Capabilities: c.serves.Declaration(),
 		By: svc.callers.of(c.exchange),
-	}
-	if out.Session == nil && c.sess != nil {
-		out.Session = &c.sess.Isolated // as it was before a restart
 	}
 	if t.Kind == task.Extension && !c.Modern {
 		out.Capabilities = declaresTasks(out.Capabilities)

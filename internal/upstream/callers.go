@@ -210,12 +210,12 @@ func (cs *callers) ownersLocked() *inflight {
 	return &inflight{Call: &Call{Client: cs.opts.Owner}, ctx: cs.ctx}
 }
 
-// taskOwnerLocked is the call that waits for the task, or else any call of the
+// taskOwnerLocked is the call that waits for the task's result, or else any call of the
 // task's client.
 func (cs *callers) taskOwnerLocked(task string) (*inflight, string) {
 	var found *inflight
 	for _, c := range cs.calls {
-		waits := strings.HasPrefix(c.Method, "tasks/") && c.Name == task
+		waits := c.Method == mcp.TasksResult && c.Name == task
 		if cs.clientOf(c.Call) == cs.tasks[task].client && (found == nil || waits) {
 			found = c
 		}

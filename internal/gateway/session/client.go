@@ -59,8 +59,14 @@ func (s *Session) reachable() Outlet {
 }
 
 // Outlet is where a log message for this client goes now: its standing stream or
-// connection, else the stream of its newest request; nil if it can hear nothing.
+// connection, else the stream of its newest request; nil if it can hear nothing. Where
+// the session was put away it is that of the one which goes on with it.
 func (s *Session) Outlet() Outlet {
+	if s.Over() {
+		if now := s.store.now(s.Key); now != nil {
+			return now.Outlet()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if out := s.standingLocked(); out != nil {

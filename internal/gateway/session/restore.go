@@ -70,14 +70,27 @@ func (st *Store) keptAs(id string) (kept sessions.Session, note sessions.Note, o
 	return kept, note, ok
 }
 
+// again is a session that is not in the store, and may be there a second time.
+func (st *Store) again(id, version string) *Session {
+	s := st.New(version)
+	if client := st.o.Client(ownerOf(id)); client != 0 {
+		s.client = client
+	}
+	return s
+}
+
+// A Renewal says what is to be renewed of what a session that is back has elsewhere: again
+// is called until that is over; nil for nothing. It does not wait, and again may.
+type Renewal func(s *Session) (again func(ctx context.Context) (over bool))
+
 // Restore goes on with the session of an id, and pins it: nil if the id is none of
 // ours, or full if there are too many sessions.
-func (st *Store) Restore(id string) (s *Session, full bool) {
+func (st *Store) Restore(id string, renewal Renewal) (s *Session, full bool) {
 	kept, note, ok := st.keptAs(id)
 	if !ok || !slices.Contains(mcp.LegacyVersions, kept.Version) { // of /sse, or of nobody's making
 		return nil, false
 	}
-	s = st.New(kept.Version)
+	s = st.again(id, kept.Version)
 	s.kept, s.outlives = kept, true
 	s.info = [2]string{kept.Client, kept.ClientVersion}
 	s.serves, s.offers = Served(kept.Serves), Served(kept.Serves)
@@ -90,7 +103,7 @@ func (st *Store) Restore(id string) (s *Session, full bool) {
 		return nil, true
 	case s:
 		st.levels.change(s)
-		st.resubscribe(s)
+		st.resubscribe(s, renewal)
 		return s, false
 	default: // two requests came at once
 		return there, false
@@ -106,24 +119,33 @@ func (s *Session) Owner() string {
 	if s.Key == "" {
 		return connectionOwner + strconv.FormatUint(s.client, 10)
 	}
-	sum := sha256.Sum256([]byte(s.Key)) // whoever knows the key has the session
+	return ownerOf(s.Key)
+}
+
+// OwnerOfName is the Owner of the session of a name that a modern client has chosen, be
+// it there or not.
+func OwnerOfName(name string) string { return ownerOf(namedPrefix + name) }
+
+func ownerOf(id string) string {
+	sum := sha256.Sum256([]byte(id)) // whoever knows the id has the session
 	return "session " + hex.EncodeToString(sum[:])
 }
 
 // Lasts tells whether an Owner may come back to the next everline.
 func Lasts(owner string) bool { return !strings.HasPrefix(owner, connectionOwner) }
 
-// resubscribe asks the servers for the updates of a restored session, again and
-// again where one is away. What has changed meanwhile is not known, so each
-// resource is announced once.
-func (st *Store) resubscribe(s *Session) {
-	if len(s.stillReturning()) == 0 || !st.background.add() {
+// resubscribe asks the servers for the updates of a restored session, and for what it
+// has elsewhere, again and again where one is away. What has changed meanwhile is not
+// known, so each resource is announced once.
+func (st *Store) resubscribe(s *Session, renewal Renewal) {
+	renew := renewal(s)
+	if len(s.stillReturning()) == 0 && renew == nil || !st.background.add() {
 		return
 	}
 	go func() { // ends with the session, or with Close, which waits for it
 		defer st.background.done()
 		for {
-			left := false
+			left := renew != nil && !renew(st.background.ctx)
 			for _, uri := range s.stillReturning() {
 				left = !st.resubscribeOne(s, uri) || left
 			}

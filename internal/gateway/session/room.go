@@ -110,7 +110,7 @@ func (st *Store) evictIdlest() {
 	}
 	st.mu.Unlock()
 	if s != nil {
-		s.End()
+		s.putAway()
 		st.tell(s, expired)
 	}
 }

@@ -143,9 +143,22 @@ func (s *Session) Out() *stream.Outbox {
 	return s.outbox
 }
 
-// End frees everything of the session. It is idempotent. What is in flight goes
-// on: the loss of a client is no cancel.
-func (s *Session) End() {
+// End frees everything of the session, for good. It is idempotent. What is in flight
+// goes on: the loss of a client is no cancel.
+func (s *Session) End() { s.free(s.store.o.Forget) }
+
+// putAway is End for a session that its client may come back to. Where it cannot, that
+// is for good.
+func (s *Session) putAway() {
+	if s.outlives || strings.HasPrefix(s.Key, namedPrefix) {
+		s.free(s.store.o.PutAway)
+	} else {
+		s.End()
+	}
+}
+
+// free is the end of the session; of what it has elsewhere leave is told.
+func (s *Session) free(leave func(owner string)) {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -160,7 +173,7 @@ func (s *Session) End() {
 	s.mu.Unlock()
 	s.Standing.End()
 	s.Requests.Close()
-	s.store.o.Forget(s.Owner())
+	leave(s.Owner())
 	s.Responses.End()
 	s.Isolated.End()
 	for _, sub := range subs {
@@ -169,6 +182,13 @@ func (s *Session) End() {
 		}
 	}
 	s.store.levels.change(s)
+}
+
+// Over tells whether it has ended, or was put away.
+func (s *Session) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // cancelAll cancels everything that the session has in flight.

@@ -29,10 +29,10 @@ func (st *Store) AddStanding(s *Session, lastID string) (ok, adopted bool) {
 }
 
 // GoOn lets a session that was adopted hear again what it heard before.
-func (st *Store) GoOn(s *Session) {
+func (st *Store) GoOn(s *Session, renewal Renewal) {
 	st.levels.change(s)
 	s.Out().SendAllChanged()
-	st.resubscribe(s)
+	st.resubscribe(s, renewal)
 }
 
 // IsKept tells whether an id is that of a session that outlived its everline.

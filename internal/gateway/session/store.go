@@ -47,7 +47,11 @@ type Options struct {
 	Idle      time.Duration // after which one is put away
 	Subscribe func(ctx context.Context, session *everline.Session, uri string, fn func(params []byte)) (cancel func(), err error)
 	SetLevel  func(level string) // of log messages that servers send; it does not wait
-	Forget    func(owner string) // what a session has elsewhere; see Session.Owner
+
+	// What sessions have elsewhere goes by Session.Owner. None of these waits.
+	Forget  func(owner string)        // it has ended for good
+	PutAway func(owner string)        // it may come back
+	Client  func(owner string) uint64 // who it was for servers, if that is to go on; else 0
 
 	Durations *tracing.Durations // where those of sessions are noted; nil: nowhere
 
@@ -145,6 +149,13 @@ func (st *Store) Pin(id string) *Session {
 	return s
 }
 
+// now is the session of an id at the moment; nil if there is none.
+func (st *Store) now(id string) *Session {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.byID[id]
+}
+
 // ConcludeAll concludes all sessions that came over HTTP.
 func (st *Store) ConcludeAll() {
 	st.mu.Lock()
@@ -183,14 +194,19 @@ func (st *Store) Named(name string) *Session {
 	if s := st.PinNamed(name); s != nil {
 		return s
 	}
-	return st.addAs(st.New(mcp.ModernVersion), namedPrefix+name)
+	return st.addAs(st.again(namedPrefix+name, mcp.ModernVersion), namedPrefix+name)
 }
 
 // PinNamed is Named for a session that need not be there; nil if it is not.
 func (st *Store) PinNamed(name string) *Session { return st.Pin(namedPrefix + name) }
 
-// Remove takes a session out and ends it; false if it was not there.
-func (st *Store) Remove(s *Session) bool {
+// Remove takes a session out and ends it for good.
+func (st *Store) Remove(s *Session) { st.takeOut(s, s.End) }
+
+// Leave is Remove for a session whose client may come back to it.
+func (st *Store) Leave(s *Session) { st.takeOut(s, s.putAway) }
+
+func (st *Store) takeOut(s *Session, end func()) {
 	st.mu.Lock()
 	there := st.byID[s.Key] == s
 	if there {
@@ -198,11 +214,10 @@ func (st *Store) Remove(s *Session) bool {
 		st.removeLocked(s)
 	}
 	st.mu.Unlock()
-	s.End()
+	end()
 	if there {
 		st.tell(s, ended)
 	}
-	return there
 }
 
 // What becomes of a session.
@@ -290,7 +305,7 @@ func (st *Store) expire() {
 	st.armLocked()
 	st.mu.Unlock()
 	for _, s := range gone {
-		s.End()
+		s.putAway()
 		st.tell(s, expired)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline"
@@ -42,36 +41,35 @@ type Table struct {
 // A Task is one that a server has begun. Its exported fields do not change once
 // it is in a Table.
 type Task struct {
-	ID       string            // ours; Add makes it
-	ServerID string            // the server's
-	Kind     Kind              // in which words its server tells of it
-	Holder   everline.Answer   // who has it; without the result
-	Tool     everline.Target   // whose call began it; the zero value if that is not known
-	Owner    string            // the session that it is for; "": whoever knows the id
-	Client   uint64            // who its server was told that the call is for; 0 after a restart
-	Session  *everline.Session // whose generation of the server has it; nil: the shared one, or after a restart
+	ID       string          // ours; Add makes it
+	ServerID string          // the server's
+	Kind     Kind            // in which words its server tells of it
+	Holder   everline.Answer // who has it; without the result
+	Tool     everline.Target // whose call began it; the zero value if that is not known
+	Owner    string          // the session that it is for; "": whoever knows the id
+	Client   uint64          // who its server was told that the call is for; 0 after a restart
 	Begun    time.Time
-
-	Watched atomic.Bool // set by who sees to it that its client of 2025-11-25 hears its news
 
 	serial uint64 // in the order of Add
 
 	// Guarded by Table.mu.
-	until  time.Time // forgotten then
-	told   time.Time // until, when Changed was called
-	seen   []byte    // its newest state, in words of 2025-11-25, raw, with our id; nil if it was not told so
-	end    *ending   // nil while its server has it
-	gone   bool
-	onDrop []func() // to be called when it is forgotten
+	session *everline.Session // see Session
+	watch   *Watch            // nil while nobody sees to it that its client of 2025-11-25 hears its news
+	until   time.Time         // forgotten then
+	told    time.Time         // until, when Changed was called
+	seen    []byte            // its newest state, in words of 2025-11-25, raw, with our id; nil if it was not told so
+	end     *ending           // nil while its server has it
+	gone    bool
+	onDrop  []func() // to be called when it is forgotten
 }
 
 // Serial orders the tasks of a client; see After.
 func (t *Task) Serial() uint64 { return t.serial }
 
-// Add puts a task in, with an id of its own. onDrop is called when it is
-// forgotten.
-func (s *Table) Add(t *Task, ttl time.Duration, onDrop ...func()) {
-	t.ID, t.onDrop, t.Begun = rand.Text(), onDrop, time.Now()
+// Add puts a task in, with an id of its own. session is the one whose generations of
+// servers may have it; onDrop is called when it is forgotten.
+func (s *Table) Add(t *Task, session *everline.Session, ttl time.Duration, onDrop ...func()) {
+	t.ID, t.session, t.onDrop, t.Begun = rand.Text(), session, onDrop, time.Now()
 	s.put(t, t.Begun.Add(ttl))
 }
 
@@ -201,7 +199,7 @@ func (s *Table) dropLocked(t *Task) []func() {
 	if s.byOwner[t.Owner] = left; len(left) == 0 {
 		delete(s.byOwner, t.Owner)
 	}
-	out := t.onDrop
+	out := append(t.onDrop, t.unwatchLocked()...)
 	t.onDrop = nil
 	return out
 }

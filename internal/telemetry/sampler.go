@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -52,19 +53,28 @@ func samplerOf(getenv func(string) string) (sampler, error) {
 // shareOf is what the ids of a share of all traces are below.
 func shareOf(ratio float64) uint64 { return uint64(ratio*math.MaxInt64) + uint64(ratio) }
 
-// takes tells whether a request is sampled whose span is own.
-func (s *sampler) takes(own, caller *tracing.Context) bool {
+// takes tells whether a request is sampled in whose trace id the last 8 bytes are low.
+func (s *sampler) takes(low uint64, caller *tracing.Context) bool {
 	if s.byCaller && caller.Valid() {
 		return caller.Sampled()
 	}
-	return binary.BigEndian.Uint64(own.Trace[8:])>>1 < s.below
+	return low>>1 < s.below
 }
 
-// Begin implements tracing.Recorder.
+// Begin implements tracing.Recorder. It decides about most requests before anything is
+// made of them but a number.
 func (t *Telemetry) Begin(caller tracing.Context, came time.Time) (tr *tracing.Trace, chance bool) {
+	root := !caller.Valid()
+	low := binary.BigEndian.Uint64(caller.Trace[8:])
+	if root {
+		low = rand.Uint64()
+	}
+	if !t.sampler.takes(low, &caller) {
+		return nil, t.sampler.share && root
+	}
 	own := caller.Child()
-	if !t.sampler.takes(&own, &caller) {
-		return nil, t.sampler.share && !caller.Valid()
+	if root {
+		binary.BigEndian.PutUint64(own.Trace[8:], low)
 	}
 	own.Sample()
 	return tracing.New(own, caller, came), false

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,7 +77,7 @@ func TestSamplers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for caller, want := range map[tracing.Context]bool{{}: want.root, yes: want.sampled, no: want.unsampled} {
-			if own := caller.Child(); s.takes(&own, &caller) != want {
+			if s.takes(1, &caller) != want {
 				t.Errorf("%s below %s: not %v", name, caller.String(), want)
 			}
 		}
@@ -93,7 +94,7 @@ func TestSamplers(t *testing.T) {
 	sdk, n := sdktrace.TraceIDRatioBased(usualRatio), 0
 	for range 20_000 {
 		own := tracing.Context{}.Child()
-		got := usual.takes(&own, &tracing.Context{})
+		got := usual.takes(binary.BigEndian.Uint64(own.Trace[8:]), &tracing.Context{})
 		want := sdk.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: own.Trace}).Decision == sdktrace.RecordAndSample
 		if got != want {
 			t.Fatalf("%x: the SDK's sampler says %v", own.Trace, want)
@@ -104,6 +105,19 @@ func TestSamplers(t *testing.T) {
 	}
 	if n < 800 || n > 1200 {
 		t.Errorf("%d of 20,000 were sampled: 5 %% is 1,000", n)
+	}
+	rec := openTo(t, env{"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"}, tracetest.NewNoopExporter())
+	half, n := sdktrace.TraceIDRatioBased(0.5), 0
+	for range 1000 {
+		if tr, _ := rec.Begin(tracing.Context{}, time.Now()); tr != nil {
+			n++
+			if half.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: tr.ID()}).Decision != sdktrace.RecordAndSample {
+				t.Fatalf("%x: others with the same ratio leave the trace out", tr.ID())
+			}
+		}
+	}
+	if n < 350 || n > 650 {
+		t.Errorf("%d of 1,000 were sampled: one half is 500", n)
 	}
 }
 

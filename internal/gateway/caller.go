@@ -40,7 +40,7 @@ func (x *exchange) caller(uses *session.Session) *caller {
 	switch {
 	case uses != nil:
 		c.id = uses.ID()
-		uses.Offer(c.serves.Served)
+		uses.Offer(c.serves.Served, x.Fields.Meta.Capabilities)
 	case x.client != 0:
 		c.id = x.client
 	default: // its connection does not tell

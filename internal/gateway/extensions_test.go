@@ -174,6 +174,33 @@ func TestOlderClientsExtensionsReachServersThatAreTheirs(t *testing.T) {
 	}
 }
 
+// A client of 2026-07-28 declares with each request: what the one declares that starts a
+// generation of its own, or came before it, is in the handshake of an older server.
+func TestNewerClientsExtensionsReachOlderServersThatAreTheirs(t *testing.T) {
+	srv, s := extended(t, mcptest.Legacy, config.IsolationSession)
+	srv.On("com.example/thing", func(*mcptest.Request) *mcptest.Reply { return &mcptest.Reply{Result: "{}"} })
+	body := strings.Replace(modernBody("1", "com.example/thing", ""), `Capabilities":{}`, `Capabilities":{"elicitation":{},`+declared+","+experimental+"}", 1)
+	named := strings.Replace(body, `"_meta":{`, `"_meta":{"everline/session":"0123456789abcdef0123456789abcdef",`, 1)
+	pipes := talk(t, s.g.ServeStdio)
+	for transport, ask := range map[string]func(){
+		"HTTP": func() {
+			want(t, s.post(named, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: com.example/thing"), 200, `"result"`)
+		},
+		"stdio": func() {
+			pipes.say(body)
+			if got := pipes.next(); !strings.Contains(got, `"result"`) {
+				t.Fatal(got)
+			}
+		},
+	} {
+		was := len(srv.Requests("initialize"))
+		ask()
+		if got := lastParams(t, srv, "initialize"); len(srv.Requests("initialize")) != was+1 || !strings.Contains(got, `{"elicitation":{"form":{}},`+declared+","+experimental+"}") {
+			t.Errorf("%s: the server got %s", transport, got)
+		}
+	}
+}
+
 // What is declared beside what servers may ask for is kept up to 4 KiB, and what is longer is
 // left out whole and said, once in a while.
 func TestLongExtensionsOfAClientAreLeftOutWhole(t *testing.T) {

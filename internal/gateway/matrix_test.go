@@ -393,7 +393,7 @@ directly and through everline, over a URL and a command that speak both, and com
 | what a client declares under extensions and experimental | 2026-07-28 | 2026-07-28 | as it declares it |
 | | 2025-11-25 and older | 2026-07-28 | as it declares it, with each of its calls, but for MCP Apps (as below) and tasks, which it has in the words of its own era; up to 4 KiB in all |
 | | 2025-11-25 and older | 2025-11-25 and older | so too, with the handshake of a generation that is its own (isolation: session) or [of its own era](../explanation/clients.md#a-generation-of-the-clients-own-era); a server that clients share: no, it is told once, before any client is there |
-| | 2026-07-28 | 2025-11-25 and older | no: such a server is told what it may ask the client for |
+| | 2026-07-28 | 2025-11-25 and older | likewise, with the handshake of a generation that is its own: what the requests until then have declared |
 | that a client shows MCP Apps (io.modelcontextprotocol/ui) | both eras | both eras | with the MIME type text/html;profile=mcp-app; a server of an older version that clients share is told that they do |
 | MCP Apps: _meta.ui of tools and resources, ui:// resources and their contents | both eras | both eras | byte for byte |
 | Skills: skills/list, skills/get, resources/directory/read, and skill:// resources | both eras | both eras | byte for byte; of several servers to the one that is named, as below |
@@ -408,7 +408,8 @@ directly and through everline, over a URL and a command that speak both, and com
 | | 2026-07-28 | both eras | no, likewise |
 | tasks | 2025-11-25, and 2026-07-28 with the extension | both kinds | in the words of the client's own era; see [tasks](../explanation/clients.md) |
 
-More than 4 KiB of extensions and experimental of one client of 2025-11-25 or older is left out whole, and the log says so, at most once a minute.
+More than 4 KiB of what a client declares under extensions and experimental is left out whole, and the log says so, at most once a minute; the calls of a client
+of 2026-07-28 carry it as it is.
 What is kept is noted in the state folder, and outlives a restart with the session. It does not where such notes cannot be written, where the
 session's key was lost, or where more than 10,000 sessions have something noted: then such servers are told of MCP Apps alone, until the client
 begins a new session.

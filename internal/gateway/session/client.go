@@ -129,9 +129,12 @@ func ListsOf(kinds []everline.Kind) (lists stream.Lists) {
 // listsChanged tells the client that lists of generations of its own have changed.
 func (s *Session) listsChanged(kinds []everline.Kind) { s.Out().SendChanged(ListsOf(kinds)) }
 
-// Offer notes what a modern request has declared.
-func (s *Session) Offer(serves Served) {
+// Offer notes what a modern request has declared, for generations of the client's own.
+func (s *Session) Offer(serves Served, capabilities []byte) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.offers |= serves
+	s.mu.Unlock()
+	if more := moreOf(capabilities); more != nil {
+		s.declareMore(more)
+	}
 }

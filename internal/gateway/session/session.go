@@ -52,7 +52,7 @@ type Session struct {
 	client    uint64                   // see everline.Client; set once
 	serves    Served                   // what servers may ask the client for
 	offers    Served                   // serves, and what its modern requests have declared
-	more      []byte                   // what else its initialize has declared; see Declared
+	more      []byte                   // what else it has declared; see Declared
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 	returning map[string]bool // resources that are to be subscribed to again, after a restart

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -902,4 +903,25 @@ func TestNoSecretIsShown(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// A lock that nobody has is not taken for another process's where the machine is so busy
+// that the time for a look is over.
+func TestAFreeLockIsHad(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, dir := range []string{"", t.TempDir()} {
+		m := New(Options{StateDir: dir})
+		defer m.Close()
+		for range 50 {
+			release, err := m.hold(over, key{}, loginLock)
+			if err != nil {
+				t.Fatalf("%q: %v", dir, err)
+			}
+			if _, err := m.hold(over, key{}, loginLock); err == nil {
+				t.Fatalf("%q: it is had twice", dir)
+			}
+			release()
+		}
+	}
 }

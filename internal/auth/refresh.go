@@ -29,9 +29,15 @@ func (m *Manager) hold(ctx context.Context, k key, what string) (release func(),
 		m.held[name] = lock
 	}
 	m.mu.Unlock()
+	release = func() { <-lock }
+	select {
+	case lock <- struct{}{}: // a lock that is free is had, however short ctx is
+		return release, nil
+	default:
+	}
 	select {
 	case lock <- struct{}{}:
-		return func() { <-lock }, nil
+		return release, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -211,7 +211,7 @@ func (s *Slot) send(ctx context.Context, lease *Lease, c *upstream.Call, t *atte
 	t.ended = time.Now()
 	took := t.ended.Sub(begun)
 	if s.opts.Recorder != nil {
-		t.last = try{lease.gen, begun, t.ended, err == nil && c.Method == mcp.ToolsCall && result.IsError(), err}
+		t.last = try{lease.gen, begun, t.ended, result, err}
 		t.last.sent(s.durations, c.Method, c.Span)
 	}
 	t.upstream += took

@@ -18,7 +18,7 @@ import (
 type try struct {
 	gen          *generation
 	began, ended time.Time
-	toolError    bool // the answer is one
+	result       upstream.Result
 	err          error
 }
 
@@ -46,7 +46,7 @@ func (t *try) sent(d *tracing.Durations, method string, s *tracing.Span) {
 	word, code, text := "", int64(0), ""
 	f := fault.From(method, t.err)
 	switch {
-	case t.toolError:
+	case f == nil && method == mcp.ToolsCall && t.result.IsError():
 		word = event.CallToolError.String()
 	case f == nil:
 	case f.RPC != nil:

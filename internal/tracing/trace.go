@@ -111,9 +111,8 @@ type Trace struct {
 	State string // of the server, where the request failed
 	Spans []*Span
 
-	id  [16]byte
-	own [8]byte // the root's
-
+	id    [16]byte
+	own   [8]byte // the root's
 	flags byte
 
 	mu   sync.Mutex // guards the rest, and until the end Facts, Asked, State and Spans

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,17 +156,24 @@ func TestSessionsAndRefusalsAreRecorded(t *testing.T) {
 	}
 }
 
-// Who was let in and who was not, and by which policy and rule, is in the record of
-// every call, session and refusal.
-func TestDecisionsAreRecorded(t *testing.T) {
+// auditing is a log of every call, and its folder.
+func auditing(t *testing.T) (log *audit.Log, folder string) {
+	t.Helper()
 	settings := config.New().Audit
 	settings.Level = config.AuditCalls
-	folder := filepath.Join(t.TempDir(), "audit")
+	folder = filepath.Join(t.TempDir(), "audit")
 	log, err := audit.Open(audit.Options{Folder: folder, Run: "cafe0001", Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = log.Close(t.Context()) }) // the test has looked before
+	t.Cleanup(func() { _ = log.Close(context.Background()) }) // the test has looked before
+	return log, folder
+}
+
+// Who was let in and who was not, and by which policy and rule, is in the record of
+// every call, session and refusal.
+func TestDecisionsAreRecorded(t *testing.T) {
+	log, folder := auditing(t)
 	srv, other := config.NewServer("srv"), config.NewServer("other")
 	srv.Transport, srv.URL = "http", mcptest.Web(t, mcptest.New(mcptest.Config{})).URL+"/mcp"
 	other.Transport, other.URL = "http", mcptest.Web(t, mcptest.New(mcptest.Config{})).URL+"/mcp"

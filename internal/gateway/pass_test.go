@@ -1,16 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/everline/everline/config"
-	"github.com/everline/everline/internal/audit"
 	"github.com/everline/everline/internal/mcptest"
 	"github.com/everline/everline/internal/policy"
 )
@@ -174,14 +171,7 @@ func TestNotificationsOfClientsAreLimited(t *testing.T) {
 
 // A notification that is passed on is recorded as a request is.
 func TestNotificationsOfClientsAreRecorded(t *testing.T) {
-	settings := config.New().Audit
-	settings.Level = config.AuditCalls
-	folder := filepath.Join(t.TempDir(), "audit")
-	log, err := audit.Open(audit.Options{Folder: folder, Run: "cafe0001", Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = log.Close(context.Background()) })
+	log, folder := auditing(t)
 	_, cfg := channelled(t, "one", mcptest.Legacy, config.IsolationSession, channel)
 	s := assembleWith(t, Options{Audit: log}, cfg).up()
 	id := s.initialize("2025-11-25")

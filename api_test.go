@@ -42,6 +42,35 @@ func siteOf(t *testing.T, name string, s *mcptest.Server) config.Server {
 	return c
 }
 
+// A server that is seen to be connected has its tools in the catalog by then,
+// however early somebody looks.
+func TestStatusOfAServerThatHasJustCome(t *testing.T) {
+	cfg := config.New()
+	for i := range 40 {
+		cfg.Servers = append(cfg.Servers, siteOf(t, fmt.Sprintf("s%d", i), mcptest.New(mcptest.Config{Tools: []string{`{"name":"t","inputSchema":{"type":"object"}}`}})))
+	}
+	hub, err := everline.Open(t.Context(), cfg, everline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hub.Close(context.Background()) })
+	ctx := within(t)
+	for connected := 0; connected < len(cfg.Servers); {
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d are connected", connected, len(cfg.Servers))
+		}
+		connected = 0
+		for _, st := range hub.Status() {
+			if st.State == event.StateConnected {
+				connected++
+				if st.Counts[everline.Tools] != 1 {
+					t.Fatalf("%s is connected with %d tools", st.Name, st.Counts[everline.Tools])
+				}
+			}
+		}
+	}
+}
+
 func TestToolsAreDescribed(t *testing.T) {
 	hub := openOn(t, siteOf(t, "a", mcptest.New(mcptest.Config{Tools: []string{
 		`{"name":"plain","inputSchema":{"type":"object"}}`,

@@ -43,11 +43,16 @@ type Problem = fleet.Problem
 // in force.
 func (h *Hub) Problems() []Problem { return h.fleet.Problems() }
 
+// tableLimit is how long a status waits for the table to show what it tells of.
+// A merge takes milliseconds; a status with older counts is better than none.
+const tableLimit = time.Second
+
 // Status returns what is known about every server, in the order of the
-// configuration.
+// configuration. What it counts is in the catalog: a server that is connected
+// has its tools there.
 func (h *Hub) Status() []Status {
 	views := h.fleet.Views()
-	table := h.Catalog()
+	table := h.fleet.Fresh(tableLimit)
 	sizes := table.Sizes(Tools)
 	listed := table.Counts()
 	all := make([]Status, len(views))
@@ -81,8 +86,8 @@ func (h *Hub) Logs(server string) ([]LogLine, error) {
 
 // status is what is known of one server, and what clients see of it.
 func (h *Hub) status(v *slot.View) Status {
+	table := h.fleet.Fresh(tableLimit)
 	st := h.statusOf(v)
-	table := h.Catalog()
 	st.Tokens = catalog.Tokens(table.Sizes(Tools)[st.Name])
 	st.Counts = table.Counts()[st.Name]
 	return st

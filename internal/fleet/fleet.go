@@ -109,6 +109,10 @@ func (f *Fleet) follow(r *roster, touched []string) {
 // Table is the merged table that is out now.
 func (f *Fleet) Table() *catalog.Table { return f.publisher.out.Load().table }
 
+// Fresh is the table that shows every view that was out when it was called; after
+// limit, the one that is out.
+func (f *Fleet) Fresh(limit time.Duration) *catalog.Table { return f.publisher.fresh(limit) }
+
 // Config is the configuration that is applied now.
 func (f *Fleet) Config() *config.Config { return f.roster.Load().cfg }
 
@@ -375,8 +379,8 @@ func (f *Fleet) retire(ctx context.Context, m *member) {
 	})
 }
 
-// Flush returns once the table reflects everything that slots had published
-// when it was called.
+// Flush returns once the table reflects every view that was out when it was
+// called.
 func (f *Fleet) Flush(ctx context.Context) error { return f.publisher.flush(ctx) }
 
 // At returns the slot that serves a session's calls to a server: the session's

@@ -6,6 +6,7 @@ import (
 
 	"github.com/everline/everline/config"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/slot"
 )
 
 // A merger turns views into tables. It belongs to the merge loop, and looks
@@ -15,6 +16,7 @@ type merger struct {
 	pins    *pins
 	roster  *roster
 	entries []catalog.Entry // by place in the roster
+	views   []*slot.View    // that entries were made from
 	away    map[string]time.Time
 	hideDue time.Time // when the next server is away for too long; zero if none will be
 	out     *catalog.Table
@@ -34,7 +36,7 @@ func (m *merger) merge(r *roster, touched []string) *catalog.Table {
 	}
 	for _, name := range touched {
 		if i, ok := r.place[name]; ok {
-			e := m.entry(r.order[i])
+			e := m.entry(i)
 			changed = changed || !m.entries[i].Same(e)
 			m.entries[i] = e
 		}
@@ -46,12 +48,18 @@ func (m *merger) merge(r *roster, touched []string) *catalog.Table {
 	return m.out
 }
 
+// publish is merge that keeps what the table was made from.
+func (m *merger) publish(r *roster, touched []string, asked uint64) *published {
+	table := m.merge(r, touched)
+	return &published{table: table, merged: asked, roster: r, views: slices.Clone(m.views), changed: make(chan struct{})}
+}
+
 // rebuild looks at all members of a new roster.
 func (m *merger) rebuild(r *roster) (changed bool) {
 	old := m.entries
-	m.roster, m.entries = r, make([]catalog.Entry, len(r.order))
-	for i, mem := range r.order {
-		m.entries[i] = m.entry(mem)
+	m.roster, m.entries, m.views = r, make([]catalog.Entry, len(r.order)), make([]*slot.View, len(r.order))
+	for i := range r.order {
+		m.entries[i] = m.entry(i)
 	}
 	for name := range m.away {
 		if r.byName[name] == nil {
@@ -61,9 +69,11 @@ func (m *merger) rebuild(r *roster) (changed bool) {
 	return !slices.EqualFunc(old, m.entries, catalog.Entry.Same)
 }
 
-// entry is what a member adds now. Whether it is hidden is decided by hide.
-func (m *merger) entry(mem *member) catalog.Entry {
+// entry is what the member at a place adds now. Whether it is hidden is decided by hide.
+func (m *merger) entry(i int) catalog.Entry {
+	mem := m.roster.order[i]
 	v := mem.slot.View()
+	m.views[i] = v
 	e := mem.entry(v)
 	if e.Published {
 		e.Catalog = m.pins.publish(m.roster, mem, e.Catalog, v.State.Gen)
@@ -73,7 +83,7 @@ func (m *merger) entry(mem *member) catalog.Entry {
 	} else {
 		m.away[e.Server] = e.Away.Since
 	}
-	if i, ok := m.roster.place[e.Server]; ok && e.Away != nil {
+	if e.Away != nil {
 		e.Hidden = m.entries[i].Hidden && m.entries[i].Server == e.Server
 	}
 	return e

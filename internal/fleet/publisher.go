@@ -7,6 +7,7 @@ import (
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/catalog"
+	"github.com/everline/everline/internal/slot"
 )
 
 // publisher merges what members publish into one table, in one goroutine.
@@ -18,7 +19,7 @@ type publisher struct {
 
 func newPublisher(c *core, p *pins) *publisher {
 	pub := &publisher{core: c, merger: newMerger(p)}
-	pub.out.Store(&published{table: pub.merger.merge(c.roster.Load(), nil), changed: make(chan struct{})})
+	pub.out.Store(pub.merger.publish(c.roster.Load(), nil, 0))
 	return pub
 }
 
@@ -26,12 +27,44 @@ func newPublisher(c *core, p *pins) *publisher {
 type published struct {
 	table   *catalog.Table
 	merged  uint64 // the value of core.asked that this table reflects
+	roster  *roster
+	views   []*slot.View // that it reflects, by place in the roster
 	changed chan struct{}
 }
 
-// flush returns once the table reflects everything that slots had published
-// when it was called.
+// behind returns the members whose newest view the table does not show. A slot
+// touches its member after its view is out, so whoever has seen the view may be
+// here first.
+func (out *published) behind(r *roster) []string {
+	if out.roster != r {
+		return r.names()
+	}
+	var late []string
+	for i, m := range r.order {
+		if m.slot.View() != out.views[i] {
+			late = append(late, m.name)
+		}
+	}
+	return late
+}
+
+// fresh is the table that shows every view that was out when it was called; after
+// limit, the one that is out.
+func (p *publisher) fresh(limit time.Duration) *catalog.Table {
+	if len(p.out.Load().behind(p.roster.Load())) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		_ = p.flush(ctx) // older counts are better than none
+	}
+	return p.out.Load().table
+}
+
+// flush returns once the table reflects every view that was out when it was
+// called, and everything that a merge was asked for until then.
 func (p *publisher) flush(ctx context.Context) error {
+	for _, name := range p.out.Load().behind(p.roster.Load()) {
+		p.touched.add(name)
+	}
 	n := p.poke()
 	for {
 		out := p.out.Load()
@@ -74,7 +107,7 @@ func (p *publisher) run(follow func(r *roster, touched []string)) {
 			touched = r.names()
 		}
 		old := p.out.Load()
-		next := &published{table: m.merge(r, touched), merged: n, changed: make(chan struct{})}
+		next := m.publish(r, touched, n)
 		p.out.Store(next)
 		close(old.changed)
 		if kinds := catalog.Changed(old.table, next.table); len(kinds) > 0 && p.opts.Changed != nil {

@@ -250,9 +250,7 @@ func (h *handshake) initialize(ctx context.Context, version string) (wire.Messag
 	params = member(append(params, ','), "clientInfo", clientInfo(h.opts.Name, h.opts.Version))
 	params = member(append(params, ','), "_meta", mcp.HandshakeMeta())
 	began := time.Now()
-	patient, cancel := h.outlast(ctx)
-	defer cancel()
-	msg, f := h.ask(patient, mcp.Initialize, append(params, '}'))
+	msg, f := h.ask(ctx, mcp.Initialize, append(params, '}'))
 	if err := ctx.Err(); err != nil && (f == nil || !evidence.Tokenless(f)) {
 		msg, f = wire.Message{}, h.blame(mcp.Initialize, fault.From(mcp.Initialize, err))
 	}
@@ -267,23 +265,6 @@ func (h *handshake) failure(method string, msg *wire.Message, f *fault.Fault) *f
 		return h.rpcFault(method, msg.Error)
 	}
 	return f
-}
-
-// outlast returns a context that lasts sessionWait longer than ctx, where the
-// answer may begin a session: without its id nothing could end the session.
-func (h *handshake) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	if h.era.Transport != transport.HTTP {
-		return ctx, func() {}
-	}
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(sessionWait, cancel)
-		context.AfterFunc(patient, func() { late.Stop() })
-	})
-	return patient, func() {
-		stop()
-		cancel()
-	}
 }
 
 // initialized takes an InitializeResult over and ends the handshake.

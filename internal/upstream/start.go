@@ -30,9 +30,6 @@ const (
 	lateAnswer = 5 * time.Second
 	// abandonTimeout bounds the end of what a failed start has opened.
 	abandonTimeout = 5 * time.Second
-	// sessionWait is how long the answer to initialize is waited for when the
-	// start has been given up, so that its session can be ended.
-	sessionWait = time.Second
 )
 
 // handshake opens a server's link, finds its era, and agrees on a version.

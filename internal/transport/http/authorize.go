@@ -25,10 +25,12 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 	var tried struct{ token, scope bool }
 	header := req.Header // cookies are added to a copy, for each sending anew
 	for {
+		ex.waits(true)
 		ticket, f := k.auth.Header(req.Context())
 		if f != nil {
 			return nil, req, f
 		}
+		ex.waits(false)
 		resp, last, err := k.follow(showing(req, ticket), ex)
 		if err != nil || !k.judgesCredential(req, resp) {
 			if err == nil && resp.StatusCode/100 == 2 {
@@ -44,6 +46,7 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 			return resp, last, nil
 		}
 		*again = true
+		ex.waits(true)
 		f = k.auth.Refused(req.Context(), ticket, resp.StatusCode, resp.Header["Www-Authenticate"])
 		if f != nil && f.Kind == fault.Forbidden && f.Remedy == "" { // no matter of credentials
 			return resp, last, nil
@@ -58,6 +61,13 @@ func (k *core) do(req *http.Request, ex *exchange) (*http.Response, *http.Reques
 			return nil, last, &refused
 		}
 		req = anew(req, header, ex)
+	}
+}
+
+// waits notes whether the request waits for a token.
+func (ex *exchange) waits(yes bool) {
+	if ex != nil {
+		ex.token.Store(yes)
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/auth"
+	"github.com/everline/everline/internal/mcp"
 	"github.com/everline/everline/internal/transport"
 )
 
@@ -68,5 +71,69 @@ func TestRefusedBeforeItWasRead(t *testing.T) {
 		site.CloseClientConnections()
 		site.Client().CloseIdleConnections()
 		site.Close()
+	}
+}
+
+// slowly is a credential that takes its time, and a server that does.
+type slowly struct {
+	tickets
+	token, answer time.Duration
+	asked         int
+}
+
+func (s *slowly) Header(ctx context.Context) (auth.Ticket, *fault.Fault) {
+	select {
+	case <-time.After(s.token):
+		return s.tickets.Header(ctx)
+	case <-ctx.Done():
+		return auth.Ticket{}, fault.From(fault.OpAuthorize, context.Cause(ctx))
+	}
+}
+
+func (s *slowly) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked++
+	select {
+	case <-time.After(s.answer):
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r, ContentLength: -1,
+			Body: io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{}}`)),
+		}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// The answer of an initialize that was given up is waited for a little: it may
+// have begun a session. One that waits for a token was not sent, and is not.
+func TestGivenUpInitialize(t *testing.T) {
+	for name, c := range map[string]struct {
+		token, answer time.Duration
+		took          time.Duration
+		op            string // of the failure; "": there was an answer
+		asked         int
+	}{
+		"its token comes too late":       {1500 * time.Millisecond, 0, time.Second, fault.OpAuthorize, 0},
+		"its answer comes a little late": {0, 1500 * time.Millisecond, 1500 * time.Millisecond, "", 1},
+		"its answer comes too late":      {0, 3 * time.Second, 2 * time.Second, mcp.Initialize, 1},
+		"its time is not over":           {500 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := slowly{token: c.token, answer: c.answer}
+				conn, err := Open(t.Context(), Spec{URL: "http://localhost/mcp", Client: &http.Client{Transport: &s}, Auth: &s}, transport.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				began := time.Now()
+				_, err = conn.Call(ctx, &transport.Request{ID: 1, Method: mcp.Initialize, Frame: []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)})
+				f, failed := fault.As(err)
+				if took := time.Since(began); took != c.took || failed != (c.op != "") || failed && (f.Op != c.op || f.Kind != fault.Deadline) || c.asked != s.asked {
+					t.Errorf("after %s, asked %d times: %v", took, s.asked, err)
+				}
+				_ = conn.Close(t.Context())
+			})
+		})
 	}
 }

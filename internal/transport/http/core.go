@@ -24,6 +24,7 @@ const (
 	maxErrBody  = 64 << 10
 	errBodyWait = 2 * time.Second // a refusal whose body does not come is judged without it
 	stopWait    = 2 * time.Second // how long Close waits for what it ended
+	sessionWait = time.Second     // for the answer to an initialize that was given up: without its id nothing could end its session
 )
 
 // core is what the two HTTP transports share: the requests under way, the
@@ -224,6 +225,7 @@ type exchange struct {
 	trace httptrace.ClientTrace
 	phase atomic.Uint32 // Idle, Seeking, Held
 	wrote atomic.Bool   // the whole request was handed to the connection
+	token atomic.Bool   // it waits for one, and is not on its way
 	conn  net.Conn      // set before phase is Held
 
 	frame []byte
@@ -241,11 +243,12 @@ const (
 // errPostWritten refuses to let net/http send a message a second time.
 var errPostWritten = errors.New("the connection ended after the request was written")
 
-// begin registers a request. end must be called. Where f is not nil the link
-// has ended and there is no exchange.
-func (k *core) begin(caller context.Context, op string) (*exchange, *fault.Fault) {
+// begin registers a request. end must be called. A request that is on its way
+// when the caller's context ends has linger more for its answer. Where f is not
+// nil the link has ended and there is no exchange.
+func (k *core) begin(caller context.Context, op string, linger time.Duration) (*exchange, *fault.Fault) {
 	ex := &exchange{op: op, caller: caller}
-	ex.plain, ex.cancel = context.WithCancel(caller)
+	ex.plain, ex.cancel = ex.within(caller, linger)
 	ex.trace.GetConn = ex.seeking
 	ex.trace.GotConn = ex.held
 	ex.trace.WroteRequest = ex.written
@@ -261,6 +264,25 @@ func (k *core) begin(caller context.Context, op string) (*exchange, *fault.Fault
 		return nil, f
 	}
 	return ex, nil
+}
+
+func (ex *exchange) within(caller context.Context, linger time.Duration) (context.Context, context.CancelFunc) {
+	if linger == 0 {
+		return context.WithCancel(caller)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
+	stop := context.AfterFunc(caller, func() {
+		if ex.token.Load() {
+			cancel(context.Cause(caller))
+			return
+		}
+		late := time.AfterFunc(linger, func() { cancel(context.Cause(caller)) })
+		context.AfterFunc(ctx, func() { late.Stop() })
+	})
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 func (k *core) end(ex *exchange) {

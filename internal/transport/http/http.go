@@ -144,6 +144,9 @@ func (c *conn) call(ctx context.Context, r *transport.Request) (wire.Message, *f
 	p := post{op: r.Method, id: r.ID, frame: r.Frame, state: c.state.Load()}
 	p.modern = p.state.modern || !p.state.agreed && r.Method == mcp.ServerDiscover
 	p.session = p.state.session != "" && !p.modern && r.Method != mcp.Initialize
+	if r.Method == mcp.Initialize {
+		p.linger = sessionWait
+	}
 	header, f := c.headerOf(r, &p)
 	if f != nil {
 		return wire.Message{}, f
@@ -170,7 +173,8 @@ type post struct {
 	fields  [][2]string // HTTP+SSE: of the header, that go with this message alone
 	state   *state
 	modern  bool
-	session bool // a session id goes with it
+	session bool          // a session id goes with it
+	linger  time.Duration // see core.begin
 	resp    *http.Response
 }
 
@@ -222,7 +226,7 @@ func (c *core) sendTo(ctx context.Context, to *url.URL, header http.Header, p *p
 			Err: fmt.Errorf("the message has %d bytes, the limit is %d", len(p.frame), c.max),
 		}
 	}
-	ex, f := c.begin(ctx, p.op)
+	ex, f := c.begin(ctx, p.op, p.linger)
 	if f != nil {
 		return nil, f
 	}

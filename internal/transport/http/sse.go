@@ -68,7 +68,7 @@ func OpenSSE(ctx context.Context, spec Spec, opts transport.Options) (transport.
 
 // open starts the stream; on success the reader goroutine owns it.
 func (c *sseConn) open(ctx context.Context, spec *Spec) *fault.Fault {
-	ex, f := c.begin(c.linkCtx, "connect")
+	ex, f := c.begin(c.linkCtx, "connect", 0)
 	if f != nil {
 		return f
 	}

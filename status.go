@@ -57,7 +57,7 @@ func (h *Hub) Status() []Status {
 	listed := table.Counts()
 	all := make([]Status, len(views))
 	for i, v := range views {
-		all[i] = h.statusOf(v)
+		all[i] = h.statusOf(v, table)
 		all[i].Tokens = catalog.Tokens(sizes[all[i].Name])
 		all[i].Counts = listed[all[i].Name]
 	}
@@ -87,14 +87,14 @@ func (h *Hub) Logs(server string) ([]LogLine, error) {
 // status is what is known of one server, and what clients see of it.
 func (h *Hub) status(v *slot.View) Status {
 	table := h.fleet.Fresh(tableLimit)
-	st := h.statusOf(v)
+	st := h.statusOf(v, table)
 	st.Tokens = catalog.Tokens(table.Sizes(Tools)[st.Name])
 	st.Counts = table.Counts()[st.Name]
 	return st
 }
 
-// statusOf is status without what the table says.
-func (h *Hub) statusOf(v *slot.View) Status {
+// statusOf is status without what is counted in the table.
+func (h *Hub) statusOf(v *slot.View, table *Catalog) Status {
 	st := Status{
 		Name:       v.Server.Name,
 		State:      v.Seen(),
@@ -123,17 +123,31 @@ func (h *Hub) statusOf(v *slot.View) Status {
 	st.Auth = h.fleet.Credential(st.Name)
 	st.wire(v)
 	st.lists(v)
+	if s := h.fleet.Slot(st.Name); s != nil {
+		st.counts(v, s)
+	}
+	h.warn(&st, v, table)
+	return st
+}
+
+// counts takes over what the slot has counted.
+func (st *Status) counts(v *slot.View, s *slot.Slot) {
+	n := s.Counts()
+	st.Out, st.Waiting, st.Calls, st.Outcomes = n.Out, n.Waiting, n.Ended(), outcomesOf(n.Results)
+	st.Saved, st.Repeated, st.Parked, st.Starts, st.Outage = n.Saved, n.Repeated, n.Parked, n.Starts, n.Outage
+	if !v.AwaySince.IsZero() {
+		st.Outage += time.Since(v.AwaySince)
+	}
+	st.P50, st.P95 = n.P50, n.P95
+}
+
+// warn says what somebody should know of the server though it is no failure of
+// it, and what its sessions have for themselves.
+func (h *Hub) warn(st *Status, v *slot.View, table *Catalog) {
 	if c := v.ListCause; c != nil {
 		st.Warnings = append(st.Warnings, "its newest listing failed, and the last good one is kept: "+c.Op+": "+c.Reason())
 	}
 	if s := h.fleet.Slot(st.Name); s != nil {
-		n := s.Counts()
-		st.Out, st.Waiting, st.Calls, st.Outcomes = n.Out, n.Waiting, n.Ended(), outcomesOf(n.Results)
-		st.Saved, st.Repeated, st.Parked, st.Starts, st.Outage = n.Saved, n.Repeated, n.Parked, n.Starts, n.Outage
-		if !v.AwaySince.IsZero() {
-			st.Outage += time.Since(v.AwaySince)
-		}
-		st.P50, st.P95 = n.P50, n.P95
 		if what := s.Drilling(); what != "" {
 			st.Warnings = append(st.Warnings, "a drill breaks it on purpose: "+what)
 		}
@@ -144,12 +158,12 @@ func (h *Hub) statusOf(v *slot.View) Status {
 			st.Warnings = append(st.Warnings, w)
 		}
 	}
-	for _, c := range h.Catalog().Conflicts() {
+	for _, c := range table.Conflicts() {
 		if c.Server == st.Name {
 			st.Warnings = append(st.Warnings, conflictText(c))
 		}
 	}
-	if v.Away() && h.Catalog().Hides(st.Name) {
+	if v.Away() && table.Hides(st.Name) {
 		st.Warnings = append(st.Warnings, "what it offers is not listed: it has been away for "+h.Config().HideAfter.String()+" or longer")
 	}
 	for _, c := range h.pinChanges(st.Name) {
@@ -160,7 +174,6 @@ func (h *Hub) statusOf(v *slot.View) Status {
 			st.Instructions = ""
 		}
 	}
-	return st
 }
 
 // otherLists says what a server offers otherwise in the older era; "" if nothing.

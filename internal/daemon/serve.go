@@ -64,11 +64,7 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 		}
 	}
 	joinChain(found.Files) // itself among its servers would not get the address
-	stop, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	signal.Notify(stop, StopSignals...)
-	if len(reloadSignals) > 0 {
-		signal.Notify(reload, reloadSignals...)
-	}
+	stop, reload := signals()
 	base := "http://" + listener.Addr().String()
 	if found.Config.TLS.CertFile != "" {
 		base = "https" + strings.TrimPrefix(base, "http")
@@ -103,6 +99,16 @@ func Serve(ctx context.Context, found Loaded, o Options, e Endpoint) error {
 	d.running.Go(d.tellSystemd)                                                // ends with d.base
 	d.running.Go(func() { sayExposed(d.base, o.Log, d.exposed, d.reexposed) }) // likewise
 	return d.untilStopped(ctx, stop, reload)
+}
+
+// signals are those that end the program, and those that have it read its files.
+func signals() (stop, reload chan os.Signal) {
+	stop, reload = make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(stop, StopSignals...)
+	if len(reloadSignals) > 0 { // without any, Notify would relay all
+		signal.Notify(reload, reloadSignals...)
+	}
+	return stop, reload
 }
 
 // open serves clients on the listener, and on the socket that the configuration

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/everline/everline"
@@ -133,7 +134,17 @@ func (s *Session) listsChanged(kinds []everline.Kind) { s.Out().SendChanged(List
 func (s *Session) Offer(serves Served, capabilities []byte) {
 	s.mu.Lock()
 	s.offers |= serves
+	again := bytes.Equal(s.offered, capabilities) // each request says it
+	if !again {
+		s.offered = nil
+		if len(capabilities) <= maxMore {
+			s.offered = bytes.Clone(capabilities)
+		}
+	}
 	s.mu.Unlock()
+	if again {
+		return
+	}
 	if more := moreOf(capabilities); more != nil {
 		s.declareMore(more)
 	}

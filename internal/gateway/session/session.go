@@ -53,6 +53,7 @@ type Session struct {
 	serves    Served                   // what servers may ask the client for
 	offers    Served                   // serves, and what its modern requests have declared
 	more      []byte                   // what else it has declared; see Declared
+	offered   []byte                   // the capabilities that Offer has read last
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 	returning map[string]bool // resources that are to be subscribed to again, after a restart

@@ -127,6 +127,7 @@ func addPlainTools(s *mcp.Server, uri string) {
 		return "done", nil
 	})
 	addTool(s, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
+		fmt.Fprintln(os.Stderr, waits) // shown by Logs
 		<-ctx.Done()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			canceled.Add(1)

@@ -3,6 +3,7 @@ package systest
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -184,7 +185,8 @@ func TestDrillModern(t *testing.T) {
 // TestDrillCounts: a call that must not run twice, and was cut, failed, and
 // the report says why.
 func TestDrillCounts(t *testing.T) {
-	hub := open(t, servers{"a": child(mcptest.Config{})}, everline.Options{})
+	journal := filepath.Join(t.TempDir(), "journal")
+	hub := open(t, servers{"a": child(mcptest.Config{Journal: journal})}, everline.Options{})
 	ready(t, hub, "a", 0)
 	broken := make(chan struct{})
 	failed := make(chan error, 1)
@@ -193,12 +195,12 @@ func TestDrillCounts(t *testing.T) {
 		failed <- err
 	}()
 	for late, tick := within(t), time.NewTicker(time.Millisecond); ; <-tick.C { // nothing tells of it
-		if st, _ := hub.Server("a"); st.Out == 1 {
+		if mcptest.JournalCount(journal, "exec once") == 1 {
 			tick.Stop()
 			break
 		}
 		if late.Err() != nil {
-			t.Fatal("the call is not on its way")
+			t.Fatal("the server does not have the call")
 		}
 	}
 	r, err := hub.Drill(within(t), "a", everline.Drill{Fault: "kill", For: 100 * time.Millisecond, Broken: func() { close(broken) }})

@@ -228,7 +228,8 @@ func TestFaultE3_E6_OneProcessPerServer(t *testing.T) {
 
 // A server that is killed is back at once, and what was in flight ended at once.
 func TestFaultE4_KilledServer(t *testing.T) {
-	s, _ := tag(t, child(mcptest.Config{}))
+	journal := filepath.Join(t.TempDir(), "journal")
+	s, _ := tag(t, child(mcptest.Config{Journal: journal}))
 	hub := guarded(t, servers{"a": s}, everline.Options{})
 	st := ready(t, hub, "a", 0)
 	failed := make(chan error, 1)
@@ -236,11 +237,7 @@ func TestFaultE4_KilledServer(t *testing.T) {
 		_, err := call(t, hub, "work", `{"id":"x","ms":60000}`)
 		failed <- err
 	}()
-	until(t, "the call to be out", func() bool { st, _ := hub.Server("a"); return st.Out == 1 })
-	until(t, "the server to have it", func() bool {
-		_, err := call(t, hub, "echo", `{}`)
-		return err == nil
-	})
+	until(t, "the server to have the call", func() bool { return mcptest.JournalCount(journal, "exec x") == 1 })
 	p, err := os.FindProcess(st.PID)
 	if err == nil {
 		err = p.Kill()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,5 +64,46 @@ func TestAnAnnouncementWithoutAChange(t *testing.T) {
 		if got := fmt.Sprint(said); got != "[announced a[tools] 0s announced a[tools] 1s changed [tools] 0s]" {
 			t.Errorf("said %s", got)
 		}
+	})
+}
+
+// Who has waited for a table comes after those who were told of it: a list that is
+// answered then is not announced behind its back.
+func TestWhoWaitsForATableIsNotToldOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		p.add("a", mcptest.Config{Tools: []string{tool("one", "")}})
+		p.add("b", mcptest.Config{Tools: []string{tool("two", "")}})
+		o := p.options()
+		var told atomic.Int64
+		o.Changed = func([]catalog.Kind) {
+			time.Sleep(time.Millisecond) // as long as the machine may take for it
+			told.Add(1)
+		}
+		f := New(configOf("a"), o)
+		defer stop(t, f)
+		check := func(server string) {
+			t.Helper()
+			n := told.Load()
+			if counts := f.Table().Counts(); counts[server][catalog.Tools] != 1 {
+				t.Errorf("%s: %v", server, counts)
+			}
+			time.Sleep(time.Second)
+			if later := told.Load(); n == 0 || later != n {
+				t.Errorf("%s: told %d times, and %d later", server, n, later-n)
+			}
+		}
+		f.WaitFirst(t.Context())
+		check("a")
+		if _, err := f.Apply(t.Context(), configOf("a", "b")); err != nil {
+			t.Fatal(err)
+		}
+		for v := f.Slot("b").View(); v.State.Serving == 0; v = f.Slot("b").View() {
+			<-v.Changed
+		}
+		if err := f.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check("b")
 	})
 }

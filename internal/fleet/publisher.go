@@ -23,7 +23,7 @@ func newPublisher(c *core, p *pins) *publisher {
 	return pub
 }
 
-// published is the table that is out. changed is closed when the next one is.
+// published is the table that is out. changed is closed when the next one is, and has been told of.
 type published struct {
 	table   *catalog.Table
 	merged  uint64 // the value of core.asked that this table reflects
@@ -60,17 +60,14 @@ func (p *publisher) fresh(limit time.Duration) *catalog.Table {
 }
 
 // flush returns once the table reflects every view that was out when it was
-// called, and everything that a merge was asked for until then.
+// called, and everything that a merge was asked for until then, and clients were
+// told of it.
 func (p *publisher) flush(ctx context.Context) error {
-	for _, name := range p.out.Load().behind(p.roster.Load()) {
+	out := p.out.Load()
+	for _, name := range out.behind(p.roster.Load()) {
 		p.touched.add(name)
 	}
-	n := p.poke()
-	for {
-		out := p.out.Load()
-		if out.merged >= n {
-			return nil
-		}
+	for n := p.poke(); out.merged < n; out = p.out.Load() {
 		select {
 		case <-out.changed:
 		case <-ctx.Done():
@@ -79,6 +76,7 @@ func (p *publisher) flush(ctx context.Context) error {
 			return fault.New(fault.Closed, "publish", "everline is shutting down")
 		}
 	}
+	return nil
 }
 
 // run is the only writer of out after New. follow hears which members may have
@@ -109,10 +107,10 @@ func (p *publisher) run(follow func(r *roster, touched []string)) {
 		old := p.out.Load()
 		next := m.publish(r, touched, n)
 		p.out.Store(next)
-		close(old.changed)
 		if kinds := catalog.Changed(old.table, next.table); len(kinds) > 0 && p.opts.Changed != nil {
 			p.opts.Changed(kinds)
 		}
+		close(old.changed) // last: whoever has waited for the table is not told then that it is another one
 		follow(r, touched)
 	}
 }

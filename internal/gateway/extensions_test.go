@@ -126,17 +126,17 @@ func olderClients(t *testing.T, s *site, capabilities string) map[string]func() 
 		"HTTP": func() { want(t, s.post(thing, id), 200, `"result"`) },
 		"stdio": func() {
 			pipes.say(hello)
-			pipes.next()
+			answer(pipes.next)
 			pipes.say(thing)
-			if got := pipes.next(); !strings.Contains(got, `"result"`) {
+			if got := answer(pipes.next); !strings.Contains(got, `"result"`) {
 				t.Fatal(got)
 			}
 		},
 		"HTTP+SSE": func() {
 			want(t, s.do("POST", events.messages, hello), 202)
-			events.next()
+			answer(events.next)
 			want(t, s.do("POST", events.messages, thing), 202)
-			if got := events.next(); !strings.Contains(got, `"result"`) {
+			if got := answer(events.next); !strings.Contains(got, `"result"`) {
 				t.Fatal(got)
 			}
 		},
@@ -188,7 +188,7 @@ func TestNewerClientsExtensionsReachOlderServersThatAreTheirs(t *testing.T) {
 		},
 		"stdio": func() {
 			pipes.say(body)
-			if got := pipes.next(); !strings.Contains(got, `"result"`) {
+			if got := answer(pipes.next); !strings.Contains(got, `"result"`) {
 				t.Fatal(got)
 			}
 		},

@@ -127,7 +127,9 @@ func addPlainTools(s *mcp.Server, uri string) {
 		return "done", nil
 	})
 	addTool(s, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
-		fmt.Fprintln(os.Stderr, waits) // shown by Logs
+		if os.Getenv(matrixEnv) != "" {
+			fmt.Fprintln(os.Stderr, waits) // shown by Logs
+		}
 		<-ctx.Done()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			canceled.Add(1)

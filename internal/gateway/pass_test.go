@@ -44,9 +44,9 @@ func TestNotificationsOfClientsReachTheServerOfTheirExtension(t *testing.T) {
 	id := s.initialize("2025-11-25")
 	pipes, events := talk(t, s.g.ServeStdio), s.eventSource("")
 	pipes.say(hello)
-	pipes.next()
+	answer(pipes.next)
 	want(t, s.do("POST", events.messages, sseHello), 202)
-	events.next()
+	answer(events.next)
 	clients := map[string]struct {
 		say func(frame string)
 		ask func()
@@ -54,13 +54,13 @@ func TestNotificationsOfClientsReachTheServerOfTheirExtension(t *testing.T) {
 		"HTTP": {func(frame string) { want(t, s.post(frame, id), 202) }, func() { want(t, s.post(thing, id), 200, `"result"`) }},
 		"stdio": {func(frame string) { pipes.say(frame) }, func() {
 			pipes.say(thing)
-			if got := pipes.next(); !strings.Contains(got, `"result":{}`) {
+			if got := answer(pipes.next); !strings.Contains(got, `"result":{}`) {
 				t.Error(got)
 			}
 		}},
 		"HTTP+SSE": {func(frame string) { want(t, s.do("POST", events.messages, frame), 202) }, func() {
 			want(t, s.do("POST", events.messages, thing), 202)
-			if got := events.next(); !strings.Contains(got, `"result":{}`) {
+			if got := answer(events.next); !strings.Contains(got, `"result":{}`) {
 				t.Error(got)
 			}
 		}},
@@ -98,7 +98,7 @@ func TestNotificationsOfClientsReachTheServerOfTheirExtension(t *testing.T) {
 	pipes.say(newer)
 	want(t, s.post(newer, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: "+said[0]), 202)
 	pipes.say(thing)
-	if got := pipes.next(); !strings.Contains(got, `"result":{}`) {
+	if got := answer(pipes.next); !strings.Contains(got, `"result":{}`) {
 		t.Error(got)
 	}
 	if all := other.Notifications(""); slices.ContainsFunc(all, func(r mcptest.Request) bool { return strings.Contains(r.Method, "com.example") }) {

@@ -57,8 +57,8 @@ const (
 	// drainWait bounds the wait for what a dead process left in its pipes.
 	drainWait = 100 * time.Millisecond
 	// exitWait bounds the wait for the exit that mostly follows the end of a
-	// stream at once: the exit says more.
-	exitWait = 500 * time.Millisecond
+	// stream at once, on a busy machine a little later: the exit says more.
+	exitWait = time.Second
 )
 
 func (s Spec) withDefaults() Spec {

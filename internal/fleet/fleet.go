@@ -74,6 +74,7 @@ func New(cfg *config.Config, opts Options) *Fleet {
 	f.sessions = &sessions{core: c, starter: f.starter, subs: f.subs, processes: f.processes}
 	f.pins.sessions, f.credentials.live = f.sessions.live, f.sessions.live
 	f.loops.Go(f.processes.sweep) // bounded by itself
+	f.starter.keepOwn(cfg)
 	r := newRoster(cfg, newPinning(opts.Pins))
 	for _, s := range cfg.Servers {
 		r.add(f.starter.newMember(s, 0, nil))
@@ -234,6 +235,7 @@ func (f *Fleet) Edit(ctx context.Context, change func(*config.Config) (*config.C
 	}
 	plan := config.Diff(old.cfg, cfg)
 	next := newRoster(cfg, pins)
+	f.starter.keepOwn(cfg)
 	var errs []error
 	for _, s := range cfg.Servers {
 		m := old.byName[s.Name]

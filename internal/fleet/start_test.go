@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/everline/everline/config"
 	"github.com/everline/everline/event"
 	"github.com/everline/everline/fault"
 	"github.com/everline/everline/internal/mcptest"
@@ -143,4 +145,57 @@ func missing(ctx context.Context, path string) error {
 		_ = conn.Close(ctx)
 	}
 	return err
+}
+
+// Servers start while the fleet is still being made of its configuration.
+func TestSandboxedServersStartWhileTheFleetIsMade(t *testing.T) {
+	cfg := config.New()
+	for i := range 100 {
+		s := config.NewServer(fmt.Sprint("s", i))
+		s.Command, s.Sandbox = "/no/such/command", &config.Sandbox{}
+		cfg.Servers = append(cfg.Servers, s)
+	}
+	f := New(cfg, Options{Name: "everline", Version: "test"})
+	if n := len(f.Names()); n != 100 {
+		t.Errorf("%d servers", n)
+	}
+	stop(t, f)
+}
+
+// The first process of a server that comes with a configuration is denied what that
+// says is everline's own, however early it starts.
+func TestSandboxesOfANewConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPark()
+		p.add("old", mcptest.Config{})
+		p.add("new", mcptest.Config{})
+		sandboxed := func(audit string, names ...string) *config.Config {
+			cfg := configOf(names...)
+			cfg.Audit.Path = audit
+			for i := range cfg.Servers {
+				cfg.Servers[i].Sandbox = &config.Sandbox{}
+			}
+			return cfg
+		}
+		const newer = "/var/log/newer.jsonl"
+		next := sandboxed(newer, "old", "new")
+		var f *Fleet
+		denied, comes := false, 0
+		o := p.options()
+		o.Emit = func(e event.Event) {
+			if e.About().Server == "new" { // the first comes before its start
+				comes++
+				denied = slices.Contains(f.starter.rules(&next.Servers[1]).Denied, newer) && (comes == 1 || denied)
+			}
+		}
+		f = start(t, sandboxed("/var/log/older.jsonl", "old"), o)
+		defer stop(t, f)
+		if _, err := f.Apply(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if comes == 0 || !denied {
+			t.Errorf("%d events, denied: %t", comes, denied)
+		}
+	})
 }

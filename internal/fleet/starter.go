@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/everline/everline/config"
@@ -28,6 +29,8 @@ type starter struct {
 	starting    chan struct{} // bounds the starts over all slots
 	headStart   *headStart
 	ports       watch.Ports // looks at ports that refused, for all slots
+
+	own atomic.Pointer[[]string] // paths that no sandbox opens; see keepOwn
 }
 
 // newMember makes the slot of a server, whose newest generation of an earlier

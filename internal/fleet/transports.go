@@ -61,12 +61,17 @@ func (st *starter) rules(s *config.Server) *sandbox.Rules {
 	if s.Sandbox == nil {
 		return nil
 	}
-	cfg := st.roster.Load().cfg
-	r := &sandbox.Rules{Read: s.Sandbox.Read, Write: s.Sandbox.Write, Net: s.Sandbox.Net}
+	r := &sandbox.Rules{Read: s.Sandbox.Read, Write: s.Sandbox.Write, Net: s.Sandbox.Net, Denied: *st.own.Load()}
 	for _, port := range s.Sandbox.Ports {
 		n, _ := strconv.ParseUint(port, 10, 16) // the configuration has been checked
 		r.Ports = append(r.Ports, uint16(n))
 	}
+	return r
+}
+
+// keepOwn has sandboxes deny what is everline's own under cfg. It comes before
+// members are made of cfg: they start at once.
+func (st *starter) keepOwn(cfg *config.Config) {
 	own := []string{st.opts.StateDir, st.opts.CredentialsDir, cfg.Audit.Path, cfg.PinsFile}
 	for _, other := range cfg.Servers {
 		own = append(own, other.Origin.File)
@@ -74,15 +79,16 @@ func (st *starter) rules(s *config.Server) *sandbox.Rules {
 	for _, side := range cfg.SideFiles() {
 		own = append(own, side.Path())
 	}
+	denied := []string{}
 	for _, path := range own {
 		if path == "" || path == config.AuditStderr {
 			continue
 		}
 		if at, err := filepath.Abs(path); err == nil {
-			r.Denied = append(r.Denied, at)
+			denied = append(denied, at)
 		}
 	}
-	return r
+	st.own.Store(&denied)
 }
 
 func (st *starter) httpSpec(s *config.Server) (http.Spec, *fault.Fault) {

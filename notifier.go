@@ -115,7 +115,8 @@ func add[F any](f *notifier, field *map[int]F, fn F) (cancel func()) {
 
 // OnChange calls fn after each new catalog is published, with the kinds whose
 // lists differ; and, at most once a second for each server, with those whose change a
-// server has announced though they are the same. fn must not block. cancel ends it.
+// server has announced though they are the same. fn must not block, nor ask for a Status, which may wait for
+// the catalog that comes behind it. cancel ends it.
 func (h *Hub) OnChange(fn func(kinds []Kind)) (cancel func()) {
 	ends := [...]func(){
 		add(&h.notifier, &h.notifier.changes, fn),

@@ -135,17 +135,15 @@ func (s *Session) Offer(serves Served, capabilities []byte) {
 	s.mu.Lock()
 	s.offers |= serves
 	again := bytes.Equal(s.offered, capabilities) // each request says it
-	if !again {
-		s.offered = nil
-		if len(capabilities) <= maxMore {
-			s.offered = bytes.Clone(capabilities)
-		}
-	}
 	s.mu.Unlock()
 	if again {
 		return
 	}
 	if more := moreOf(capabilities); more != nil {
-		s.declareMore(more)
+		s.declareMore(more, capabilities)
+		return
 	}
+	s.mu.Lock()
+	s.offeredLocked(capabilities)
+	s.mu.Unlock()
 }

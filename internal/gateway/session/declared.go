@@ -59,7 +59,8 @@ func (d Declared) Declaration() []byte {
 }
 
 // declareMore keeps what else a client has declared, for the next everline as well.
-func (s *Session) declareMore(more []byte) {
+// offered are the capabilities of a modern request that it is of.
+func (s *Session) declareMore(more, offered []byte) {
 	if len(more) > maxMore {
 		s.store.warnOfMore(s, len(more))
 		more = nil
@@ -67,9 +68,18 @@ func (s *Session) declareMore(more []byte) {
 	s.mu.Lock()
 	changed := !bytes.Equal(s.more, more)
 	s.more = more
+	s.offeredLocked(offered) // with more, or another request could come between
 	s.mu.Unlock()
 	if changed {
 		s.Remember()
+	}
+}
+
+// offeredLocked notes capabilities that would change nothing if they came again.
+func (s *Session) offeredLocked(capabilities []byte) {
+	s.offered = nil
+	if len(capabilities) <= maxMore {
+		s.offered = bytes.Clone(capabilities)
 	}
 }
 

@@ -37,3 +37,22 @@ func TestOffersOfModernRequests(t *testing.T) {
 		}
 	}
 }
+
+// A client of both eras, on one connection, has what it has said last: its handshake is
+// not what the request before it has declared.
+func TestAnOfferAfterAHandshake(t *testing.T) {
+	st := newTestStore()
+	defer st.Close()
+	s := st.New(mcp.LatestLegacy)
+	one, two := `{"extensions":{"com.example/one":{"a":1}}}`, `{"extensions":{"com.example/two":{"a":1}}}`
+	for range 2 {
+		s.Offer(0, []byte(one))
+		if got := string(s.declaration()); got != one {
+			t.Errorf("the request: %s", got)
+		}
+		s.Declare([]byte(`{"capabilities":` + two + `}`))
+		if got := string(s.declaration()); got != two {
+			t.Errorf("the handshake: %s", got)
+		}
+	}
+}

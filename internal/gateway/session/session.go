@@ -53,7 +53,7 @@ type Session struct {
 	serves    Served                   // what servers may ask the client for
 	offers    Served                   // serves, and what its modern requests have declared
 	more      []byte                   // what else it has declared; see Declared
-	offered   []byte                   // the capabilities that Offer has read last
+	offered   []byte                   // of a modern request: capabilities that would change nothing if they came again
 	ready     bool                     // the handshake is over: lists may be announced
 	ended     bool
 	returning map[string]bool // resources that are to be subscribed to again, after a restart
@@ -346,7 +346,7 @@ func (s *Session) Declare(params []byte) {
 	s.serves = serves
 	s.offers |= serves
 	s.mu.Unlock()
-	s.declareMore(moreOf(capabilities))
+	s.declareMore(moreOf(capabilities), nil)
 }
 
 // maxInfo is how many bytes of a client's name or version are kept.

@@ -266,6 +266,8 @@ func (k *core) begin(caller context.Context, op string, linger time.Duration) (*
 	return ex, nil
 }
 
+// within is how long the requests of an exchange have: until the caller's context
+// ends, and linger more if one is on its way then.
 func (ex *exchange) within(caller context.Context, linger time.Duration) (context.Context, context.CancelFunc) {
 	if linger == 0 {
 		return context.WithCancel(caller)
